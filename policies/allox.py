@@ -21,7 +21,7 @@ from .shared import finish_times
 
 @dataclass
 class AlloX(Policy):
-    """AlloX (EuroSys '20): jobs are matched to places in GPU types' queues for least total completion time.
+    """The policy AlloX (EuroSys '20), which matches jobs to places in GPU types' queues for least mean JCT.
 
     On one machine, the job that runs k-th from the end delays k jobs by its run time, itself
     included. So a matching of jobs to (machine, place from the end), weighted by run time
@@ -64,7 +64,7 @@ class AlloX(Policy):
     _guessed: set[int] = field(default_factory=set, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget all jobs."""
+        """Forget all jobs of the last run."""
         self._guessed = set()
 
     def counters(self) -> Mapping[str, int]:
@@ -72,7 +72,7 @@ class AlloX(Policy):
         return {"jobs_without_profile": len(self._guessed)}
 
     def schedule(self, view: View) -> Decision:
-        """Match waiting jobs to places in the queues, and start those that come first."""
+        """Match waiting jobs to places in the queues of GPU types, and start those that come first."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         # p_ij of section 4.1: the run time of job i on a machine of type j.
@@ -123,7 +123,7 @@ class Releases:
 
 
 class Match(NamedTuple):
-    """A job's place in AlloX's matching: its row, the GPU type, and whether it comes first there."""
+    """Where a job is put: its position in the View, a GPU type, and whether it is first in a queue there."""
 
     at: int
     gpu_type: int
@@ -131,7 +131,7 @@ class Match(NamedTuple):
 
 
 def match(view: View, left_s: Floats, waiting: Ints, releases: list[Releases]) -> tuple[list[Match], float]:
-    """Match jobs to places in the queues so that the total completion time is least.
+    """Match jobs to places in GPU types' queues for the least total completion time, also returned (s).
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ class _MachinePlan:
         return Releases(int(self.free[gpu_type]), self.held_s[on], self.view.gpus[on])
 
     def start(self, matched: list[Match], preempt: bool) -> None:
-        """Start matched jobs in order; with `preempt`, the first of a queue may preempt where it pays."""
+        """Start matched jobs in order; with `preempt`, a queue's first job may preempt where it pays."""
         for at, gpu_type, first in matched:
             gpus = int(self.view.requested_gpus[at])
             if self.free[gpu_type] < gpus and preempt and first:
@@ -254,7 +254,7 @@ class _MachinePlan:
         return np.where(np.isfinite(least), least, 0.0)
 
     def move(self) -> None:
-        """Move running jobs to idle GPUs where they end earlier, those that gain most first."""
+        """Move running jobs to idle GPUs on which they end earlier, those that gain most first."""
         running = np.flatnonzero((self.view.gpus > 0) & (self.gpu_type >= 0))
         held_s, left_s = self.held_s[running, None], self.left_s[running]
         gain_s = np.subtract(held_s, left_s, out=np.full(left_s.shape, -np.inf), where=np.isfinite(left_s))

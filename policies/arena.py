@@ -31,7 +31,7 @@ PLANNERS = {"adaptive": InformationClass.PROFILED, "dp": InformationClass.DATA_P
 
 @dataclass
 class Arena(NoticePolicy):
-    """Arena (EuroSys '26, section 3.5), or its preprint Crius (section 6): scaling for cluster throughput.
+    """The policy Arena (EuroSys '26), or its preprint Crius, which scales jobs for the cluster's throughput.
 
     Waiting jobs are considered queue by queue, and in order of submission within each queue. The
     candidates of a job that asks for N GPUs are N/2, N and 2N of each type; the one with the highest
@@ -127,21 +127,21 @@ class Arena(NoticePolicy):
 
     @property
     def information_class(self) -> InformationClass:
-        """Return the information class of the planner."""
+        """What the policy knows of iteration times, which depends on its planner."""
         return PLANNERS[self.planner]
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Refuse a trace without deadlines if the objective is deadlines."""
+        """Raise an `InputError` for a trace without deadlines if the objective needs them."""
         if self.objective == "deadline":
             remedy = "give it deadlines, or choose another policy.objective"
             check_deadlines(trace, self.name, "objective=deadline", remedy)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget the last run."""
+        """Forget all jobs of the last run."""
         self._blockers, self._ilp_fallbacks = {}, 0
 
     def counters(self) -> Mapping[str, int]:
-        """Return how often the integer program failed, so that the heuristic decided."""
+        """Return how often the integer program failed and the heuristic decided in its place."""
         return {"ilp_fallbacks": self._ilp_fallbacks} if self.ilp else {}
 
     def decide(self, view: View) -> Decision:

@@ -25,7 +25,7 @@ CONSERVING_HYSTERESIS = 4.0
 
 @dataclass
 class Ares(Policy):
-    """Ares (TACO 2025): elastic jobs in the order in which fair sharing would end them.
+    """The policy Ares (TACO 2025), which serves elastic jobs in the order that fair sharing would end them.
 
     Virtual time V grows by M / N(t), with N(t) the jobs active under fluid fair sharing of the M GPUs
     (Eq. 2). A job that needs L GPU-seconds at its request and arrives at time a has F = V(a) + L, which
@@ -81,12 +81,12 @@ class Ares(Policy):
 
     @property
     def steady(self) -> bool:
-        """Whether decisions depend on neither attained service nor restart costs."""
+        """Whether the policy repeats its decision as long as the same jobs hold the same GPUs."""
         return not self.work_conserving and self._hysteresis() == 0 and self.unknown_pool == 0
 
     @property
     def consistent(self) -> bool:
-        """Whether the policy is consistent, as when jobs simply get the fastest free allotment in order."""
+        """Whether the policy is steady, and would decide the same with fewer idle GPUs."""
         return self.steady
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -96,7 +96,7 @@ class Ares(Policy):
         self._known_gpu_s = 0.0
 
     def schedule(self, view: View) -> Decision:
-        """Give GPUs to jobs in ascending order of virtual finish time."""
+        """Give GPUs to jobs in the order of the virtual times at which fair queueing would finish them."""
         if not len(view):
             return Decision.keep(view)
         size = self._size_gpu_s(view)
@@ -208,7 +208,7 @@ class Ares(Policy):
 
 
 class FairQueue:
-    """Fair queueing with a virtual clock V; a job's virtual finish F_j = V(a_j) + L_j is fixed at arrival.
+    """Fair queueing with a virtual clock, by which a job's virtual finish time is fixed when it arrives.
 
     Virtual time V grows by M / N(t) GPU-seconds a second, with N(t) the jobs that would be in the system
     under fluid fair sharing of all M GPUs, not those that are really there. An event costs O(log N). The
@@ -225,7 +225,7 @@ class FairQueue:
         self._finish = np.empty(0)
 
     def finishes(self, view: View, work_gpu_s: Floats) -> Floats:
-        """Return the virtual finish time of each job of the View, GPU-seconds, shape (n,).
+        """Return the virtual finish time of each job, in GPU-seconds, shape (n,).
 
         Parameters
         ----------

@@ -12,7 +12,7 @@ from .shared.gang_queues import GangQueues, Gangs, of_lower_priority
 
 @dataclass
 class Capacity(GangQueues):
-    """Elastic queues, as in Volcano's capacity plug-in and YARN's capacity scheduler.
+    """A policy of elastic queues, as in Volcano's capacity plug-in and YARN's capacity scheduler.
 
     A queue deserves its quota, never has more than its limit, and may use the GPUs that others leave
     idle, except the unused part of their guarantees. The queue that holds least of what it deserves
@@ -47,7 +47,7 @@ class Capacity(GangQueues):
         return served, sum(self.book.held[queue]), self.book.index[queue]
 
     def may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
-        """Return whether a leaf queue may have more GPUs: they are free, and no queue is guaranteed them."""
+        """Return whether a leaf queue may have more GPUs: they are free, and guaranteed to no other queue."""
         tree, path = self.book.tree, self.book.paths[leaf]
         others = (
             other for name in path for other in tree.children[tree.queues[name].parent] if other != name

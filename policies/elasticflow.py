@@ -21,7 +21,7 @@ from .shared.reservations import Reservations, demands
 
 
 class Jobs(NamedTuple):
-    """The jobs of one GPU type in ascending order of deadline; arrays of length m.
+    """The jobs on one GPU type in ascending order of deadline, as arrays of length m.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Jobs(NamedTuple):
     held: Ints
 
     def select(self, rows: Ints) -> Jobs:
-        """Return the jobs of the given rows."""
+        """Return the jobs with the given row numbers."""
         return Jobs(
             self.at[rows],
             self.rate[rows],
@@ -55,7 +55,7 @@ class Jobs(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Each job's minimum satisfactory share, as indices of the GPU counts now and at most; -1 for none."""
+    """The fewest GPUs with which each job meets its deadline, as indices of GPU counts; -1 for none."""
 
     now: Ints
     cap: Ints
@@ -64,7 +64,7 @@ class Shares(NamedTuple):
 
 @dataclass
 class ElasticFlow(Policy):
-    """ElasticFlow (ASPLOS '23, sections 4.1 and 4.2): admission by deadline, scaling by marginal return.
+    """The policy ElasticFlow (ASPLOS '23), which admits jobs by deadline and scales those that gain most.
 
     The paper's Algorithms 1 and 2.
 
@@ -109,13 +109,13 @@ class ElasticFlow(Policy):
     _running: list[int] = field(default_factory=list, init=False, repr=False)
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Refuse a trace without deadlines in the strict mode."""
+        """Raise an `InputError` for a trace without deadlines in the strict mode."""
         if self.mode == "strict":
             remedy = "give it deadlines, or run policy=elasticflow-ls"
             check_deadlines(trace, self.name, "mode=strict", remedy)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget the last run."""
+        """Forget all jobs of the last run."""
         self._deadline_s, self._home, self._last = {}, {}, b""
         self._admitted, self._guessed, self._running = set(), set(), []
 
@@ -124,7 +124,7 @@ class ElasticFlow(Policy):
         return {"jobs_without_profile": len(self._guessed)}
 
     def schedule(self, view: View) -> Decision:
-        """Decide again if jobs or GPUs have come or left, or if a job lost GPUs that it was given."""
+        """Admit, drop and scale jobs if jobs or GPUs have come or left; otherwise repeat the decision."""
         # The plan is for continuous time and already says what happens later, so between events it stays
         # valid.
         if not len(view) or (self._key(view.job, view) == self._last and self._hold_all(view)):
@@ -291,7 +291,7 @@ class ElasticFlow(Policy):
 
 
 def scale_up(jobs: Jobs, shares: Shares, counts: Ints, gpus: int) -> Ints:
-    """Give GPUs beyond the minimum shares to the jobs with the highest marginal return.
+    """Give GPUs beyond the minimum shares to the jobs that gain most; return each job's count index.
 
     Returns
     -------

@@ -25,7 +25,7 @@ QUEUES: dict[str, Blocks] = {"cluster": "cluster", "gpu_type": "types"}
 
 @dataclass
 class FirstComeFirstServed(MovingPolicy):
-    """First come, first served, as gangs with the requested GPUs, with or without backfill.
+    """The policy first come, first served: each job gets its requested GPUs at once; backfill is optional.
 
     Without backfill a job waits until all its GPUs are free and no job ahead of it in its queue waits; it
     then runs to completion: the policy takes no GPU from it. The placer may move it to closer nodes, as
@@ -78,34 +78,34 @@ class FirstComeFirstServed(MovingPolicy):
     _promised: dict[int, int] = field(default_factory=dict, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget all jobs, and store the run's random generator."""
+        """Forget all jobs of the last run, and store the new run's random generator."""
         super().reset(setting, rng)
         self._rng = rng
         self._promised = {}
 
     @property
     def information_class(self) -> InformationClass:
-        """Return `none`, or `clairvoyant` if backfill reserves by true run times."""
+        """`none`, or `clairvoyant` if backfill plans with true run times."""
         reserves = self.backfill in ("easy", "conservative")
         return InformationClass.CLAIRVOYANT if reserves else InformationClass.NONE
 
     @property
     def steady(self) -> bool:
-        """Whether the policy neither makes reservations nor draws GPU types."""
+        """Whether the policy neither makes reservations nor chooses GPU types at random."""
         return self.any_type == "first" and self.backfill in ("none", "aggressive")
 
     @property
     def consistent(self) -> bool:
-        """Whether the policy makes no reservations; then fewer idle GPUs cannot let another job start."""
+        """Whether the policy makes no reservations, so that fewer idle GPUs let no other job start."""
         return self.steady
 
     @property
     def only_starts(self) -> bool:
-        """Whether the policy makes no reservations."""
+        """Whether the policy makes no reservations, and so does nothing but start jobs."""
         return self.steady
 
     def decide(self, view: View) -> Decision:
-        """Start jobs from the head of each queue, and later ones where backfill allows it."""
+        """Start jobs from the head of each queue, and later jobs where backfill allows it."""
         waiting = np.flatnonzero(view.state == QUEUED)
         if self.backfill in ("easy", "conservative"):
             if view.parts is not None:

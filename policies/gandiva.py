@@ -20,7 +20,7 @@ Allotment = tuple[int, int]
 
 @dataclass
 class MeasuredSpeeds:
-    """Speeds of one job, measured by the policy.
+    """The speeds of one job, which the policy measured while the job ran.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class MeasuredSpeeds:
 
 
 class PackingTable(Allotments):
-    """The allotments that jobs will hold after the decision, and the pairs that share GPUs, by position."""
+    """The GPUs that each job will hold after the decision, and which jobs will share theirs in pairs."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -58,7 +58,7 @@ class PackingTable(Allotments):
         self.partner = {at: rows.index(row) for at, row in enumerate(held) if row >= 0}
 
     def give(self, at: int, gpu_type: int, level: int) -> None:
-        """Give a job an allotment, as `Allotments.give` does; a partner keeps the GPUs that they shared."""
+        """Give a job a GPU type and count; a partner with which it shared GPUs keeps them."""
         other = self.partner.pop(at, None)
         if other is not None:
             del self.partner[other]
@@ -66,26 +66,26 @@ class PackingTable(Allotments):
         super().give(at, gpu_type, level)
 
     def join(self, at: int, other: int) -> None:
-        """Let a job without GPUs share another job's GPUs."""
+        """Let job `at`, which holds no GPUs, share those of job `other`."""
         self.gpu_type[at], self.level[at] = self.gpu_type[other], self.level[other]
         self.partner[at], self.partner[other] = other, at
 
     def decision(self) -> Decision:
-        """Return the Decision that enacts the allotments and pairs."""
+        """Return a Decision that gives the jobs these GPUs, in these pairs."""
         if not self.partner:
             return super().decision()
         rows = self.view.job.tolist()
         return super().decision().paired((rows[at], rows[other]) for at, other in self.partner.items())
 
     def fits(self, at: int, gpu_type: int, level: int) -> bool:
-        """Return whether a job fits on an allotment, if it releases the GPUs that it holds."""
+        """Return whether a job fits on a GPU type and count if it releases the GPUs that it holds."""
         own = int(self.counts[self.level[at]]) if self.gpu_type[at] == gpu_type else 0
         return bool(
             self.view.feasible[at, gpu_type, level] and self.free[gpu_type] + own >= self.counts[level]
         )
 
     def list_changed(self) -> list[int]:
-        """Return the positions of the jobs whose allotment the decision changes."""
+        """Return the positions of the jobs whose GPUs the decision changes."""
         view, now = self.view, find_held_level(self.view)
         changed = (self.gpu_type != view.gpu_type) | (self.level != now)
         if view.partner is not None:
@@ -98,7 +98,7 @@ class PackingTable(Allotments):
 
 @dataclass
 class Gandiva(Policy):
-    """Gandiva (OSDI '18, sections 3.1 to 3.4): scaling, migration and time slices by measured speed.
+    """The policy Gandiva (OSDI '18), which scales, moves and time-slices jobs by speeds that it measures.
 
     It knows no speeds beforehand: it measures each job's progress on the GPUs that the job holds. Jobs
     start at their request, the longest waiting first; a job that fits may pass a blocked one.
@@ -147,12 +147,12 @@ class Gandiva(Policy):
     _apart: set[frozenset[int]] = field(default_factory=set, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget the last run."""
+        """Forget all jobs and speeds of the last run."""
         self._watch, self._counts = {}, {}
         self._rng, self._apart = rng, set()
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of trials begun, of trials undone, and of slices ended."""
+        """Return how many trials of other GPUs began and were undone, and how many time slices ended."""
         names = ("trials", "taken_back", "slices_ended", *(("pairs", "pairs_undone") if self.pack else ()))
         return {name: self._counts.get(name, 0) for name in names}
 
@@ -354,7 +354,7 @@ class Gandiva(Policy):
                     break
 
     def _worth_trying(self, table: PackingTable, at: int, there: Allotment) -> bool:
-        """Whether a trial allotment has room, was not slower before, and could repay its restart."""
+        """Return whether a trial allotment has room, was not slower before, and could repay its restart."""
         view, watch = table.view, self._watch[int(table.view.job[at])]
         now = (int(table.gpu_type[at]), int(table.level[at]))
         if now not in watch.speed or watch.came_from is not None or not table.fits(at, *there):

@@ -22,7 +22,7 @@ from .shared.rounds import PackedRounds, RoundMechanism
 
 @dataclass
 class Gavel(Policy):
-    """Gavel (OSDI '20): shares of time from a linear program, carried out in rounds.
+    """The policy Gavel (OSDI '20), which computes jobs' shares of time by linear programs, and runs rounds.
 
     An objective of section 4 is solved for x[job, type], the share of time each job has of
     each GPU type, anew when jobs arrive or leave; the round mechanism of section 5 then
@@ -96,7 +96,7 @@ class Gavel(Policy):
         self._start()
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget all jobs."""
+        """Forget all jobs of the last run."""
         self._start()
 
     def _start(self) -> None:
@@ -108,7 +108,7 @@ class Gavel(Policy):
         self._programs = self._failures = 0
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of programs solved, solver failures, and jobs with a guessed speed."""
+        """Return the number of linear programs solved, of solver failures, and of guessed speeds."""
         return {
             "programs": self._programs,
             "solver_fallbacks": self._failures,
@@ -116,7 +116,7 @@ class Gavel(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Compute new shares if jobs have changed and the interval is over, then fill the round."""
+        """Compute new shares of time if jobs have changed and the interval is over; fill the next round."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         pairs = view.pair_options() if self.packed else None
@@ -136,7 +136,7 @@ class Gavel(Policy):
         return rounds.decide(view, share, times.time_s)
 
     def _due(self, view: View, times: finish_times.RequestTimes) -> bool:
-        """Whether shares are solved for anew now: jobs have changed and the interval is over."""
+        """Return whether shares are solved for anew now: jobs have changed and the interval is over."""
         jobs = (view.job.tobytes(), np.isfinite(times.time_s).tobytes())
         # Which types a job has times on is part of the key: a profile that ends changes the program as an
         # arrival does.

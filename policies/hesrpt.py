@@ -18,7 +18,7 @@ EXPONENTS = (0.01, 0.99)
 
 
 def fit_speedup(counts: Ints, time_s: Floats) -> tuple[Floats, Floats]:
-    """Fit speed = k^p / t, with k the GPU count, to each job's fastest times.
+    """Fit speed = k^p / t on k GPUs to each job's iteration times; return p and t of each job.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def fit_speedup(counts: Ints, time_s: Floats) -> tuple[Floats, Floats]:
 
 @dataclass
 class HighEfficiencySrpt(Policy):
-    """heSRPT: the shares with the least mean flow time for jobs of concave speedup.
+    """The policy heSRPT, whose GPU shares have the least mean flow time for jobs of concave speedup.
 
     Source: Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020, theorem 4.
 
@@ -83,7 +83,7 @@ class HighEfficiencySrpt(Policy):
     round_s: Period | None = 60.0
 
     def schedule(self, view: View) -> Decision:
-        """Give each job its share, by its rank in remaining size."""
+        """Give each job its share of the GPUs, by the rank of its remaining size."""
         if not len(view):
             return Decision.keep(view)
         target = Target(view, times_or_guess(view), self.hysteresis)
@@ -108,7 +108,7 @@ class HighEfficiencySrpt(Policy):
 
 
 def optimal_shares(size: Floats, exponent: Floats) -> Floats:
-    """Return each job's heSRPT share, shape (n,), which sum to 1; ties keep the array's order.
+    """Return each job's share of the cluster by heSRPT, shape (n,); the shares sum to 1.
 
     Parameters
     ----------

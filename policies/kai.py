@@ -16,7 +16,7 @@ from .shared.gang_queues import GangQueues, Gangs, of_lower_priority
 
 @dataclass
 class Kai(GangQueues):
-    """The queues of NVIDIA's KAI-Scheduler: fair shares that queues can reclaim, and jobs as gangs.
+    """A policy of queues as in NVIDIA's KAI-Scheduler: fair shares, which queues can reclaim from others.
 
     Every queue has a fair share of each GPU type: its quota as far as its jobs ask for it, then, by
     priority, a part of the rest by weight, less where it has had more than its weight of late. Queues start
@@ -53,7 +53,7 @@ class Kai(GangQueues):
     _share: dict[str, list[float]] = field(default_factory=dict, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run, in which no queue has used any GPU yet."""
+        """Start a run, in which no queue has used any GPU yet."""
         super().reset(setting, rng)
         past, queues = self.book.tree.settings.history, len(self.book.tree.queues)
         self._history = History(queues, past.window_s, past.half_life_s)
@@ -126,7 +126,7 @@ class Kai(GangQueues):
         return above_share or self.book.within_quota(mine, gpu_type, gangs.gpus[at])
 
     def _agrees(self, gangs: Gangs, at: int, gpu_type: int, stopped: list[int]) -> bool:
-        """Whether jobs may be stopped: a taker above its due must not come as far above it as a victim is."""
+        """Return whether jobs may be stopped: the taker must not get as far above its due as a victim is."""
         held = self.book.held
         for victim in stopped:
             if gangs.leaf[victim] == gangs.leaf[at]:

@@ -24,7 +24,7 @@ from .shared.requests import request_options
 
 @dataclass
 class Kueue(MovingPolicy):
-    """Kueue's cluster queues: nominal quotas, borrowing in cohorts, admission in cycles, preemption by rules.
+    """A policy of queues as in Kueue: quotas, borrowing among queues, admission in cycles, and preemption.
 
     A leaf is a cluster queue with its quota, a queue with queues in it a cohort; GPUs that no quota covers
     are the cluster's, for all to borrow. At a decision point cycles follow each other until nothing changes.
@@ -101,7 +101,7 @@ class Kueue(MovingPolicy):
     _evictions: Evictions = field(init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run, in which no job holds a quota yet."""
+        """Start a run, in which no job holds a quota yet."""
         super().reset(setting, rng)
         self._book = QueueHoldings(self.name, setting)
         cluster = _build_cohort(self._book, None, setting.capacity.tolist())
@@ -111,11 +111,11 @@ class Kueue(MovingPolicy):
         self._evictions = Evictions(self._book.tree.settings.eviction_s)
 
     def counters(self) -> Mapping[str, int]:
-        """Return how many jobs were preempted for their own queue, and for others."""
+        """Return how many jobs were preempted for jobs of their own queue, and of other queues."""
         return dict(self._counters)
 
     def decide(self, view: View) -> Decision:
-        """Run admission cycles until nothing changes."""
+        """Run admission cycles of the queues until nothing changes, and return what jobs hold then."""
         self._evictions.open()
         jobs = self._list_jobs(view)
         holders = self._count_holders(view, jobs)

@@ -15,7 +15,7 @@ from .shared.queues import fill, first_type, restart_gpu_s, staying_options
 
 @dataclass
 class LeastAttainedService(Policy):
-    """Least attained service first: preemptive, as gangs, by the GPU-seconds that a job has received.
+    """The policy least attained service first: preemptive, by the GPU-seconds that each job has received.
 
     Foreground-background scheduling (Nuyens and Wierman, 2008) with GPUs times time as service, as in
     Tiresias (NSDI '19), section 3, but without its queues. Every job runs at its request. The GPU-seconds
@@ -35,7 +35,7 @@ class LeastAttainedService(Policy):
     round_s: Period | None = 300.0
 
     def schedule(self, view: View) -> Decision:
-        """Fill the cluster in ascending order of attained service."""
+        """Give jobs their requested GPUs in ascending order of the GPU-seconds they have received."""
         service = view.attained_gpu_s + restart_gpu_s(view)
         # The View is in the order of submission, which decides between equal ones.
         # Of equal service running jobs (the greater state) come first, which saves their restart.

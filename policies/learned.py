@@ -18,7 +18,7 @@ from .shared.marginal import times_or_guess
 
 @dataclass
 class Learned(Policy):
-    """A policy that uses an agent trained by `python -m clustergym.train`.
+    """A policy in which a trained agent decides: a network, or weights of an auction.
 
     A network (`agent=ppo`, `maskable_ppo`, `job_credit`) decides by its greedy actions, at
     the decision points of the environment it was trained in. Weights of `agent=auction_es` hold an auction.
@@ -78,12 +78,12 @@ class Learned(Policy):
         return NetworkPlayer(self._loaded)
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Refuse a cluster for which the network was not trained."""
+        """Raise an `InputError` for a cluster for which the agent's network was not trained."""
         if self._player is not None:
             self._player.check(trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Prepare the agent for a run."""
+        """Prepare the agent for a new run."""
         self._observed = None
         if self._player is not None:
             self._player.reset(setting, rng)
@@ -94,22 +94,22 @@ class Learned(Policy):
 
     @property
     def information_class(self) -> InformationClass:
-        """Return the information class with which the agent was trained."""
+        """What the policy knows of iteration times: as much as the agent did in training."""
         information: InformationClass = self._loaded.information_class
         return information
 
     @property
     def auction_weights(self) -> Floats | None:
-        """Weights of a plain auction; None if a network, look-ahead or measured times are also used."""
+        """The weights if the agent is nothing but an auction by weights; None otherwise."""
         plain = self._player is None and not self.rollout and not len(self._believed)
         return self._scores if plain else None
 
     def fingerprint(self) -> str:
-        """Return the digest of the weights."""
+        """Return the digest of the agent's weights."""
         return str(self._loaded.sha256)
 
     def schedule(self, view: View) -> Decision:
-        """Decide by the auction, or by the network."""
+        """Let the agent's auction or network decide which jobs hold which GPUs."""
         if not len(view):
             return Decision.keep(view)
         if self._player is not None:

@@ -19,7 +19,7 @@ from .shared.requests import request_options
 
 @dataclass
 class Lucid(Policy):
-    """Lucid (ASPLOS '23, sections 3.2 to 3.4): profile new jobs briefly, then serve least GPU time first.
+    """The policy Lucid (ASPLOS '23), which profiles new jobs briefly, then serves least GPU time first.
 
     A new job first runs on the profiler, a few GPUs set apart, for a short time at most, so that the
     many jobs that fail or end at once leave early. The other jobs wait in order of GPUs times
@@ -69,13 +69,13 @@ class Lucid(Policy):
     round_s: Period | None = 60.0
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget all jobs, and empty the profiler."""
+        """Forget all jobs of the last run."""
         self._since: dict[int, float] = {}
         self._past: set[int] = set()
         self._binder, self._records = Binder(), Records()
 
     def schedule(self, view: View) -> Decision:
-        """Start jobs of the main queue, then jobs on the profiler's GPUs."""
+        """Start profiled jobs, least GPU time first, and new jobs on the GPUs set apart for profiling."""
         options = request_options(view)
         left_s = remaining_at_request_s(view, request_times(view))
         # A type that was not profiled counts as the fastest that was.

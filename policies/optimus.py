@@ -18,7 +18,7 @@ from .shared.requests import find_held_level
 
 @dataclass
 class Optimus(Policy):
-    """Optimus (EuroSys '18, section 4.1): GPUs go to the job whose remaining time falls most per GPU.
+    """The policy Optimus (EuroSys '18), which gives GPUs to the job whose remaining time falls most per GPU.
 
     Every job first gets the least count it runs on, those with the least remaining time first; then,
     one at a time, the job gets more GPUs whose estimated remaining time falls most per added GPU,
@@ -49,11 +49,11 @@ class Optimus(Policy):
     _since: dict[int, tuple[int, int, float]] = field(default_factory=dict, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget all launches."""
+        """Forget when jobs of the last run were launched."""
         self._since = {}
 
     def schedule(self, view: View) -> Decision:
-        """Give every job its least count, then more GPUs to jobs in order of marginal gain."""
+        """Give every job its fewest GPUs, then more GPUs one step at a time to the job that gains most."""
         if not len(view):
             return Decision.keep(view)
         # Section 4.1: the estimated remaining time on every allotment is all that decides.

@@ -48,7 +48,7 @@ DAMPING = (1e-3, 0.0, 1e-5, 1e-5, 1e-5, 1e-5)
 
 @dataclass
 class Pollux(Policy):
-    """Pollux (OSDI '21, section 4.2): GPU counts and batches of the greatest goodput, by genetic search.
+    """The policy Pollux (OSDI '21), which searches GPU counts and batches of greatest goodput genetically.
 
     A job's speedup is its goodput over that on a fair share of the GPUs, times the restart factor
     max(age - restarts x S, 0) / (age + S) where it would be started or rescaled; the fitness of an
@@ -121,15 +121,15 @@ class Pollux(Policy):
         self._failures = self._limits = 0
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an `InputError` if the policy must choose a batch for a job that has no choice."""
+        """Raise an `InputError` if the policy must choose a batch for a job that has only one."""
         self._choosing = jobs_with_a_choice(self.batch, trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget all observations, populations and counts."""
+        """Forget all observed speeds, populations and counts of the last run."""
         self._forget(rng, len(setting.gpu_types))
 
     def counters(self) -> Mapping[str, int]:
-        """Return three counts: jobs with a choice of batch, solver failures, and node limits reached."""
+        """Return how many jobs have a choice of batch, and how often the solver failed or met its limit."""
         return {
             "jobs_choosing_batch": self._choosing,
             "solver_failures": self._failures,
@@ -137,7 +137,7 @@ class Pollux(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Search for the allocation with the greatest fitness on each GPU type."""
+        """Search on each GPU type for the GPU counts with the greatest fitness."""
         if not len(view):
             return Decision.keep(view)
         options = batch_options(self.batch, view)
@@ -278,7 +278,7 @@ class Pollux(Policy):
 
 
 def goodput_of_share(counts: Ints, good: Floats, gpus: int) -> Floats:
-    """Return each job's goodput on a number of GPUs, interpolated between GPU counts, shape (n,).
+    """Return each job's goodput on `gpus` GPUs, interpolated between GPU counts, shape (n,).
 
     Below a job's least count it is the goodput on that count; more GPUs never give less goodput.
 
@@ -296,7 +296,7 @@ def goodput_of_share(counts: Ints, good: Floats, gpus: int) -> Floats:
 
 
 def fit_time_s(counts: Ints, per_node: int, known: Bools, times: Floats) -> Floats:
-    """Fit a speed model to known times; return its seconds per iteration at every count, shape (K,).
+    """Fit a speed model to the known times; return its seconds per iteration at every GPU count, shape (K,).
 
     With the global batch M fixed, Pollux's model (section 3.2) of N GPUs, without overlap, is
     a + b / N, plus c + d (N - 2) for N > 1 inside a node or, with its own c and d, across nodes; all at

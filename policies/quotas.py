@@ -45,7 +45,7 @@ class _ViewContent(NamedTuple):
     times: Floats
 
     def same(self, last: _ViewContent) -> bool:
-        """Whether another View showed the same."""
+        """Return whether another View has the same content."""
         pairs = ((self.feasible, last.feasible), (self.times, last.times))
         return self.plain == last.plain and all(
             now is then or np.array_equal(now, then) for now, then in pairs
@@ -74,7 +74,7 @@ class _LastDecision(NamedTuple):
 
 @dataclass
 class Quotas(MovingPolicy):
-    """GPUs of each type are divided among tenants' queues, within each of which another policy decides.
+    """A policy that divides GPUs among tenants' queues, in each of which another policy decides.
 
     The queues are those of the scenario (`scenario.queues`). At every decision point each has its quota, as
     far as its jobs ask for it, and the rest is divided by `division`, down the tree of queues. Where a queue
@@ -142,15 +142,15 @@ class Quotas(MovingPolicy):
 
     @property
     def information_class(self) -> InformationClass:
-        """Return the information class of the inner policy."""
+        """What the policy in the queues knows of iteration times."""
         return self._knows
 
     def fingerprint(self) -> str:
-        """Return a digest of the files that the inner policy reads."""
+        """Return a digest of the files that the policy in the queues reads."""
         return self._make().fingerprint()
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Make an inner policy for each queue, and let it check the trace and the cluster."""
+        """Make a policy for each queue, and let it check the trace and the cluster."""
         self._tree = get_queues(self.name, setting)
         _refuse_unused(self._tree, self.division)
         self._limits = QueueLimits(self._tree, setting.gpu_types, setting.capacity)
@@ -163,7 +163,7 @@ class Quotas(MovingPolicy):
         self._above = self._limits.above.astype(np.float64)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run, in which no queue has used any GPU yet."""
+        """Start a run, in which no queue has used any GPU yet."""
         super().reset(setting, rng)
         # A stream for each queue: draws in one do not depend on how many another makes.
         for policy, stream in zip(self._policies, rng.spawn(len(self._policies)), strict=True):
@@ -177,14 +177,14 @@ class Quotas(MovingPolicy):
         self._evictions = Evictions(self._tree.settings.eviction_s)
 
     def counters(self) -> Mapping[str, int]:
-        """Return how often jobs gave GPUs back to other queues, and the inner policies' counts."""
+        """Return how many jobs gave GPUs back to other queues, and what the queues' policies counted."""
         total = Counter(self._counters)
         for policy in self._policies:
             total.update(policy.counters())
         return dict(total)
 
     def decide(self, view: View) -> Decision:
-        """Divide the GPUs among queues, reclaim what they lack, and let each queue's policy decide."""
+        """Divide the GPUs among queues, take back what others lack, and let each queue's policy decide."""
         last, leaves, shown = self._last, len(self._tree.leaves), self._describe_view(view)
         same = last is not None and shown.same(last.shown)
         self._add_use(view)

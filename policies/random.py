@@ -14,7 +14,7 @@ from clustergym.scenario.policy import Decision, InformationClass, Policy, Setti
 
 @dataclass
 class RandomLegal(Policy):
-    """Random legal decisions, a baseline that any policy should surpass.
+    """A policy of random legal decisions, a baseline that any other policy should surpass.
 
     The jobs take turns in a random order. Each draws uniformly from what is still legal for it: every (type,
     count) with memory and room, and no GPUs at all. A running job is redrawn only with probability `redraw`,
@@ -40,11 +40,11 @@ class RandomLegal(Policy):
     round_s: Period | None = 300.0
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Store the run's random generator."""
+        """Store the new run's random generator."""
         self._rng = rng
 
     def schedule(self, view: View) -> Decision:
-        """Draw an allotment for each waiting job, and for each running job that is chosen to be redrawn."""
+        """Choose random GPUs for each waiting job, and for running jobs that are chosen at random."""
         order = self._rng.permutation(len(view))
         redrawn = self._rng.random(len(view)) < self.redraw
         # A job that still restarts is left alone, so every launch does some work.

@@ -37,7 +37,7 @@ from .shared.requests import find_held_level
 
 @dataclass
 class Sia(Policy):
-    """Sia (SOSP '23, section 3.4): GPU types, counts and batches of greatest goodput, by an integer program.
+    """The policy Sia (SOSP '23), which chooses GPU types, counts and batches of the greatest total goodput.
 
     Configurations are (type, count): powers of two inside a node, then whole nodes. The value of a
     configuration for a job is its goodput divided by the job's least goodput, times the restart factor
@@ -113,15 +113,15 @@ class Sia(Policy):
         self._worst_gap = 0.0
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an `InputError` if the policy must choose a batch for a job that has no choice."""
+        """Raise an `InputError` if the policy must choose a batch for a job that has only one."""
         self._choosing = jobs_with_a_choice(self.batch, trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget all observations and counts."""
+        """Forget all observed speeds and counts of the last run."""
         self._forget()
 
     def counters(self) -> Mapping[str, int]:
-        """Return counts of jobs with a choice of batch, solver failures, node limits, and the worst gap."""
+        """Return how many jobs have a choice of batch, solver failures and limits, and the worst gap."""
         return {
             "jobs_choosing_batch": self._choosing,
             "solver_failures": self._failures,

@@ -17,7 +17,7 @@ from .shared.requests import request_options
 
 @dataclass
 class ShortestJobFirst(Policy):
-    """Shortest job first: gangs in order of run time on the GPUs that they ask for, without preemption.
+    """The policy shortest job first, by run time on the requested GPUs, without preemption.
 
     A job runs to completion once started. A waiting job takes the fastest type of its request
     that is free.
@@ -38,7 +38,7 @@ class ShortestJobFirst(Policy):
     round_s: Period | None = 300.0
 
     def schedule(self, view: View) -> Decision:
-        """Start waiting jobs in ascending order of run time."""
+        """Start waiting jobs on their requested GPUs in ascending order of run time."""
         left_s = remaining_at_request_s(view, request_times(view))
         left_s = np.where(request_options(view), left_s, np.inf)
         waiting = np.flatnonzero(view.state == QUEUED)

@@ -35,7 +35,7 @@ from .shared.slurm_clock import SlurmClock
 
 @dataclass
 class SlurmMultifactor(Policy):
-    """Slurm's multifactor priority and backfill: jobs in order of a weighted sum, started by time limits.
+    """A policy as in Slurm: jobs in order of multifactor priority, and backfill by time limits.
 
     The factors are the job's age in the queue, the fair share of its queue, the GPUs it asks for, the
     priority of its queue (as a partition's), and its own (as a quality of service). The fair share compares
@@ -135,7 +135,7 @@ class SlurmMultifactor(Policy):
     _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Store the trace's highest priority, by which quality of service is scaled, and its dates.
+        """Read the trace's highest priority and its dates, on which priorities depend.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class SlurmMultifactor(Policy):
             self._boot_s = None if trace.origin_s is None else booted_s - trace.origin_s
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run, in which no queue has used any GPU yet."""
+        """Start a run, in which no queue has used any GPU yet."""
         self._book = QueueHoldings(self.name, setting)
         self._used = np.zeros(len(self._book.tree.leaves))
         self._noted_s, self._since_s = 0.0, {}
@@ -163,7 +163,7 @@ class SlurmMultifactor(Policy):
         )
 
     def schedule(self, view: View) -> Decision:
-        """Start jobs by priority, if that delays no reservation."""
+        """Start jobs in order of priority, and later ones if that delays no reservation."""
         self._use(view.now_s)
         self._book.open(view)
         waiting = np.flatnonzero(view.state == QUEUED)
@@ -288,7 +288,7 @@ class SlurmMultifactor(Policy):
         return self._book.within_limits(leaf, gpu_type, int(view.requested_gpus[at]))
 
     def limits_s(self, view: View) -> Floats:
-        """Return the time limit of each job, shape (n,)."""
+        """Return the time limit of each job in seconds, shape (n,)."""
         given = np.full(len(view), np.nan) if view.time_limit_s is None else view.time_limit_s
         found: Floats = np.where(np.isnan(given), self.default_limit_s, given)
         return found
@@ -303,7 +303,7 @@ class SlurmMultifactor(Policy):
         self._noted_s = now_s
 
     def priorities(self, view: View) -> Floats:
-        """Return the priority of each job, shape (n,)."""
+        """Return the multifactor priority of each job, shape (n,)."""
         if self._clock.begins_shares(view.now_s):
             used = dict(zip(self._book.tree.leaves, self._used.tolist(), strict=True))
             self._fair = fair_factors(self._book.tree, used, self.fair_share, self.damping)
@@ -326,7 +326,7 @@ class SlurmMultifactor(Policy):
 
 
 def fair_factors(tree: QueueTree, used: Mapping[str, float], rule: str, damping: float) -> dict[str, float]:
-    """Return each leaf queue's fair-share factor, given what it has used."""
+    """Return each leaf queue's fair-share factor by a rule of Slurm, given the GPU time of each."""
 
     def account(name: str) -> Account:
         members = tuple(account(child) for child in tree.children[name])

@@ -18,7 +18,7 @@ from .shared.queues import fill, staying_options
 
 @dataclass
 class ShortestRemainingTimeFirst(Policy):
-    """Shortest remaining time first: preemptive, as gangs, by remaining run time at the request.
+    """The policy shortest remaining time first: preemptive, by remaining run time at the request.
 
     A job's remaining time counts the standstill that starting it would cost, so that a running job is
     preempted only for a job that ends earlier even so. A running job keeps its GPU type; a waiting one takes
@@ -48,7 +48,7 @@ class ShortestRemainingTimeFirst(Policy):
     round_s: Period | None = 300.0
 
     def schedule(self, view: View) -> Decision:
-        """Fill the cluster in ascending order of remaining time."""
+        """Give jobs their requested GPUs in ascending order of remaining run time."""
         left_s = remaining_at_request_s(view, request_times(view))
         if self.elastic:
             return self._scale(view, left_s)

@@ -20,7 +20,7 @@ from .shared.requests import find_held_level, find_requested_level
 
 @dataclass
 class Themis(Policy):
-    """Themis (NSDI '20): partial auctions that even out finish-time fairness.
+    """The policy Themis (NSDI '20), which auctions GPUs to the jobs with the worst finish-time fairness.
 
     A job's rho is its finish time in the shared cluster / that on an exclusive 1/N of the cluster
     (section 3.1). Each round the GPUs whose lease has ended are offered to the fraction 1 - f
@@ -67,7 +67,7 @@ class Themis(Policy):
         self._start()
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget all jobs."""
+        """Forget all jobs of the last run."""
         self._start()
 
     def _start(self) -> None:
@@ -79,7 +79,7 @@ class Themis(Policy):
         self._first_seen: dict[int, tuple[float, float]] = {}
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of auctions, programs without a proven optimum, and guessed speeds."""
+        """Return the number of auctions, of auctions without a proven optimum, and of guessed speeds."""
         return {
             "auctions": self._auctions,
             "solver_fallbacks": self._failures,

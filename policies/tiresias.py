@@ -23,7 +23,7 @@ from .shared.queues import (
 
 @dataclass
 class Tiresias(Policy):
-    """Tiresias (NSDI '19, section 3): queues by attained service (2D-LAS), or by 2D-Gittins index.
+    """The policy Tiresias (NSDI '19): queues by attained service (2D-LAS), or by 2D-Gittins index.
 
     A job's service is GPUs times time. Each threshold that it reaches moves a job one queue down; queues
     are served in order, preemptively, every job at its request. Within a queue, jobs go in order of their
@@ -69,14 +69,14 @@ class Tiresias(Policy):
         require(self.gittins or not self.sizes, "policy.sizes", list(self.sizes), remedy)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget all jobs."""
+        """Forget all jobs of the last run."""
         self._started: dict[int, float] = {}
         self._forgiven: dict[int, float] = {}
         self._whole_gpu_s: dict[int, float] = {}
         self._sizes = sorted(self.sizes)
 
     def schedule(self, view: View) -> Decision:
-        """Fill the cluster from the queues in order."""
+        """Give jobs their requested GPUs, queue by queue, the least attained service first."""
         if self.gittins and not self.sizes:
             self._learn(view)
         self._promote(view)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, noise_scale: Floats) -> Floats:
-    """Return the training progress per sample at a global batch, relative to that at the base batch.
+    """Return the training progress of a sample at a global batch, relative to one at the base batch.
 
     (phi + M0) / (phi + M) with the gradient noise scale phi (Pollux, OSDI '21, section 3.1; Sia,
     SOSP '23, section 3.3).
@@ -41,7 +41,7 @@ def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, nois
 
 @dataclass(frozen=True)
 class BatchTables:
-    """Global batches at which model classes may train, with iteration times and statistical efficiencies.
+    """Iteration times and statistical efficiencies at all global batches at which models may train.
 
     Each class may train at its requested batch; a class without a choice has only that. The statistical
     efficiency of a batch is constant within each of the S segments of a training, and changes between them.
@@ -66,7 +66,7 @@ class BatchTables:
 
 @dataclass(frozen=True)
 class OracleTables:
-    """Seconds per iteration of C model classes; inf where a class does not fit in memory.
+    """Seconds per iteration by model class, GPU type, GPU count and network tier; inf: cannot run.
 
     Values carry six significant digits, so that a last-bit difference between two
     machines' mathematics cannot change a simulation.
@@ -114,7 +114,7 @@ class OracleTables:
         tables: Sequence[Floats],
         batches: BatchTables | None = None,
     ) -> OracleTables:
-        """Make tables from the arrays `execution`, `profiled` and `data_parallel`, rounded to six digits."""
+        """Build tables of iteration times from executed, profiled and data-parallel ones, with six digits."""
         axis = np.array(counts, dtype=np.int64)
         execution, profiled, data_parallel = map(six_digits, tables)
         return OracleTables(
@@ -122,7 +122,7 @@ class OracleTables:
         )
 
     def tighter_where_missing(self) -> Floats:
-        """Return `execution`; tiers without a time get the time of the next tighter tier.
+        """Return `execution` with each missing tier's time replaced by the next tighter tier's.
 
         A job that fits in memory at one locality fits at every locality.
         """
@@ -130,7 +130,7 @@ class OracleTables:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the axes and values."""
+        """SHA-256 digest of all times, and of the classes, GPU types and counts that they are for."""
         # Bytes of a fixed order ("<f8"), so that the digest is the same on every machine.
         digest = hashlib.sha256(repr((self.classes, self.gpu_types, self.counts.tolist())).encode())
         for table in (self.execution, self.profiled, self.data_parallel):
@@ -145,7 +145,7 @@ class OracleTables:
 
 
 class Oracle(ABC):
-    """Predicts how fast a model class trains on an allocation of a cluster's GPUs.
+    """Base class of models that predict how fast a model class trains on an allocation of GPUs.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class Oracle(ABC):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the iteration times of the classes on all types, counts and localities of a cluster.
+        """Predict the iteration times of model classes on all GPU types, counts and network tiers.
 
         Raises
         ------
@@ -187,11 +187,11 @@ class Oracle(ABC):
         """
 
     def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
-        """Return notes for users on the tables, such as which models or GPUs were not measured."""
+        """Return texts that warn users about predictions, such as models or GPUs that were not measured."""
         return []
 
     def fingerprint(self) -> dict[str, object]:
-        """Return everything that the tables depend on, besides the arguments of `tables`, as JSON values.
+        """Return as JSON values all on which predictions depend, besides the arguments of `tables`.
 
         Only an oracle whose tables are kept on disk is asked for it.
         """
@@ -199,7 +199,7 @@ class Oracle(ABC):
 
 
 def fill_tiers(times: Floats) -> Floats:
-    """Fill in missing times by network tier, shape (..., 4), each with that of the next closer tier."""
+    """Replace missing times by network tier, shape (..., 4), by those of the next closer tier."""
     filled = times.copy()
     for tier in range(1, filled.shape[-1]):
         gap = np.isinf(filled[..., tier])
@@ -209,13 +209,13 @@ def fill_tiers(times: Floats) -> Floats:
 
 
 def check_counts(counts: Sequence[int]) -> None:
-    """Raise an `InputError` for a count below 1."""
+    """Raise an `InputError` if a GPU count is below 1."""
     if any(count < 1 for count in counts):
         raise InputError(f"{min(counts)} GPUs are not an allocation", remedy="give counts of at least 1")
 
 
 def refuse_shapes(oracle: str, specs: Sequence[ModelSpec]) -> None:
-    """Raise an `InputError` for published transformers, which this oracle cannot predict."""
+    """Raise an `InputError` for a model given as a published transformer, unknown to this oracle."""
     for spec in specs:
         if spec.shape:
             model = f"{spec.family}-{spec.size}" if spec.size else spec.family
@@ -224,19 +224,19 @@ def refuse_shapes(oracle: str, specs: Sequence[ModelSpec]) -> None:
 
 
 def check_choice(value: str, valid: Collection[str], field: str) -> None:
-    """Raise an `InputError`, with the most similar valid names, if a name is not valid."""
+    """Raise an `InputError` with the most similar valid names if a name is not valid."""
     if value not in valid:
         raise InputError(f"unknown value {value!r}", field=field, remedy=nearest(str(value), valid))
 
 
 def six_digits(values: Floats) -> Floats:
-    """Round to six significant decimal digits; inf stays inf."""
+    """Return numbers rounded to six significant decimal digits; inf stays inf."""
     flat = [float(f"{value:.6g}") for value in np.asarray(values, dtype=np.float64).ravel()]
     return np.array(flat, dtype=np.float64).reshape(np.shape(values))
 
 
 def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Floats:
-    """Keep the times of the smallest GPU counts, and extrapolate linearly to larger counts.
+    """Keep the times of the `precise` smallest feasible GPU counts; scale them linearly to larger counts.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Fl
 
 
 def same_local_batch(times: Floats, sizes: Ints, feasible: Bools, counts: Ints) -> Floats:
-    """Return times at several global batches, extrapolated from each type's least feasible count.
+    """Estimate times at all batches and GPU counts from each type's smallest count, at equal samples per GPU.
 
     An iteration of batch M on N GPUs is taken to last as long as one of batch M x least / N on the least
     count, where each GPU has equally many samples: synchronisation is taken to last no longer (Sia, SOSP '23,

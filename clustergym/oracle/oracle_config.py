@@ -22,7 +22,7 @@ from clustergym.oracle.models.catalog import Catalog, load_catalog
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The choice of an oracle: keys of the configuration's group `oracle`.
+    """Base class of the choices of an oracle: keys of the configuration's group `oracle`.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Choice:
     models: str | None = None
 
     def oracle(self, catalog: Catalog) -> Oracle:
-        """Return the oracle."""
+        """Build the chosen oracle."""
         made_by = getattr(importlib.import_module(f"clustergym.oracle.{self.module}"), self.made_by)
         own = {key: value for key, value in vars(self).items() if key not in ("name", "models")}
         oracle: Oracle = made_by(catalog=catalog, **own)
@@ -48,14 +48,14 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineChoice(Choice):
-    """The choice of the roofline oracle, which has no further keys."""
+    """The configuration of the roofline oracle, which has no keys of its own."""
 
     module, made_by = "roofline.roofline_oracle", "RooflineOracle"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableChoice(Choice):
-    """The choice of a table of measured times, with its keys."""
+    """The configuration of the oracle that reads measured times from a CSV file."""
 
     module, made_by = "measured.table_oracle", "TableOracle"
     path: str
@@ -64,7 +64,7 @@ class TableChoice(Choice):
 
 @dataclass(frozen=True, kw_only=True)
 class SiaChoice(Choice):
-    """The choice of Sia's profiles, with their keys."""
+    """The configuration of the oracle that reads Sia's profiles."""
 
     module, made_by = "measured.sia_oracle", "SiaProfileOracle"
     path: str
@@ -74,14 +74,14 @@ class SiaChoice(Choice):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedChoice(Choice):
-    """The choice of the recorded oracle, which has no further keys."""
+    """The configuration of the oracle of recorded durations, which has no keys of its own."""
 
     module, made_by = "measured.recorded_oracle", "RecordedOracle"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackChoice(Choice):
-    """The choice of a software stack, with its keys."""
+    """The configuration of the oracle that predicts times by a software stack's constants."""
 
     module, made_by = "stacks.stack_oracle", "StackOracle"
     stack: str = "auto"
@@ -105,7 +105,7 @@ ORACLES: dict[str, type[Choice]] = {
 
 
 def oracle_from_config(mapping: Mapping[str, Any]) -> Oracle:
-    """Return the oracle that the configuration's group `oracle` describes.
+    """Build the oracle that the configuration's group `oracle` describes.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ PROBE = 2.0
 
 
 def require_fabric(oracle: Oracle) -> None:
-    """Raise an `InputError` if an oracle's times do not depend on the fabric's bandwidths."""
+    """Raise an `InputError` if an oracle's times do not depend on the bandwidths of the cluster's network."""
     if not oracle.sees_fabric:
         raise InputError(
             f"the {oracle.name} oracle does not know how much of an iteration is traffic between nodes",
@@ -146,7 +146,7 @@ def require_fabric(oracle: Oracle) -> None:
 
 
 def with_oversubscription(cluster: ClusterSpec, spine: float, core: float) -> ClusterSpec:
-    """Return a copy of the cluster with other oversubscriptions above its leaf switches."""
+    """Return a copy of the cluster with other oversubscription factors above its leaf switches."""
     fabric = replace(cluster.fabric, spine_oversubscription=spine, core_oversubscription=core)
     return replace(cluster, fabric=fabric)
 
@@ -154,7 +154,7 @@ def with_oversubscription(cluster: ClusterSpec, spine: float, core: float) -> Cl
 def on_free_links(
     tables_of: Callable[[ClusterSpec], OracleTables], cluster: ClusterSpec
 ) -> tuple[OracleTables, Floats]:
-    """Return a cluster's tables without contention between switches, and the traffic on each link.
+    """Return iteration times without contention between switches, and how much of each is traffic (s).
 
     On free links a node's network is as fast across minipods as inside a leaf. To find the traffic, the
     tables are built again with the network above the leaves slowed down by a factor: the fabric's own

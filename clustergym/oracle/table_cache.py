@@ -45,7 +45,7 @@ _noted: set[str] = set()
 
 
 def cache_folder() -> Path | None:
-    """Return the default folder of cached tables; None if the user has no home folder.
+    """Return the default folder for cached iteration times; None if the user has no home folder.
 
     `$CLUSTERGYM_CACHE`, else `$XDG_CACHE_HOME/clustergym`, else `~/.cache/clustergym`, each with
     `tables` in it.
@@ -71,7 +71,7 @@ def load_or_build_tables(
     progress: bool = False,
     processes: int | None = None,
 ) -> OracleTables:
-    """Return `oracle.tables(classes, cluster, counts)`, with each class read from the cache if it is there.
+    """Return an oracle's iteration times by class; read those that a cache on disk has, build the others.
 
     Classes whose file is missing, damaged or of something else are built and written. The result does not
     depend on where a class came from or on the number of processes. If the folder cannot be written, tables
@@ -117,14 +117,14 @@ def load_or_build_tables(
 def table_source(
     oracle: Oracle,
 ) -> Callable[[Sequence[ModelClass], ClusterSpec, Sequence[int]], OracleTables]:
-    """Return the function that makes an oracle's tables: with a cache and a progress bar if it is slow."""
+    """Return the function that makes an oracle's iteration times, with a cache if the oracle is slow."""
     return partial(load_or_build_tables, oracle, progress=True) if oracle.worth_caching else oracle.tables
 
 
 def cache_keys(
     oracle: Oracle, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
 ) -> list[str]:
-    """Return for each class the SHA-256 of everything that its table depends on."""
+    """Return for each class a SHA-256 digest of everything that its iteration times depend on."""
     shared = {
         "schema": SCHEMA,
         "version": __version__,
@@ -144,7 +144,7 @@ def cache_keys(
 
 
 def stack_tables(tables: OracleTables, with_segments: bool = False) -> Floats:
-    """Return the tables `TABLES`, with or without segments, as one array, shape (C, 3 or 4, T, K, 4)."""
+    """Stack all iteration times, and segments if asked, into one array, shape (C, 3 or 4, T, K, 4)."""
     stacked = [np.asarray(getattr(tables, table), dtype=np.float64) for table in TABLES]
     if with_segments:
         segments = np.ones(stacked[0].shape[:-1]) if tables.segments is None else tables.segments
@@ -153,7 +153,7 @@ def stack_tables(tables: OracleTables, with_segments: bool = False) -> Floats:
 
 
 class Store:
-    """Files of stacked tables in a folder, safe against concurrent writers and damaged files.
+    """A folder of cached iteration times, safe against concurrent writers and damaged files.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class Store:
         self.folder = folder
 
     def read(self, key: str, shape: tuple[int, ...]) -> Floats | None:
-        """Return the array of a key; None if its file is missing, damaged or of another shape."""
+        """Read the array of a key; None if its file is missing, damaged or of another shape."""
         if self.folder is None:
             return None
         # Files of one shape have one size, so that nothing larger is ever read.
@@ -177,7 +177,7 @@ class Store:
         return unpack(key, content, shape) if len(content) == size else None
 
     def write(self, key: str, stack: Floats | None) -> None:
-        """Write an array to its file; concurrent writers write the same bytes."""
+        """Write an array to the file of its key; concurrent writers write the same bytes."""
         if self.folder is None or stack is None:
             return
         target = self.folder / f"{key}.npz"
@@ -194,7 +194,7 @@ class Store:
             self.folder = None
 
     def files(self) -> Iterator[Path]:
-        """Yield the files of the cache, and files that interrupted writers left behind."""
+        """Yield the paths of cached files, and of files that interrupted writers left behind."""
         if self.folder is None:
             return
         try:
@@ -205,14 +205,14 @@ class Store:
 
 
 def pack(key: str, stack: Floats) -> bytes:
-    """Return the bytes of an npz with one array, named by its key; equal arrays give equal bytes."""
+    """Return the bytes of an npz file with one array, named by its key; equal arrays give equal bytes."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{key: np.ascontiguousarray(stack, dtype="<f8")})
     return buffer.getvalue()
 
 
 def unpack(key: str, content: bytes, shape: tuple[int, ...]) -> Floats | None:
-    """Return the array in a file's bytes; None if they are damaged or belong to another key."""
+    """Return the array in an npz file's bytes; None if they are damaged or belong to another key."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
@@ -226,7 +226,7 @@ def unpack(key: str, content: bytes, shape: tuple[int, ...]) -> Floats | None:
 
 
 def print_note(text: str) -> None:
-    """Print a note on stderr, at most once in a process."""
+    """Print a text on stderr, but the same text only once in a process."""
     if text not in _noted:
         _noted.add(text)
         print(f"note: {text}", file=sys.stderr)
@@ -250,7 +250,7 @@ def build_each(
     progress: bool = False,
     processes: int | None = None,
 ) -> Built:
-    """Yield the tables of a few classes at a time, in order, as they are built.
+    """Build an oracle's iteration times for a few classes at a time, and yield them in order.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ Columns = Mapping[str, Any]
 
 
 def choose_logs(logs: Logs, jobs: int) -> Literal["lines", "columns"]:
-    """Return the format in which a run with so many jobs writes its tables.
+    """Choose whether a run with this many jobs writes its logs as lines of text or as columnar files.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def choose_logs(logs: Logs, jobs: int) -> Literal["lines", "columns"]:
 
 
 def check_lines(path: Path) -> None:
-    """Raise an InputError if a file's content is in a columnar file instead."""
+    """Raise an InputError if a text file is missing since its content is in a columnar file instead."""
     other = path.with_name(IN_COLUMNS.get(path.name, path.name))
     if not path.exists() and other.exists():
         message = f"is not there: this run's tables are in columns ({other.name}), which are not read here"
@@ -61,7 +61,7 @@ def check_lines(path: Path) -> None:
 
 
 def write_columns(path: Path, tables: Iterable[Columns], about: Mapping[str, Any]) -> None:
-    """Write tables with the same columns to one file; `about` becomes metadata, as JSON."""
+    """Write tables with equal columns to one columnar file, with `about` as JSON metadata."""
     import pyarrow as arrow
     from pyarrow import parquet
 
@@ -88,7 +88,7 @@ def _make_array(values: Any) -> Any:
 
 
 def split_rows(columns: Columns) -> Iterator[Columns]:
-    """Yield the rows of a table, a few thousand at a time."""
+    """Yield a table in blocks of a few thousand rows."""
     length = len(next(iter(columns.values())))
     for begin in range(0, max(length, 1), TOGETHER):
         yield {name: values[begin : begin + TOGETHER] for name, values in columns.items()}
@@ -105,7 +105,7 @@ def _name_codes(codes: Any, names: Sequence[str]) -> Any:
 
 
 def event_tables(events: Sequence[Event], gpu_types: Sequence[str]) -> Iterator[Columns]:
-    """Yield the event log as the columns `FIELDS`; `job` and `partner` are rows of the table of jobs.
+    """Yield the event log as tables with the columns `FIELDS`, a block of rows at a time.
 
     `nodes` has the nodes of each event, `node_gpus` the GPUs on each.
     """
@@ -183,7 +183,7 @@ CHANGES = ("launch", "preempt", "drop", "batch", "beside", "avoid")
 
 
 def change_tables(changes: Iterable[Change], gpu_types: Sequence[str]) -> Iterator[Columns]:
-    """Yield the decision log as columns, with one row for each job that a decision changes.
+    """Yield the decision log as tables with a row for each job that a decision changes, block by block.
 
     `value` is the batch of a `batch`, and the row of the other job of a `beside`; `nodes` are those of an
     `avoid`.

@@ -30,7 +30,7 @@ KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch", "beside", "avo
 def read_decisions(
     path: Path, scenario: Scenario, packed: bytes | None = None
 ) -> tuple[dict[str, Any], list[Change]]:
-    """Read a decision log; return its header and its decisions.
+    """Read a log of a policy's decisions; return its header and its decisions.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def read_decisions(
 def parse_changes(
     path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]
 ) -> list[Change]:
-    """Parse decisions from numbered lines of a log; raises the errors of `read_decisions`."""
+    """Parse decisions from numbered lines of a decision log; raises the errors of `read_decisions`."""
     rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
     gpu_types = {name: gpu_type for gpu_type, name in enumerate(scenario.cluster.gpu_types)}
     changes: list[Change] = []
@@ -142,7 +142,7 @@ def _names(value: Any) -> list[str]:
 
 
 def shorten_error(error: Exception) -> str:
-    """Describe briefly what is wrong with a line."""
+    """Return an error's message, cut to 120 characters."""
     text = f"unknown {error}" if isinstance(error, KeyError) else str(error)
     return text if len(text) <= 120 else text[:120] + "…"
 
@@ -150,7 +150,7 @@ def shorten_error(error: Exception) -> str:
 def open_log(
     path: Path, gpu_type: str, schema: str, packed: bytes | None
 ) -> tuple[dict[str, Any], Iterator[tuple[int, dict[str, Any]]]]:
-    """Return the header of an untrusted gzip log, and the number and content of every further line.
+    """Open an untrusted gzip log; return its header, and the number and content of every further line.
 
     Raises
     ------

@@ -20,7 +20,7 @@ from clustergym.sim.engine import Simulation, StalledError
 
 
 def replay_folder(folder: Path, rebuild: Callable[..., Simulation] = replay) -> dict[str, Any]:
-    """Replay the run in a folder without its policy.
+    """Replay a finished run from its decision log, without its policy, and compare it with the result.
 
     `rebuild` rebuilds a simulation from a decision log, as `clustergym.sim.drive.replay`.
 

@@ -21,7 +21,7 @@ from clustergym.sim.guard import StepWatchdog
 
 
 class NamedMetrics(Metrics):
-    """Metrics by name; an unknown name raises a `KeyError` that suggests similar names."""
+    """A dict of metrics by name; an unknown name raises a `KeyError` that suggests similar names."""
 
     def __missing__(self, name: str) -> MetricValue:
         turned = "_".join(reversed(str(name).split("_")))
@@ -30,7 +30,7 @@ class NamedMetrics(Metrics):
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a finished run.
+    """The result of a finished run: its metrics, job records, timeline and simulation.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ def measure_run(simulation: AnySimulation) -> Measurement:
 
 
 def make_result(run: driver.Run) -> Result:
-    """Return a finished run together with its metrics."""
+    """Compute the metrics of a finished run, and return its result."""
     measured = measure_run(run.simulation)
     named = measured._replace(metrics=NamedMetrics(measured.metrics))
     return Result(*named, run.simulation.log.digest, run)
@@ -83,7 +83,7 @@ def simulate(
     watch: StepWatchdog | None = None,
     engine: Engine = "auto",
 ) -> Result:
-    """Run a policy on a scenario.
+    """Run a policy on a scenario, and return the result with its metrics.
 
     Parameters
     ----------

@@ -33,12 +33,12 @@ Moves = tuple[tuple[int, tuple[Run, ...]], ...]
 
 
 class PlacementError(InputError):
-    """Raised if a logged answer is not legal at that point of the run."""
+    """Raised if a logged answer of a placer is not legal at that point of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer of a placer.
+    """One answer of a placer: the nodes for a job, that there are none, or moves of running jobs.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class RecordingPlacer(Placer):
 
     @property
     def places_evenly(self) -> bool:
-        """Whether the inner placer spreads jobs evenly."""
+        """Whether the inner placer can give a job equally many GPUs on each node."""
         return self.inner.places_evenly
 
     def place_evenly(
@@ -110,7 +110,7 @@ class RecordingPlacer(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """Whether the inner placer places jobs in segments."""
+        """Whether the inner placer can keep a job's segments within NVLink domains."""
         return self.inner.places_segments
 
     def place_segments(
@@ -136,7 +136,7 @@ class RecordingPlacer(Placer):
 
     @property
     def places_parts(self) -> bool:
-        """Whether the inner placer places parts of GPUs."""
+        """Whether the inner placer can place parts of GPUs."""
         return self.inner.places_parts
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
@@ -153,7 +153,7 @@ class RecordingPlacer(Placer):
         return found
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Return and record the inner placer's proposals."""
+        """Return and record the moves of running jobs that the inner placer proposes."""
         before = time.perf_counter()
         found = self.inner.defragment(allocations)
         self.times.add(time.perf_counter() - before)
@@ -165,7 +165,7 @@ class RecordingPlacer(Placer):
 
 @dataclass
 class ReplayingPlacer(Placer):
-    """A placer that answers from a log; it checks that the logged GPUs are free.
+    """A placer that repeats logged answers, and checks that the logged GPUs are free.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class ReplayingPlacer(Placer):
     _at: int = 0
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
-        """Return the next answer of the log."""
+        """Return the next logged answer."""
         answer = self._answer(allocations, gpu_type, gpus)
         if answer.infeasible is not None:
             return answer.infeasible
@@ -193,33 +193,33 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_evenly(self) -> bool:
-        """True, since the answers come from the log."""
+        """True: logged answers may give a job equally many GPUs on each node."""
         return True
 
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
-        """Return the next answer of the log."""
+        """Return the next logged answer."""
         return self.place(allocations, gpu_type, gpus)
 
     @property
     def places_segments(self) -> bool:
-        """True, since the answers come from the log."""
+        """True: logged answers may keep a job's segments within NVLink domains."""
         return True
 
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Return the next answer of the log."""
+        """Return the next logged answer."""
         return self.place(allocations, gpu_type, gpus)
 
     @property
     def places_parts(self) -> bool:
-        """True, since the answers come from the log."""
+        """True: logged answers may place parts of GPUs."""
         return True
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Return the next answer of the log."""
+        """Return the next logged answer."""
         answer = self._answer(allocations, 0, allocations.count_gpus(job))
         if answer.infeasible is not None:
             return answer.infeasible
@@ -242,7 +242,7 @@ class ReplayingPlacer(Placer):
         return answer
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Return the log's proposals for this instant; empty if it has none."""
+        """Return the moves of running jobs that were logged for this instant; empty if there are none."""
         self.asked += 1
         answer = self._next()
         if answer is None or not answer.moves or answer.time_s != self.clock():
@@ -261,7 +261,7 @@ class ReplayingPlacer(Placer):
         return found
 
     def finish(self) -> None:
-        """Raise an `InputError` if the log has answers left."""
+        """Raise an `InputError` if logged answers are left that nobody asked for."""
         answer = self._next()
         if answer is not None:
             raise _make_diverged_error(answer.time_s, "the log answers what was never asked")
@@ -286,7 +286,7 @@ def _make_diverged_error(time_s: float, message: str) -> InputError:
 
 
 def group_nodes(nodes: Nodes) -> tuple[Run, ...]:
-    """Group adjacent nodes with equal numbers of GPUs into runs."""
+    """Compress an allocation: group adjacent nodes with equal numbers of GPUs into runs of nodes."""
     runs: list[list[int]] = []
     for node, gpus in nodes:
         if runs and node == runs[-1][0] + runs[-1][1] and gpus == runs[-1][2]:
@@ -297,14 +297,14 @@ def group_nodes(nodes: Nodes) -> tuple[Run, ...]:
 
 
 def expand_runs(runs: Sequence[Run]) -> Nodes:
-    """Expand runs into their nodes."""
+    """Return the nodes, with the GPUs on each, of runs of adjacent nodes."""
     return tuple((first + place, gpus) for first, number, gpus in runs for place in range(number))
 
 
 def simulate_recorded(
     scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: StepWatchdog | None = None
 ) -> tuple[Any, RecordingPlacer]:
-    """Run a policy and record its placer's answers; return the `Run` and the recording placer."""
+    """Run a policy and record its placer's answers; return the run and the recording placer."""
     recording = RecordingPlacer(placer)
     simulation = Simulation(scenario, recording, policy.information_class, policy.round_s, seed)
     recording.clock = lambda: simulation.now_s
@@ -314,7 +314,7 @@ def simulate_recorded(
 def replay_placements(
     scenario: Scenario, policy: Policy, answers: Sequence[Answer], defragment_s: float | None, seed: int
 ) -> tuple[Simulation, int]:
-    """Run a policy again with a placer's logged answers.
+    """Run a policy again with logged placements; return the simulation and the number of placer requests.
 
     Returns
     -------
@@ -341,13 +341,13 @@ def replay_placements(
 def placement_lines(
     scenario: Scenario, answers: Sequence[Answer], header: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a placement log: a header, then one line per answer."""
+    """Yield the lines of a log of placements: a header, then one line for each answer of the placer."""
     yield {"schema": PLACEMENTS_SCHEMA, "scenario_sha256": scenario.sha256, **header}
     yield from answer_lines(scenario, answers)
 
 
 def answer_lines(scenario: Scenario, answers: Sequence[Answer]) -> Iterator[dict[str, Any]]:
-    """Yield a line per answer."""
+    """Yield one JSON object for each answer of a placer."""
     for answer in answers:
         if answer.moves:
             moves = [[scenario.trace.job_id[row], runs] for row, runs in answer.moves]
@@ -368,7 +368,7 @@ def answer_lines(scenario: Scenario, answers: Sequence[Answer]) -> Iterator[dict
 def read_placements(
     path: Path, scenario: Scenario, packed: bytes | None = None
 ) -> tuple[dict[str, Any], list[Answer]]:
-    """Read an untrusted placement log; return its header and its answers.
+    """Read an untrusted log of placements; return its header and the placer's answers.
 
     Arguments and errors are those of `clustergym.results.decision_log.read_decisions`.
     """
@@ -379,7 +379,7 @@ def read_placements(
 def parse_answers(
     path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]
 ) -> list[Answer]:
-    """Parse answers from numbered lines of a log; raises the errors of `read_placements`."""
+    """Parse a placer's answers from numbered lines of a log; raises the errors of `read_placements`."""
     reader, answers, last_s, named = _PlacementReader(scenario), list[Answer](), -math.inf, 0
     for number, entry in lines:
         try:
@@ -407,7 +407,7 @@ class _PlacementReader:
         self.gpu_types = {name: gpu_type for gpu_type, name in enumerate(scenario.cluster.gpu_types)}
 
     def answer(self, entry: Mapping[str, Any]) -> Answer:
-        """Parse a line; raises KeyError, TypeError or ValueError if it is not valid."""
+        """Parse one logged answer; raises KeyError, TypeError or ValueError if it is not valid."""
         keys, time_s = entry.keys() - {"time_s"}, entry["time_s"]
         if type(time_s) not in (int, float) or not 0 <= time_s < math.inf:
             raise ValueError(f"{time_s!r} is not a time")

@@ -47,12 +47,12 @@ class NamedPart(_StrictSchema):
 
     @property
     def key(self) -> str:
-        """A text that is equal for equal components, in any order of their parameters."""
+        """A text that is equal for equal names and parameters, whatever the parameters' order."""
         return json.dumps([self.name, self.parameters], sort_keys=True)
 
 
 class ScenarioName(_StrictSchema):
-    """A result's scenario; its hash covers all that fixes a run except policy, placer and seed."""
+    """Name, version and hash of a result's scenario; the hash excludes policy, placer and seed."""
 
     name: str
     version: int
@@ -60,7 +60,7 @@ class ScenarioName(_StrictSchema):
 
 
 class Decisions(_StrictSchema):
-    """The number of a policy's decisions, and how long a decision took."""
+    """The number of a policy's decisions in a run, and how long they took in wall seconds."""
 
     count: int = Field(ge=0)
     seconds_p50: float | None = Field(default=None, ge=0)
@@ -68,20 +68,20 @@ class Decisions(_StrictSchema):
 
 
 class CauseLoss(_StrictSchema):
-    """Figures of one cause of interruptions in a result."""
+    """What one cause of interruptions did in a run: their number, and the GPU-hours lost."""
 
     interruptions: int = Field(ge=0)
     lost_gpu_hours: float = Field(ge=0)
 
 
 class QueueFigures(_StrictSchema):
-    """Figures of one queue of tenants in a result."""
+    """The metrics of one queue of tenants in a result.json."""
 
     quota_gpus: float = Field(ge=0, lt=LARGEST_NUMBER)
 
 
 class TenantFigures(_StrictSchema):
-    """Metrics of tenants in result.json (`clustergym.results.metrics.tenants`)."""
+    """The metrics of tenants in a result.json, by queue."""
 
     queues: dict[str, QueueFigures]
 
@@ -130,17 +130,17 @@ class ResultFile(_StrictSchema):
 
     @property
     def path(self) -> Path:
-        """The file that the result was read from."""
+        """Path of the result.json that the result was read from."""
         return self._path
 
     def in_file(self, path: Path) -> ResultFile:
-        """Return this result, which from now on has a file."""
+        """Store the path of the result's file in this object, and return the object."""
         self._path = path
         return self
 
 
 def read_result(path: Path) -> ResultFile:
-    """Read and check one result.json.
+    """Read and check the result.json of one run.
 
     Raises
     ------

@@ -64,7 +64,7 @@ def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> st
 
 
 def find_finished_result(folder: Path, key: str, logs: Logs = "auto") -> dict[str, Any] | None:
-    """Return the result in a folder if it is of the same run and has the requested logs."""
+    """Return the content of a folder's result if it is of the same run and logs; else None."""
     if logs != "auto" and (folder / IN_COLUMNS["jobs.csv"]).exists() != (logs == "columns"):
         return None
     try:
@@ -76,7 +76,7 @@ def find_finished_result(folder: Path, key: str, logs: Logs = "auto") -> dict[st
 
 @contextlib.contextmanager
 def mark_unfinished(folder: Path, policy: str) -> Iterator[None]:
-    """Mark a folder as unfinished inside the `with` block."""
+    """Mark a folder as holding an unfinished run, inside the `with` block."""
     folder.mkdir(parents=True, exist_ok=True)
     mark = folder / UNFINISHED
     mark.write_text(f"{policy}: begun and not finished\n", encoding="utf-8")
@@ -87,7 +87,7 @@ def mark_unfinished(folder: Path, policy: str) -> Iterator[None]:
 
 
 def make_content(result: Result, policy: Policy, placer: Placer, seed: int) -> dict[str, Any]:
-    """Return the content of result.json."""
+    """Return the content of result.json for a finished run."""
     run, simulation = result.run, result.run.simulation
     scenario = simulation.scenario
     losses = {cause: loss._asdict() for cause, loss in result.losses.items()}
@@ -140,7 +140,7 @@ def _summarise_pairs(simulation: AnySimulation) -> dict[str, Any]:
 def write_result(
     folder: Path, config: Mapping[str, Any], result: Result, content: Mapping[str, Any], logs: Logs = "auto"
 ) -> list[Path]:
-    """Write all files of a run, result.json last, so that an incomplete run is never taken for a result.
+    """Write all files of a run, result.json last so that an unfinished run has none; return their paths.
 
     Raises
     ------
@@ -214,7 +214,7 @@ def _write_lines(path: Path, lines: Iterable[object]) -> None:
 def decision_lines(
     simulation: AnySimulation, result: Mapping[str, Any], changes: Iterable[Change] | None = None
 ) -> Iterable[Any]:
-    """Yield the lines of the decision log: a header, and one object for each decision that changed something.
+    """Yield the lines of the decision log: a header, then an object for each decision that changed something.
 
     `changes` are those of the simulation unless they are given.
     """
@@ -250,7 +250,7 @@ def decision_lines(
 
 
 def event_lines(simulation: AnySimulation) -> Iterable[dict[str, Any]]:
-    """Yield the lines of the event log."""
+    """Yield the event log as JSON objects, one for each event."""
     names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
     for event in simulation.log.events:
         line: dict[str, Any] = {"time_s": event.time_s, "kind": str(event.event_type)}

@@ -29,7 +29,7 @@ from clustergym.sim.guard import RunOptions, StepWatchdog
 
 
 def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
-    """Run one configuration, write the result into a folder, and return the objective's metric, if any."""
+    """Simulate one configuration, write its result to a folder, and return its objective's value, if any."""
     _check_objective(config.get("objective"))
     from clustergym.results.report.run_text import print_heading, print_results
     from clustergym.results.report.wandb_logger import log_result, read_logger_choice
@@ -80,7 +80,7 @@ def _check_objective(name: object) -> None:
 def run_policy(
     scenario: Scenario, policy: Policy, placer: Placer, config: Mapping[str, Any], folder: Path
 ) -> tuple[dict[str, Any], bool]:
-    """Return a policy's result, and whether the policy was run for it now.
+    """Run a policy, or read its finished result; return the result's content, and whether it ran now.
 
     `config` is the composed configuration, which is written beside the result.
     """

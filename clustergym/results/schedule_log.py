@@ -26,7 +26,7 @@ def schedule_lines(
     result: Mapping[str, Any],
     defragment_s: float | None,
 ) -> Iterator[object]:
-    """Yield the lines of a schedule: a header, a line for each decision, and one for each placer's answer.
+    """Yield a schedule log: a header, a line for each decision, and one for each answer of the placer.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def schedule_lines(
 def read_schedule(
     path: Path, scenario: Scenario, packed: bytes | None = None
 ) -> tuple[dict[str, Any], list[Change], list[Answer]]:
-    """Read an untrusted schedule; return its header, its decisions and its placer's answers.
+    """Read an untrusted schedule log; return its header, the decisions and the placer's answers.
 
     Arguments and errors are those of `clustergym.results.decision_log.read_decisions`.
     """
@@ -70,7 +70,7 @@ def replay_schedule(
     changes: Sequence[Change],
     answers: Sequence[Answer],
 ) -> Simulation:
-    """Rebuild a run from its schedule alone.
+    """Rebuild a run from logged decisions and placements, without running its policy or placer.
 
     Raises
     ------

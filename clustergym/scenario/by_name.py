@@ -22,7 +22,7 @@ def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def load_scenario(name: str = "testbed", overrides: Sequence[str] = (), seed: int = 0) -> Scenario:
-    """Load a scenario of conf/scenario.
+    """Build a scenario by its name in conf/scenario, with configuration overrides and a seed.
 
     Parameters
     ----------

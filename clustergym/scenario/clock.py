@@ -7,10 +7,10 @@ TICKS_PER_S = 1_000_000
 
 
 def ticks(seconds: float) -> int:
-    """Return a time in seconds as the nearest clock tick (whole microseconds)."""
+    """Convert seconds to the nearest clock tick (whole microseconds)."""
     return round(seconds * TICKS_PER_S)
 
 
 def seconds(tick: int) -> float:
-    """Return a clock tick as seconds."""
+    """Convert a clock tick (microseconds) to seconds."""
     return tick / TICKS_PER_S

@@ -30,7 +30,7 @@ UNPRICED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class ProfilePrice:
-    """The price that policies of an information class pay to profile a job.
+    """The time and GPUs that it costs to profile a job, for policies that see profiled iteration times.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ def _default_prices() -> dict[str, ProfilePrice]:
 
 @dataclass(frozen=True)
 class Costs(Parameters):
-    """The costs of launching a job: checkpoint, parallelism search and profiling.
+    """The costs in time of launching a job: checkpoint, search for a parallel plan, and profiling.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Costs(Parameters):
     restart_s: NonNegativeFloat | None = None
 
     def fingerprint(self) -> dict[str, object]:
-        """Return all values as plain mappings, without `first_launch` and `restart_s` if they are off.
+        """Return all values as plain mappings for the scenario's digest, without optional costs that are off.
 
         So the digest of a scenario without them stays the same.
         """
@@ -132,7 +132,7 @@ class Costs(Parameters):
         return 2 * parameters * BYTES_PER_PARAMETER[dtype] / (self.storage_gbs * 1e9)
 
     def search_s(self, counts: Ints) -> Floats:
-        """Return the seconds of a parallelism search at each GPU count, in the shape of `counts`."""
+        """Return the seconds that the search for a parallel plan takes, in the shape of `counts`."""
         per_gpu = self.search_s_per_gpu.get(self.search, 0.0)
         longest = self.search_s_max.get(self.search, math.inf)
         seconds: Floats = np.minimum(counts * per_gpu, longest)

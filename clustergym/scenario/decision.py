@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decision:
-    """A policy's decision: the allotment of every job that is to run from now on.
+    """A policy's decision: the GPU type and count of every job that is to run from now on.
 
     A running job that is left out is preempted; one whose allotment is unchanged keeps running. A job
     whose batch alone changes continues without a restart, as jobs of Pollux change their batch while they
@@ -61,12 +61,12 @@ class Decision:
 
     @staticmethod
     def of(allotments: Iterable[tuple[int, int, int]], drop: Iterable[int] = ()) -> Decision:
-        """Build a decision from (job, type index, count) triples."""
+        """Build a decision from (job, GPU type index, GPU count) triples, and jobs to drop."""
         table = np.array(list(allotments), dtype=np.int64).reshape(-1, 3)
         return Decision(table[:, 0], table[:, 1], table[:, 2], np.array(list(drop), dtype=np.int64))
 
     def also(self, allotments: Iterable[tuple[int, int, int]]) -> Decision:
-        """Return this decision with further (job, type index, count) triples."""
+        """Return a copy of this decision with further (job, GPU type index, GPU count) triples."""
         more = Decision.of(allotments)
         if not len(more.job):
             return self
@@ -81,14 +81,14 @@ class Decision:
         )
 
     def paired(self, pairs: Iterable[tuple[int, int]]) -> Decision:
-        """Return a copy of this decision in which the two jobs (trace rows) of each pair share their GPUs."""
+        """Return a copy of this decision in which the two jobs of each pair (trace rows) share their GPUs."""
         beside = {row: other for pair in pairs for row, other in (pair, pair[::-1])}
         partner = np.array([beside.get(row, -1) for row in self.job.tolist()], dtype=np.int64)
         return replace(self, partner=partner)
 
     @staticmethod
     def keep(view: View) -> Decision:
-        """Build the decision that changes nothing."""
+        """Build the decision in which every job keeps what it holds."""
         held = np.flatnonzero(view.gpus > 0)
         partner = None if view.partner is None else view.partner[held]
         table = view.job[held], view.gpu_type[held], view.gpus[held]

@@ -15,7 +15,7 @@ from clustergym.trace.trace import Trace
 
 
 class DisturbanceMetric(NamedTuple):
-    """A metric of a disturbance: its description in the catalogue, and its value.
+    """A metric of a disturbance, such as failures: its description, and a function that computes it.
 
     `figure` is given the log's events (`sim.log.Event`) that disturbances name, and those of jobs that were
     interrupted.
@@ -29,7 +29,7 @@ class DisturbanceMetric(NamedTuple):
 
 
 class DisturbedRun(Protocol):
-    """What a disturbance, such as node failures, may read and change in a run; all times are ticks."""
+    """What a disturbance, such as node failures, may read and change in a run; all times are clock ticks."""
 
     trace: Trace
     placer: Placer
@@ -67,7 +67,7 @@ class DisturbedRun(Protocol):
 
 
 class ActiveDisturbance:
-    """A disturbance during one run; the engine calls its methods.
+    """Base class of a disturbance, such as node failures, during one run; the engine calls its methods.
 
     Attributes
     ----------
@@ -79,25 +79,25 @@ class ActiveDisturbance:
 
     @property
     def active(self) -> bool:
-        """Whether the disturbance may still change something when no job runs or will arrive."""
+        """Whether the disturbance may still change something although no job runs or will arrive."""
         return False
 
     def withheld(self, until: float) -> Mapping[int, str]:
-        """Return the nodes that a launch ending at tick `until` may not use, each with the reason."""
+        """Return the nodes on which no job may be launched that ends at tick `until`, with reasons."""
         return {}
 
     def note_launch(self, row: int) -> None:
-        """Note that a job was launched, relaunched or moved."""
+        """React to the launch, relaunch or move of a job."""
 
     def note_interruption(self, row: int) -> None:
-        """Note that a job lost its GPUs to a disturbance."""
+        """React to a job's loss of its GPUs to a disturbance."""
 
     def serve(self) -> None:
-        """Act after all events of an instant, before profiles and decisions."""
+        """Act after all events of an instant, and before profiling and decisions."""
 
 
 class Disturbance(ABC):
-    """A disturbance and its settings, as part of a scenario; it does not depend on the policy.
+    """Base class of settings of disturbances, such as node failures, which are independent of the policy.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class Disturbance(ABC):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
-        """Build the disturbance from the keys under `scenario`; None if they do not ask for it.
+        """Build the disturbance from its keys under `scenario`; None if it is switched off.
 
         Raises
         ------
@@ -133,10 +133,10 @@ class Disturbance(ABC):
 
     @abstractmethod
     def start(self, run: DisturbedRun) -> ActiveDisturbance | None:
-        """Start the disturbance in a run; return the object that the engine calls back, if any."""
+        """Start the disturbance in a run; return the object whose methods the engine calls, if any."""
 
     def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float] | None:
-        """Return the seconds of work between checkpoints of a job on some nodes, and of writing one.
+        """Return seconds of work between a job's checkpoints on these nodes, and of writing one; or None.
 
         The least interval of all disturbances counts; where none asks for any (None), a job that is
         interrupted goes back to its launch.
@@ -144,5 +144,5 @@ class Disturbance(ABC):
         return None
 
     def fingerprint(self) -> object:
-        """Return the settings as JSON values, for the scenario's digest."""
+        """Return the settings as JSON values, which enter the scenario's digest."""
         return asdict(self)  # type: ignore[call-overload]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Environment(NamedTuple):
-    """The registration of one environment: its id, entry point, arguments and reward threshold.
+    """The registration of a Gymnasium environment: id, entry point, arguments and reward threshold.
 
     Attributes
     ----------
@@ -30,13 +30,13 @@ class Environment(NamedTuple):
 
     @property
     def vector_entry_point(self) -> str | None:
-        """Path of the class that `gymnasium.make_vec` uses; None for environments without a vector class."""
+        """Path of the class for `gymnasium.make_vec`; None for environments without one."""
         compiled = self.entry_point.startswith(f"{_FAMILIES}:")
         return self.entry_point.removesuffix("Env") + "VectorEnv" if compiled else None
 
     @property
     def short_name(self) -> str:
-        """Name in `clustergym train env=NAME`, such as `elastic-16`."""
+        """Name of the environment in `clustergym train env=NAME`, such as `elastic-16`."""
         return self.id.removeprefix("ClusterGym/").rpartition("-v")[0].lower()
 
 

@@ -27,7 +27,7 @@ NEW_NODE, PROCESS, IN_PLACE = "new node", "process", "in place"
 
 
 class Fault(NamedTuple):
-    """A failure of a node or a switch.
+    """A failure of a node or a switch: its time, its place, its cause and its repair time.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Fault(NamedTuple):
 
 
 class Draw:
-    """Draws an endless sequence of failures for each node and switch of a cluster.
+    """Generates a random endless sequence of failures for each node and switch of a cluster.
 
     Parameters
     ----------
@@ -70,17 +70,17 @@ class Draw:
         self._causes, self._up_to = list(model.causes), np.cumsum(weights) / max(weights.sum(), 1e-300)
 
     def offends(self, node: int) -> bool:
-        """Whether a node fails more often than others."""
+        """Return whether a node is one of those that fail more often than others."""
         share = self.model.offenders.share
         return share > 0 and random_streams.OFFENDING_NODES.generator(self.seed, node).random() < share
 
     def times(self, node: int) -> Iterator[NodeFailure]:
-        """Yield the failures of a node that is repaired each time and has no spare."""
+        """Yield a node's random failures if it is repaired each time and has no spare."""
         for fault in self.of_node(node):
             yield NodeFailure(fault.time_s, node, fault.repair_s)
 
     def of_node(self, node: int) -> Iterator[Fault]:
-        """Yield the failures of a node."""
+        """Yield the random failures of a node in order of time."""
         assert self.mtbf_s is not None
         offenders, mean_s = self.model.offenders, self.mtbf_s / self.model.rate_scale
         if offenders.share:
@@ -113,7 +113,7 @@ class Draw:
         return PROCESS if of_step < restart.in_place_share + restart.process_share else NEW_NODE
 
     def of_switch(self, tier: int, index: int, mtbf_s: float) -> Iterator[Fault]:
-        """Yield the failures of a switch."""
+        """Yield the random failures of a switch in order of time."""
         stream = random_streams.LEAF_FAILURES if tier == LEAF else random_streams.MINIPOD_FAILURES
         rng, now_s = stream.generator(self.seed, index), 0.0
         while True:
@@ -125,7 +125,7 @@ class Draw:
     def faults(
         self, cluster: ClusterSpec, nodes: Sequence[NodeFailure], switches: Sequence[SwitchFailure]
     ) -> Iterator[Fault]:
-        """Yield all failures of a cluster in order of time, including those of schedules."""
+        """Yield all failures of a cluster, random and scheduled, in order of time."""
         tiers = {"leaf": LEAF, "minipod": MINIPOD}
         streams: list[Iterator[Fault]] = [
             (Fault(time_s, NODE, node, repair_s) for time_s, node, repair_s in nodes),
@@ -151,7 +151,7 @@ SWITCH_CAUSES = ("", "leaf switch", "spine switch")
 
 
 class Repairs:
-    """Computes how long failures take nodes out of use, with exclusion rules and spare nodes.
+    """Computes how long each failure takes a node out of use, with exclusion rules and spare nodes.
 
     Depends on the failures alone, not on what jobs do.
 
@@ -168,13 +168,13 @@ class Repairs:
         self._spares = [[0.0] * self._model.spares.nodes for _ in cluster.gpu_types]
 
     def happens(self, fault: Fault) -> bool:
-        """Whether a drawn failure happens, given that a more reliable node may have replaced the first."""
+        """Return whether a random failure happens; a more reliable node may have replaced the first."""
         if fault.number not in self._replaced or not self._draw.offends(fault.number):
             return True
         return fault.luck < 1.0 / self._model.offenders.factor
 
     def outage_s(self, fault: Fault) -> float:
-        """Return the seconds that a failed node is out of use, and record the failure."""
+        """Return the seconds for which a failed node is out of use, and record the failure."""
         exclusion, repair_s = self._model.exclusion, fault.repair_s
         if exclusion.after is not None:
             seen = self._recent_s.setdefault(fault.number, deque())
@@ -203,7 +203,7 @@ SWITCH_COLUMNS = ("time_s", "tier", "number", "repair_s")
 
 
 class NodeFailure(NamedTuple):
-    """One failure of a node and the duration of its repair."""
+    """One failure of a node: its time, the node and the seconds of its repair."""
 
     time_s: float
     node: int
@@ -211,7 +211,7 @@ class NodeFailure(NamedTuple):
 
 
 class SwitchFailure(NamedTuple):
-    """One failure of a leaf or spine switch, and the duration of its repair."""
+    """One failure of a leaf or spine switch: its time, the switch and the seconds of its repair."""
 
     time_s: float
     tier: str
@@ -220,7 +220,7 @@ class SwitchFailure(NamedTuple):
 
 
 def read_schedule(path: str | Path, nodes: int) -> tuple[NodeFailure, ...]:
-    """Read a CSV of failures with the columns `COLUMNS`, rows in any order.
+    """Read scheduled node failures from a CSV file with the columns `COLUMNS`, rows in any order.
 
     Raises
     ------
@@ -256,7 +256,7 @@ def read_schedule(path: str | Path, nodes: int) -> tuple[NodeFailure, ...]:
 
 
 def read_switches(path: str | Path, cluster: ClusterSpec) -> tuple[SwitchFailure, ...]:
-    """Read a CSV of failures of switches with the columns `SWITCH_COLUMNS`, rows in any order.
+    """Read scheduled switch failures from a CSV file with the columns `SWITCH_COLUMNS`, rows in any order.
 
     Raises
     ------

@@ -25,7 +25,7 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class Offenders:
-    """Nodes that fail more often than others.
+    """Settings of the share of nodes that fail more often than others.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Offenders:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A rule by which nodes that fail repeatedly are taken out for longer.
+    """Settings of the rule by which nodes that fail repeatedly are taken out of use for longer.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Restart:
-    """How long each phase of a restart after a node failure takes.
+    """Settings of how long each phase of a restart after a node failure takes.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Spares:
-    """Spare nodes that replace failed ones.
+    """Settings of the spare nodes that replace failed ones.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Spares:
 
 @dataclass(frozen=True)
 class FailureModel(Parameters):
-    """The model of failures: the keys of `scenario.failures` beyond the first five.
+    """The keys of `scenario.failures` that say how nodes and switches fail, are repaired and are replaced.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class FailureModel(Parameters):
                     raise InputError(f"{cause!r} is named twice", field=field_name, remedy=remedy)
 
     def interval_s(self, fixed_s: float, failures_per_s: float) -> float:
-        """Return the seconds of work between a job's checkpoints.
+        """Return the seconds of work between a job's checkpoints, by the chosen rule.
 
         Young's (CACM 17(9), 1974) and Daly's (FGCS 22(3), 2006, equation 37) first- and higher-order optima;
         both at least a second.

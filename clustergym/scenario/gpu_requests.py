@@ -19,7 +19,7 @@ from clustergym.trace.trace import Trace
 
 
 class GpuRequests(NamedTuple):
-    """Jobs' requests: type index (-1: any), GPUs (0 if no request fits), and whether they were changed."""
+    """All jobs' requests: GPU type index (-1: any), GPUs (0 if none fits), and whether they were changed."""
 
     gpu_type: Ints
     gpus: Ints
@@ -27,7 +27,7 @@ class GpuRequests(NamedTuple):
 
 
 def index_named_types(trace: Trace, cluster: ClusterSpec) -> Ints:
-    """Return the index of the GPU type that each job names, shape (n,); -1 for any type."""
+    """Return the index of the GPU type that each job requests by name, shape (n,); -1 for any type."""
     index = {name: cluster.gpu_types.index(name) if name else -1 for name in set(trace.gpu_type)}
     return np.array([index[name] for name in trace.gpu_type], dtype=np.int64)
 
@@ -35,7 +35,7 @@ def index_named_types(trace: Trace, cluster: ClusterSpec) -> Ints:
 def fit_requests(
     named: Ints, asked: Ints, oversize: Bools, feasible: Bools, class_of: Ints, counts: Ints
 ) -> GpuRequests:
-    """Return requests that fit in memory, chosen by the rule of `Scenario.request_gpus`.
+    """Change jobs' requests that do not fit in memory to ones that do; return all requests.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def _least_level(feasible: Bools) -> Ints:
 
 
 def make_oversize_error(trace: Trace, cluster: ClusterSpec, allowed: int, row: int, named: int) -> InputError:
-    """Return the error for a job that asks for more GPUs than `allowed`, the largest count."""
+    """Return the error for a job that requests more GPUs than `allowed`, the largest count."""
     type_text = "of one type" if named < 0 else cluster.gpu_types[named]
     most = int(cluster.capacity.max() if named < 0 else cluster.capacity[named])
     read = int(trace.gpus[row])
@@ -90,7 +90,7 @@ REMEDY = "name a cluster whose nodes have cpu_milli and memory_mib, as cluster=o
 
 
 def whole_gpus_alone(trace: Trace, cluster: ClusterSpec) -> None:
-    """Raise an `InputError` for the first job that asks for a part of a GPU, CPU alone or memory."""
+    """Raise an `InputError` for the first job that requests a part of a GPU, only CPUs, or memory."""
     if trace.gpu_milli is None or trace.cpu_milli is None or trace.memory_mib is None:
         return
     what = (
@@ -109,7 +109,7 @@ def whole_gpus_alone(trace: Trace, cluster: ClusterSpec) -> None:
 
 
 def with_parts(trace: Trace, cluster: DivisibleCluster, other_models: str) -> tuple[Trace, Parts]:
-    """Return a trace without requested GPU types, and the parts of nodes that its jobs request.
+    """Return a trace without requested GPU types, and what its jobs request of divisible nodes.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _bits(trace: Trace, cluster: DivisibleCluster, row: int, text: str, other_mo
 
 
 def fits_nowhere(trace: Trace, cluster: ClusterSpec, parts: Parts, row: int) -> InputError:
-    """Return the error for a job that fits on no empty node."""
+    """Return the error for a job whose request fits on no empty node."""
     cpu, memory, gpus, milli, _ = parts.requests.unpack_row(int(parts.request[row]))
     asked = f"{gpus} x {milli} thousandths of a GPU, {cpu} of a core and {memory} MiB"
     message = f"job {trace.job_id[row]} asks for {asked}, which no node of cluster {cluster.name} has"
@@ -169,6 +169,6 @@ def _make_column_error(trace: Trace, row: int, column: str, message: str, remedy
 
 
 def sum_requested_milli(parts: Parts, rows: Ints) -> Ints:
-    """Return the thousandths of GPUs that jobs request, in the shape of `rows`."""
+    """Return the thousandths of GPUs that each of the given jobs requests, in the shape of `rows`."""
     milli: Ints = (parts.requests.gpus * parts.requests.gpu_milli)[parts.request[rows]]
     return milli

@@ -22,7 +22,7 @@ Interference = Literal["refuse", "free", "estimate"]
 
 @dataclass(frozen=True, eq=False)
 class PairSpeeds:
-    """Speeds of pairs of model classes that share GPUs, for C classes, T GPU types and K counts.
+    """Speeds of two jobs that share GPUs, by their model classes, GPU type and GPU count.
 
     Attributes
     ----------
@@ -40,11 +40,11 @@ class PairSpeeds:
 
     @cached_property
     def allowed(self) -> Bools:
-        """Whether two classes may share GPUs, shape (C, C, T, K)."""
+        """Whether jobs of two model classes may share GPUs, shape (C, C, T, K)."""
         return self.kept > 0
 
     def fingerprint(self) -> str:
-        """Return a digest of all speeds."""
+        """Return a digest of all speeds, for the scenario's digest."""
         return hashlib.sha256(self.kept.tobytes() + self.missing.tobytes()).hexdigest()
 
     @classmethod
@@ -56,7 +56,7 @@ class PairSpeeds:
         counts: Ints,
         interference: Interference,
     ) -> PairSpeeds:
-        """Look up the pairs of model classes in a table.
+        """Look up in a table how fast jobs of each two model classes are if they share GPUs.
 
         Raises
         ------
@@ -99,7 +99,7 @@ def _lookup(
 
 
 def estimate_missing_pairs(kept: Floats) -> Floats:
-    """Estimate missing pairs from the known pairs on the same GPU type and count.
+    """Estimate how much speed jobs keep in pairs without a measurement, from pairs with one.
 
     A job keeps what it keeps on average, times what others keep on average beside this partner, over what
     all keep on average, at most 1. A class without known pairs counts as average. NaN where no pair

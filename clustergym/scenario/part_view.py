@@ -11,7 +11,7 @@ from clustergym.common.arrays import Ints
 
 @dataclass(frozen=True)
 class PartView:
-    """Requests and placements of the n jobs of a View on divisible nodes.
+    """What the n jobs of a View request and hold on nodes whose GPUs are divisible.
 
     Attributes
     ----------
@@ -30,5 +30,5 @@ class PartView:
     copied: Callable[[], Nodes] = field(repr=False)
 
     def nodes(self) -> Nodes:
-        """Return a copy of the nodes' present state, on which placements can be tried."""
+        """Return a copy of the nodes' present state, on which a policy can try placements."""
         return self.copied()

@@ -27,7 +27,7 @@ UNITS: tuple[Unit, ...] = ("pp", "dp")
 
 
 class Groups(NamedTuple):
-    """The communication groups of one type: their number, and the number of nodes in each."""
+    """How many communication groups of one type (PP or DP) a job has, and on how many nodes each is."""
 
     number: int
     nodes: int
@@ -35,7 +35,7 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True)
 class PretrainingJob:
-    """An LLM pre-training job with fixed parallelism on whole nodes.
+    """An LLM pre-training job on whole nodes, with given degrees of parallelism.
 
     A node carries `gpus_per_node / tensor_parallel` tensor-parallel groups: as many consecutive
     data-parallel ranks of one pipeline stage. The communication matrix (Arnold, section 2, Eq. 1) has
@@ -82,28 +82,28 @@ class PretrainingJob:
     def from_gpus(
         gpus: int, tensor_parallel: int, pipeline_parallel: int, gpus_per_node: int = 8
     ) -> PretrainingJob:
-        """Return a job whose data parallelism is GPUs / TP / PP; raises the errors of the constructor."""
+        """Build a job from GPUs, TP and PP; its data parallelism is GPUs / TP / PP."""
         data_parallel = max(1, int(gpus) // max(1, int(tensor_parallel) * int(pipeline_parallel)))
         return PretrainingJob(gpus, data_parallel, tensor_parallel, pipeline_parallel, gpus_per_node)
 
     @property
     def rows(self) -> int:
-        """Number of PP groups, equal to the number of nodes of each stage."""
+        """Number of pipeline-parallel (PP) groups of nodes, equal to the nodes of each stage."""
         return self.data_parallel * self.tensor_parallel // self.gpus_per_node
 
     @property
     def columns(self) -> int:
-        """Number of DP groups, equal to the number of pipeline stages."""
+        """Number of data-parallel (DP) groups of nodes, equal to the number of pipeline stages."""
         return self.pipeline_parallel
 
     @property
     def nodes(self) -> int:
-        """Number of the job's nodes."""
+        """Number of nodes that the job runs on."""
         return self.rows * self.columns
 
     @property
     def silent_share(self) -> float:
-        """Share of all pairs of GPUs that exchange no data directly.
+        """Share of all pairs of the job's GPUs that exchange no data directly.
 
         Those of a tensor-parallel group all do; data-parallel groups are rings, and so are the stages
         of a pipeline.
@@ -112,7 +112,7 @@ class PretrainingJob:
         return 1.0 - (self.tensor_parallel - 1 + sum(rings)) / max(1, self.gpus - 1)
 
     def groups(self, unit: Unit) -> Groups:
-        """Return the number and the size in nodes of the groups of a type.
+        """Return the number of communication groups of a type (PP or DP), and the nodes of each.
 
         Raises
         ------
@@ -148,7 +148,7 @@ def _check(gpus: int, tensor: int, pipeline: int, per_node: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """A placement problem: a job to be placed on the free nodes of minipods.
+    """A placement problem: a job to be placed on the free nodes of minipods (nodes below one spine).
 
     Parameters
     ----------
@@ -196,28 +196,28 @@ class Instance:
 
     @property
     def minipods(self) -> int:
-        """Number of minipods of the cluster, M."""
+        """Number of minipods of the cluster."""
         return len(self.free_nodes)
 
     @property
     def shortfall(self) -> int:
-        """Number of missing nodes; 0 if the job fits."""
+        """Number of free nodes that the job lacks; 0 if it fits."""
         return max(0, self.job.nodes - int(self.free_nodes.sum()))
 
     @property
     def minipod_weight(self) -> float:
-        """Weight of each used minipod in the score: alpha for PP groups, 1 - alpha for DP groups."""
+        """Weight in the score of each minipod in use: alpha for PP groups, 1 - alpha for DP groups."""
         return self.alpha if self.unit == "pp" else 1.0 - self.alpha
 
     @property
     def group_weight(self) -> float:
-        """Weight in the score of each minipod that the most spread group uses."""
+        """Weight in the score of each minipod over which the most spread group extends."""
         return 1.0 - self.minipod_weight
 
 
 @dataclass(frozen=True)
 class Solution:
-    """A solver's report on its answer.
+    """A solver's report on a placement: proven bound, gap, search nodes and seconds.
 
     Attributes
     ----------
@@ -243,7 +243,7 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """The number of nodes of each communication group in each minipod, or the number of missing nodes.
+    """A placement: how many nodes of each communication group are in each minipod, if the job fits.
 
     Attributes
     ----------
@@ -261,17 +261,17 @@ class Assignment:
 
     @property
     def feasible(self) -> bool:
-        """Whether the job is placed."""
+        """Whether the job fits and is placed."""
         return self.shortfall == 0
 
     @staticmethod
     def infeasible(instance: Instance) -> Assignment:
-        """Return the answer for an instance that does not fit."""
+        """Return the answer for a placement problem in which the job does not fit."""
         nothing = np.zeros((instance.groups, instance.minipods), dtype=np.int64)
         return Assignment(nothing, instance.shortfall)
 
     def missing(self, free_nodes: Ints) -> int:
-        """Return how many of the assigned nodes are no longer free, summed over minipods.
+        """Return how many of the assigned nodes are not free (any more), summed over minipods.
 
         What to ask before enacting an assignment that was solved on an earlier state: with
         anything missing the job stays queued and is solved again.
@@ -279,7 +279,7 @@ class Assignment:
         return int(np.maximum(self.counts.sum(axis=0) - np.asarray(free_nodes), 0).sum())
 
     def check(self, instance: Instance) -> None:
-        """Raise a `ValueError` unless the assignment solves the instance, or says that none can."""
+        """Raise a `ValueError` unless the assignment is a valid placement, or says that none exists."""
         if self.counts.shape != (instance.groups, instance.minipods) or (self.counts < 0).any():
             raise ValueError(f"counts of shape {self.counts.shape} do not fit the instance")
         if self.shortfall != instance.shortfall:
@@ -292,14 +292,14 @@ class Assignment:
 
 
 class Spread(NamedTuple):
-    """The greatest number of minipods that any DP group spans, and that any PP group spans."""
+    """The most minipods over which any DP group extends, and the most for any PP group."""
 
     dp: int
     pp: int
 
 
 def spread(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Spread:
-    """Return the maximum spreads of an assignment, counted as in Arnold's objective.
+    """Return over how many minipods the groups of each type extend at most, as Arnold's objective counts.
 
     For the groups placed as units it is the most minipods that one group has nodes in (T). Groups
     of the other type have one node in every unit; their spread is counted as the minipods the whole
@@ -312,18 +312,18 @@ def spread(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Spread:
 
 
 def score(assignment: Assignment, instance: Instance) -> float:
-    """Return alpha x DP spread + (1 - alpha) x PP spread on whole nodes; 0 if nothing is placed."""
+    """Return alpha x DP spread + (1 - alpha) x PP spread of an assignment; 0 if nothing is placed."""
     found = spread(assignment, instance.job, instance.unit)
     return weigh_spread(found, instance.alpha)
 
 
 def weigh_spread(found: Spread, alpha: float) -> float:
-    """Return alpha x DP spread + (1 - alpha) x PP spread."""
+    """Return alpha x DP spread + (1 - alpha) x PP spread, given both spreads."""
     return alpha * found.dp + (1.0 - alpha) * found.pp
 
 
 def cells(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Ints:
-    """Return the minipod of each node of the communication matrix, shape (rows, columns).
+    """Return the minipod of each of the job's nodes as a matrix, PP groups in rows and DP groups in columns.
 
     Groups in the same minipods follow each other, and inside a group the nodes of a minipod
     do, so that consecutive ranks are inside a minipod.
@@ -343,7 +343,7 @@ def cells(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Ints:
 
 
 def cell_spread(matrix: Ints) -> Spread:
-    """Return the maximum spreads of a matrix of minipods, shape (rows, columns), computed cell by cell."""
+    """Count over how many minipods rows (PP groups) and columns (DP groups) of a matrix extend at most."""
     most = [max(len(set(line)) for line in lines.tolist()) for lines in (matrix.T, matrix)]
     return Spread(*most)
 
@@ -360,7 +360,7 @@ ALGORITHMS = {
 
 
 def algorithm(name: str) -> Algorithm:
-    """Return the function of a placement algorithm.
+    """Return the function of a placement algorithm by its name.
 
     For an instance that does not fit it returns an infeasible assignment and raises nothing.
 

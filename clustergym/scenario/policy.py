@@ -37,7 +37,7 @@ __all__ += ["InformationError", "PairOptions", "Placer", "Places", "Policy", "Se
 
 
 class Policy(Parameters, ABC):
-    """A scheduling policy, whose parameters are the fields of the dataclass.
+    """Base class of scheduling policies; a policy's parameters are the fields of its dataclass.
 
     Attributes
     ----------
@@ -61,28 +61,28 @@ class Policy(Parameters, ABC):
     @property
     @abstractmethod
     def information_class(self) -> InformationClass:
-        """The policy's knowledge of iteration times; usually a plain class attribute."""
+        """What the policy knows of iteration times; usually a plain class attribute."""
 
     @property
     def needs_places(self) -> bool:
-        """Whether the policy uses job locations (`View.places`), moves jobs or gives them notice.
+        """Whether the policy uses job locations (`View.places`), moves jobs or lets them save on notice.
 
         The compiled engine does none of these. Usually a plain class attribute.
         """
         return False
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an `InputError` if the trace or the cluster lacks what the policy needs."""
+        """Raise an `InputError` if the trace or the cluster lacks something that the policy needs."""
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Prepare for a new run; `rng` is the policy's own random generator, derived from the run's seed."""
+        """Prepare for a new run; `rng` is the policy's own random generator, seeded by the run's seed."""
 
     def fingerprint(self) -> str:
         """Return a digest of files that the policy reads, such as weights; empty if it reads none."""
         return ""
 
     def counters(self) -> Mapping[str, int]:
-        """Return counts the policy made in the run, such as solver fallbacks, for result.json."""
+        """Return by name what the policy counted in the run, such as solver failures, for result.json."""
         return {}
 
     @property
@@ -96,7 +96,7 @@ class Policy(Parameters, ABC):
 
     @property
     def consistent(self) -> bool:
-        """Whether the policy is steady, and would not decide otherwise with fewer idle GPUs.
+        """Whether the policy is `steady`, and would decide the same with fewer idle GPUs.
 
         It also decides the same again once its decision has been carried out.
         """
@@ -104,7 +104,7 @@ class Policy(Parameters, ABC):
 
     @property
     def only_starts(self) -> bool:
-        """Whether the policy is steady, never changes running jobs, and starts jobs at their requests.
+        """Whether the policy is `steady`, and does nothing but start jobs at their requested GPUs.
 
         Where no request that waits fits in the free GPUs of a type it may run on, it then changes nothing.
         """
@@ -112,12 +112,12 @@ class Policy(Parameters, ABC):
 
     @abstractmethod
     def schedule(self, view: View) -> Decision:
-        """Return the decision for one decision point."""
+        """Decide which jobs hold which GPUs from now on, given the View at a decision point."""
 
 
 @dataclass(frozen=True)
 class Infeasible:
-    """A placer's answer when it cannot place an allotment.
+    """A placer's answer if it finds no nodes for a job: the reason, and how many GPUs and nodes are missing.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class Infeasible:
 
 
 class Placer(Parameters, ABC):
-    """A placer, which chooses the nodes of an allotment; its parameters are the dataclass's fields.
+    """Base class of placers, which choose nodes for a job; parameters are the dataclass's fields.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class Placer(Parameters, ABC):
     defragment_s: float | None = None
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a new run; `rng` is the placer's own random generator, derived from the run's seed."""
+        """Prepare for a new run; `rng` is the placer's own random generator, seeded by the run's seed."""
 
     def fingerprint(self) -> str:
         """Return a digest of files that the placer reads, such as weights; empty if it reads none."""
@@ -163,7 +163,7 @@ class Placer(Parameters, ABC):
 
     @abstractmethod
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
-        """Choose nodes for `gpus` GPUs of a type, without allocating them.
+        """Choose nodes for `gpus` GPUs of a type (an index), without allocating them.
 
         The engine calls this only if `allocations.free[gpu_type] >= gpus`. A placer with further needs, such
         as whole nodes, returns `Infeasible` if they are not met; the job then waits.
@@ -171,24 +171,24 @@ class Placer(Parameters, ABC):
 
     @property
     def places_evenly(self) -> bool:
-        """Whether the placer has a method `place_evenly`."""
+        """Whether the placer can give a job equally many GPUs on each node (`place_evenly`)."""
         return False
 
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
-        """Choose the requested number of nodes, with equally many GPUs on each; otherwise like `place`."""
+        """Choose the given number of nodes, with equally many of the GPUs on each."""
         raise NotImplementedError
 
     @property
     def places_segments(self) -> bool:
-        """Whether the placer has a method `place_segments`."""
+        """Whether the placer can keep blocks of GPUs within NVLink domains (`place_segments`)."""
         return False
 
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Choose nodes so that each block of `segment` GPUs is in one NVLink domain; otherwise like `place`.
+        """Choose nodes such that each block of `segment` GPUs is inside one NVLink domain.
 
         Blocks of at most a node lie on one node; larger ones are of whole nodes.
         """
@@ -196,11 +196,11 @@ class Placer(Parameters, ABC):
 
     @property
     def places_parts(self) -> bool:
-        """Whether the placer has a method `place_part`."""
+        """Whether the placer can place parts of GPUs (`place_part`)."""
         return False
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Choose a node, and the GPU for a part of one, for a job on a divisible cluster.
+        """Choose a node, and the GPU of which a part is given, for a job on a divisible cluster.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class Placer(Parameters, ABC):
         raise NotImplementedError
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Propose better nodes for running jobs; each job keeps its GPU type and count.
+        """Propose better nodes for running jobs, as (job, nodes); each keeps its GPU type and count.
 
         Proposals are independent: each must be possible alone, given the free GPUs and those of the job
         itself. The engine moves a job only if the move saves more time than its restart costs.

@@ -23,7 +23,7 @@ from clustergym.scenario.policy import Placer, Policy
 
 
 class ComponentType(NamedTuple):
-    """A type of component, policy or placer: its base class, entry points and package."""
+    """Where policies, or placers, are found: their base class, entry points and package."""
 
     base: type[Any]
     group: str
@@ -38,7 +38,7 @@ COMPONENTS = {
 
 @cache
 def entry_points(component: str) -> Mapping[str, str]:
-    """Return the module, or for other packages `module:Class`, of every policy or placer by name.
+    """Return the module of every installed policy (or placer) by name; `module:Class` for other packages.
 
     A file of `policies/` is a policy, and one of `policies/placers/` a placer, in whose name `-` stands for
     `_`; other packages name theirs
@@ -80,7 +80,7 @@ def _make(component: str, parameters: Mapping[str, Any]) -> Any:
 
 
 def find_class(component: str, name: str) -> type[Any]:
-    """Return the class of a policy or placer by its registered name.
+    """Return the class of a policy or placer by its registered name; load its module if necessary.
 
     Raises
     ------
@@ -125,14 +125,14 @@ def _only_class(module: ModuleType, base: type[Any]) -> type[Any]:
 
 
 def list_parameters(made: Policy | Placer) -> dict[str, Any]:
-    """Return the parameters of a policy or placer, by name."""
+    """Return the parameter values of a policy or placer, by the parameter's name."""
     if not dataclasses.is_dataclass(made):
         return {}
     return {f.name: getattr(made, f.name) for f in dataclasses.fields(made) if f.init}
 
 
 def default_parameters(component: str, name: str) -> dict[str, Any]:
-    """Return the name of a policy or placer, with the defaults of its parameters, as one mapping."""
+    """Return a policy's or placer's name and default parameters as one mapping."""
     made_by = find_class(component, name)
     parameters: dict[str, Any] = {"name": name}
     for f in (f for f in dataclasses.fields(made_by) if f.init):
@@ -142,7 +142,7 @@ def default_parameters(component: str, name: str) -> dict[str, Any]:
 
 
 def parse_policy(text: str, where: str) -> Policy:
-    """Build a policy from its name and words of the form `parameter=value`, with YAML values.
+    """Build a policy from a text such as `NAME parameter=value`, with YAML values.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from clustergym.scenario.scenario import Scenario
 
 @dataclass(frozen=True)
 class RequestChanges:
-    """The number of jobs by type of change to their request; a job counts once.
+    """Numbers of jobs whose GPU request was changed, by type of change; a job counts once.
 
     Attributes
     ----------
@@ -42,18 +42,18 @@ class RequestChanges:
 
     @property
     def dropped(self) -> int:
-        """Jobs dropped at submission."""
+        """Number of jobs dropped at submission because their request cannot be met."""
         return self.too_large + self.no_time
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of jobs for each type of change that occurs, as in result.json."""
+        """Number of jobs for each type of change that occurs, as result.json lists them."""
         names = ("rounded", "raised", "moved", "too_large", "no_time")
         return {name: count for name in names if (count := getattr(self, name))}
 
 
 def request_changes(scenario: Scenario) -> RequestChanges:
-    """Count a scenario's jobs by the change to their request."""
+    """Count the jobs whose GPU request the scenario changed, by type of change."""
     trace, given, counts = scenario.trace, scenario.request_gpus, scenario.tables.counts
     read = trace.gpus
     asked = read if trace.asked_gpus is None else trace.asked_gpus

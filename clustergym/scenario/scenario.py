@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """A scenario: cluster, trace, oracle tables and rules, with a name, a version and a hash.
+    """All that a run depends on besides policy and placer: cluster, trace, iteration times and rules.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Scenario:
     estimates_off: Floats | None = None
 
     def round_s(self, policy_round_s: float | None) -> float | None:
-        """Return the seconds between decision points, given a policy's round; None for every event."""
+        """Return the seconds between a policy's decisions; None if it decides at every event."""
         chosen = {"policy": policy_round_s, "event": None}.get(str(self.rounds), self.rounds)
         return None if chosen is None else float(chosen)
 
@@ -148,13 +148,13 @@ class Scenario:
 
     @cached_property
     def class_of(self) -> Ints:
-        """Index in `tables.classes` of each job's model class, shape (n,)."""
+        """Index of each job's model class in `tables.classes`, shape (n,)."""
         index = {model: row for row, model in enumerate(self.tables.classes)}
         return np.array([index[model] for model in self.trace.model_classes], dtype=np.int64)
 
     @cached_property
     def compact(self) -> Ints:
-        """Network tier of the most compact placement of each (type, count), shape (T, K)."""
+        """Network tier of the most compact placement by GPU type and count, shape (T, K)."""
         types = range(len(self.cluster.gpu_types))
         return np.array(
             [
@@ -169,7 +169,7 @@ class Scenario:
 
     @cached_property
     def execution(self) -> Floats:
-        """Seconds per iteration of running jobs, shape (C, T, K, 4).
+        """Seconds per iteration by model class, GPU type, count and network tier, shape (C, T, K, 4).
 
         Where the oracle has no time for a tier, that of the next tighter tier is used: a job that fits in
         memory at one locality fits at every locality.
@@ -178,13 +178,13 @@ class Scenario:
 
     @cached_property
     def batch_choices(self) -> BatchChoices | None:
-        """The global batches at which jobs may train, and their efficiency; None if no job has a choice."""
+        """The global batches at which jobs may train, with their efficiency; None if no job has a choice."""
         batches = self.tables.batches
         return None if batches is None else BatchChoices(batches, self.class_of, self.trace)
 
     @cached_property
     def batch_models(self) -> frozenset[ModelClass]:
-        """Model classes with a choice of global batches."""
+        """Model classes whose jobs may train at other global batches than the requested one."""
         batches = self.tables.batches
         if batches is None:
             return frozenset()
@@ -193,19 +193,19 @@ class Scenario:
 
     @cached_property
     def batch_execution(self) -> Floats:
-        """Seconds per iteration at each of `BatchTables.sizes`, shape (C, T, K, 4, B), like `execution`."""
+        """Seconds per iteration as `execution`, also by global batch, shape (C, T, K, 4, B)."""
         assert self.tables.batches is not None
         return np.moveaxis(fill_tiers(np.moveaxis(self.tables.batches.execution, -1, 1)), 1, -1)
 
     def segment(self, row: int, gpu_type: int, gpus: int) -> int:
-        """Return the size of a job's blocks of GPUs that must be in one NVLink domain; 1 for no blocks."""
+        """Return how many of a job's GPUs must lie in one NVLink domain together; 1: they lie anywhere."""
         if self.tables.segments is None:
             return 1
         level = int(np.searchsorted(self.tables.counts, gpus))
         return int(self.tables.segments[self.class_of[row], gpu_type, level])
 
     def request_segments(self, rows: Ints) -> Ints:
-        """Return the `segment` of some jobs at their requested GPU counts on each GPU type, shape (n, T)."""
+        """Return `segment` of the given jobs' requests on each GPU type, shape (rows, T)."""
         if self.tables.segments is None:
             return np.ones((len(rows), len(self.cluster.gpu_types)), dtype=np.int64)
         level = np.searchsorted(self.tables.counts, self.request_gpus[rows])
@@ -215,7 +215,7 @@ class Scenario:
     def iteration_s(
         self, job: int, gpu_type: int, level: int, locality: int, slowdown: float = 1.0, column: int = -1
     ) -> float:
-        """Return the seconds per iteration of a job on an allotment, to six significant digits.
+        """Return a job's seconds per iteration, given its GPUs, network tier and slowdown of its traffic.
 
         Parameters
         ----------
@@ -234,7 +234,7 @@ class Scenario:
 
     @cached_property
     def feasible(self) -> Bools:
-        """Whether a model class fits on (type, count) of this cluster, shape (C, T, K)."""
+        """Whether each model class fits on each GPU type and count of this cluster, shape (C, T, K)."""
         room = self.tables.counts[None, :] <= self.cluster.capacity[:, None]
         finite: Bools = np.isfinite(self._compact_execution) & room
         return finite
@@ -248,7 +248,7 @@ class Scenario:
         return np.take_along_axis(table, index, axis=3)[..., 0]
 
     def known_times(self, information: InformationClass) -> Floats:
-        """Return the seconds per iteration known to policies of an information class, shape (C, T, K).
+        """Return the seconds per iteration that policies of an information class see, shape (C, T, K).
 
         inf where infeasible, and for data-parallel profiles also where pure data
         parallelism does not fit.
@@ -268,7 +268,7 @@ class Scenario:
         return times
 
     def get_known_batch_times(self, information: InformationClass) -> Floats:
-        """Return the seconds per iteration at each batch known to an information class, shape (C, T, K, B).
+        """Return the seconds per iteration at each batch that a class of policies sees, (C, T, K, B).
 
         `bootstrap` scales the time of the same batch per GPU on the least count that fits
         (`oracle.base.same_local_batch`); every other class knows the times jobs run at. For model
@@ -286,7 +286,7 @@ class Scenario:
 
     @cached_property
     def oversize_jobs(self) -> Bools:
-        """Whether each job requests more GPUs than its type has, shape (n,)."""
+        """Whether each job requests more GPUs than the cluster has of its type, shape (n,)."""
         if self.parts is not None:
             return ~self.parts.fits
         most_of = np.append(self.cluster.capacity, self.cluster.capacity.max())
@@ -312,7 +312,7 @@ class Scenario:
 
     @property
     def request_gpus(self) -> Ints:
-        """Number of GPUs each job requests, shape (n,); 0 if it fits nowhere on this cluster.
+        """Number of GPUs that each job requests, shape (n,); 0 if it fits nowhere on this cluster.
 
         A count that the scenario does not allow is rounded up to the next allowed one. A request that does
         not fit in memory is raised to the least count of its type that fits, or else moved to the type
@@ -322,12 +322,12 @@ class Scenario:
 
     @property
     def request_changed(self) -> Bools:
-        """Whether each job's request was changed or the job dropped, shape (n,); see `request_changes`."""
+        """Whether each job's request was changed or the job dropped, shape (n,)."""
         return self._requests.changed
 
     @cached_property
     def reference_iteration_time_s(self) -> Floats:
-        """Seconds per iteration at each job's request, compactly placed, shape (n,); NaN if it fits nowhere.
+        """Seconds per iteration of each job as requested, in the most compact placement; NaN: fits nowhere.
 
         A job that requests any type counts with the type that can hold it on which it runs fastest.
         """
@@ -340,7 +340,7 @@ class Scenario:
 
     @cached_property
     def fair_iteration_time_s(self) -> Floats:
-        """Seconds per iteration at each job's requested count on GPUs of mean speed, shape (n,).
+        """Seconds per iteration of each job on its requested number of GPUs of mean speed, shape (n,).
 
         The mean speed is over the types that the job fits on at that count, weighted by their numbers of
         GPUs; NaN if it fits nowhere. On a cluster of one type it is the reference iteration time.
@@ -360,7 +360,7 @@ class Scenario:
 
 
 def list_allowed_counts(cluster: ClusterSpec, rule: str, kept: Sequence[int] | Ints = ()) -> list[int]:
-    """Return the GPU counts that a scenario's rule allows for an allotment, ascending.
+    """Return the GPU counts that jobs may hold by a scenario's rule, ascending.
 
     Counts of a trace that are `kept` are allowed too where the cluster has as many GPUs.
     """
@@ -372,7 +372,7 @@ def list_allowed_counts(cluster: ClusterSpec, rule: str, kept: Sequence[int] | I
 
 
 def model_classes(trace: Trace) -> tuple[ModelClass, ...]:
-    """Return the distinct model classes of a trace, sorted."""
+    """Return the distinct model classes (family, size and batch) of a trace's jobs, sorted."""
     return tuple(sorted(set(trace.model_classes)))
 
 
@@ -380,7 +380,7 @@ LOCALITIES = len(Locality)
 
 
 class BatchChoices:
-    """The batches at which jobs of a trace may train, with efficiencies that change with progress.
+    """The global batches at which a trace's jobs may train, with efficiencies that change over training.
 
     Work is counted in iterations at the requested batch M0, so that a job's total work is the same
     whatever its batch. One iteration at batch M does the work of M / M0 x E(M) requested iterations. The
@@ -402,18 +402,18 @@ class BatchChoices:
         self._left[:, -1] = 0.0
 
     def column(self, row: int, batch: int) -> int:
-        """Return the column of a batch in `BatchTables.sizes`; -1 for the requested batch."""
+        """Return the column of a job's batch in `BatchTables.sizes`; -1 for the requested batch."""
         if batch == self._requested[row]:
             return -1
         return int(np.flatnonzero(self._sizes[self._class_of[row]] == batch)[0])
 
     def allows(self, rows: Ints, batch: Ints) -> Bools:
-        """Whether each job may train at its given batch, shape of `rows`."""
+        """Return whether each job may train at the given batch, in the shape of `rows`."""
         mine: Bools = (self._sizes[self._class_of[rows]] == batch[:, None]).any(axis=1)
         return mine
 
     def worth(self, row: int, column: int, remaining: float) -> float:
-        """Return how many iterations at the requested batch one iteration at another batch is equal to.
+        """Return how many iterations at the requested batch one iteration at another batch is worth.
 
         Parameters
         ----------
@@ -427,11 +427,11 @@ class BatchChoices:
         return scale * float(self._efficiency[model, self._segment(row, remaining), column])
 
     def next_end(self, row: int, remaining: float) -> float:
-        """Return the iterations left when a job's efficiency next changes; 0 if it never does."""
+        """Return at how many iterations left a job's efficiency next changes; 0 if it never does."""
         return float(self._left[row, self._segment(row, remaining)])
 
     def options(self, rows: Ints, remaining: Floats, time_s: Floats) -> BatchOptions:
-        """Return the batch options of jobs, given `remaining` iterations and times of shape (n, T, K, B)."""
+        """Return the batches at which jobs may train, with efficiencies and times, given their progress."""
         model = self._class_of[rows]
         segments = (remaining[:, None] <= self._left[rows, :-1]).sum(axis=1)
         return BatchOptions(self._sizes[model], self._efficiency[model, segments], time_s)

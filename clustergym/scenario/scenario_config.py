@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rules(Parameters):
-    """The configuration's group `scenario`, without the keys of disturbances.
+    """The keys of the configuration's group `scenario`, without those of disturbances.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Rules(Parameters):
 
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """Everything that defines scenarios but trace and seed, from a composed configuration.
+    """All that defines a scenario except trace and seed: cluster, oracle, rules, costs and disturbances.
 
     Scenarios of many traces share what was computed of the cluster and of the model classes.
 
@@ -113,7 +113,7 @@ class Conditions:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Conditions:
-        """Return the conditions that a configuration defines; see `build_scenario`."""
+        """Read from a composed configuration all that defines a scenario except trace and seed."""
         given = config["scenario"]
         rules: Rules = build(Rules, given, "scenario", beside=DISTURBANCES)
         costs: Costs = build(Costs, config["costs"], "costs")
@@ -135,7 +135,7 @@ class Conditions:
         )
 
     def scenario(self, chosen: Mapping[str, Any] | TraceChoice, seed: Any) -> Scenario:
-        """Build the scenario of a trace.
+        """Build the scenario of a trace under these conditions.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class Conditions:
         return scenario
 
     def trace(self, chosen: Mapping[str, Any] | TraceChoice, seed: int) -> Trace:
-        """Read or generate the trace that the group `trace` defines; raises the errors of `scenario`."""
+        """Read or generate the trace that the group `trace` chooses; raises the errors of `scenario`."""
         return make_trace(
             chosen,
             seed,
@@ -210,7 +210,7 @@ class Conditions:
         )
 
     def make_reference_times(self, cluster: ClusterSpec) -> ReferenceTime:
-        """Return the iteration times of jobs that run alone on a cluster, by this oracle."""
+        """Return the iteration times of jobs alone on a cluster in compact placement, by this oracle."""
         from clustergym.trace.draw import ReferenceTimes
 
         if cluster not in self._times:
@@ -222,7 +222,7 @@ class Conditions:
     def oracle_tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return this oracle's tables, with contention for the case of unshared links."""
+        """Return this oracle's iteration times by class, GPU type and count, for links without contention."""
         return self._tables(classes, cluster, counts)[0]
 
     def _tables(
@@ -287,7 +287,7 @@ def _check_divisible(rules: Rules, costs: Costs, disturbances: Mapping[str, Any]
 
 
 def build_scenario(config: Mapping[str, Any]) -> Scenario:
-    """Build the scenario of a composed configuration.
+    """Build the scenario that a composed configuration describes.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ _kept: dict[str, Scenario] = {}
 
 
 def kept_scenario(config: Mapping[str, Any]) -> Scenario:
-    """Return the scenario of a composed configuration, reused if an earlier run of a sweep built it.
+    """Return a configuration's scenario; reuse the object if an earlier run of a sweep has built it.
 
     One that names a file by its absolute path is built anew, for the file may have changed.
     """
@@ -325,7 +325,7 @@ def kept_scenario(config: Mapping[str, Any]) -> Scenario:
 
 
 def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
-    """Build the cluster of the configuration's group `cluster`; a file in `path` replaces its other keys."""
+    """Build the cluster from the configuration's group `cluster`, or from the file that its `path` names."""
     require(isinstance(config, Mapping), "cluster", config, "give its keys")
     path = config.get("path")
     if path is not None:

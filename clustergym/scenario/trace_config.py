@@ -40,7 +40,7 @@ TimesOn = Callable[[ClusterSpec], ReferenceTime]
 
 @dataclass(frozen=True)
 class TraceChoice(GeneratorOptions, LogOptions, Parameters):
-    """The configuration's group `trace`, with the options of generators and of logs.
+    """The keys of the configuration's group `trace`, with options of generators and of logs.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class TraceChoice(GeneratorOptions, LogOptions, Parameters):
 
 
 def trace_choice(config: Mapping[str, Any]) -> TraceChoice:
-    """Return the checked group `trace` of the configuration."""
+    """Check and return the group `trace` of the configuration."""
     choice: TraceChoice = build(TraceChoice, config, "trace")
     return choice
 
@@ -113,7 +113,7 @@ def make_trace(
     times_on: TimesOn | None = None,
     tables_of: TablesOf | None = None,
 ) -> Trace:
-    """Read or generate the trace that the group `trace` describes.
+    """Read or generate the trace that the configuration's group `trace` describes.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def with_time_limits(
     field: str = "trace.time_limits",
     tables_of: TablesOf | None = None,
 ) -> Trace:
-    """Return a trace with time limits by the chosen rule.
+    """Return a trace whose jobs have time limits by a rule: none, the trace's own, or random ones.
 
     `cluster` is where run times are measured, by the tables of `tables_of` (`build_tables`). A job's run time
     is that of all the work it asks for, at its request. A job whose run time is not known has no limit.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class InformationClass(enum.StrEnum):
-    """A policy's knowledge of iteration times; leaderboards rank policies only within a class."""
+    """What a policy knows of iteration times; leaderboards rank policies only within a class."""
 
     CLAIRVOYANT = "clairvoyant"
     """The iteration times that jobs really have, and where their log ends them (`workload.outcomes`)."""
@@ -60,7 +60,7 @@ def _lock(shown: object) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """The constants of a run that a policy may use; the arrays are read-only.
+    """The constants of a run that a policy may use, such as GPU types; the arrays are read-only.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """The global batches, at most B for each job, at which the jobs of a View may train.
+    """The global batches at which each job of a View may train, at most B, with efficiency and times.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class PairOptions:
-    """The pairs of a View's jobs that may share GPUs, with their speeds in the pair.
+    """Which jobs of a View may share GPUs in pairs, and the speeds that they keep.
 
     Both jobs of a pair hold the same GPUs of (type, count). The axes C are classes of equal jobs.
 
@@ -138,7 +138,7 @@ class PairOptions:
 
 @dataclass(frozen=True)
 class Places:
-    """The free GPUs of each node, and the nodes that the jobs of a View hold.
+    """Free GPUs of each node, and the nodes that each running job holds.
 
     Attributes
     ----------
@@ -172,18 +172,18 @@ class Places:
         return np.bincount(self.domain, weights=free).astype(np.int64)
 
     def stranded_gpus(self, gpu_type: int, gpus: int) -> int:
-        """Return the free GPUs of no use to jobs of `gpus` GPUs, each inside one NVLink domain."""
+        """Return the free GPUs that jobs of `gpus` GPUs, each inside one NVLink domain, cannot use."""
         return int((self.free_in_domains(gpu_type) % gpus).sum())
 
     def fragmentation(self, gpu_type: int, gpus: int) -> float:
-        """Return the share of the type's free GPUs that are stranded; 0 if none is free."""
+        """Return the share of a type's free GPUs that jobs of `gpus` GPUs cannot use; 0 if none is free."""
         free = int(self.free_in_domains(gpu_type).sum())
         return self.stranded_gpus(gpu_type, gpus) / free if free else 0.0
 
 
 @dataclass(frozen=True)
 class StopCosts:
-    """The costs of stopping each job of a View now; 0 for waiting jobs, except `save_s`.
+    """The costs of stopping each job of a View now, such as lost work, as arrays of length n.
 
     Attributes
     ----------
@@ -220,7 +220,7 @@ class StopCosts:
 
 @dataclass(frozen=True)
 class View:
-    """The input of a policy at a decision point: the n jobs in the system, in order of submission.
+    """What a policy sees at a decision point: the n jobs in the system, and the GPUs.
 
     A job that must be profiled (`clustergym.scenario.costs.ProfilePrice`) is shown once it is profiled on
     some GPU type. The arrays are read-only; copy one to modify it.
@@ -320,7 +320,7 @@ class View:
         _lock(self)
 
     def with_columns(self, columns: Mapping[str, object]) -> View:
-        """Return a View with some fields replaced; their arrays must be read-only, and are not checked.
+        """Return a copy of the View with some fields replaced; their arrays must be read-only.
 
         In a quarter of the time of `dataclasses.replace`, for those who make thousands.
         """
@@ -333,7 +333,7 @@ class View:
         return len(self.job)
 
     def iteration_time_s(self) -> Floats:
-        """Return the seconds per iteration that the policy's information class knows.
+        """Return the seconds per iteration that the policy may know, by job, GPU type and count, (n, T, K).
 
         Returns
         -------
@@ -348,7 +348,7 @@ class View:
         return self.times()
 
     def find_fitting_types(self, at: Ints | slice, level: Ints) -> Bools:
-        """Return on which GPU types jobs fit, each with its own count, without all of `feasible`.
+        """Return on which GPU types the given jobs fit, each with its own count, shape (m, T).
 
         Parameters
         ----------
@@ -365,7 +365,7 @@ class View:
         return found
 
     def restart_cost_s(self) -> Floats:
-        """Return the seconds for which each job would stand still if moved to (type, count) now.
+        """Return the seconds each job would stand still if moved to a GPU type and count, (n, T, K).
 
         Returns
         -------
@@ -385,11 +385,11 @@ class View:
         return self.batches()
 
     def pair_options(self) -> PairOptions | None:
-        """Return which jobs may share GPUs in pairs; None if the scenario has no table of pairs."""
+        """Return which jobs may share GPUs in pairs; None if the scenario allows no sharing."""
         return self.pairs()
 
     def describe(self) -> str:
-        """Return this View as text with units (`clustergym.scenario.view_text`)."""
+        """Return this View as readable text with units."""
         from clustergym.scenario.view_text import describe
 
         try:
@@ -399,11 +399,11 @@ class View:
         return describe(self, times)
 
     def places(self) -> Places | None:
-        """Return the nodes of the View's jobs; None on clusters with divisible GPUs."""
+        """Return free GPUs by node and the nodes of running jobs; None on clusters with divisible GPUs."""
         return self.where()
 
     def stop_costs(self) -> StopCosts:
-        """Return the costs of stopping each job now, with and without notice.
+        """Return the costs of stopping each job now, with and without time to save.
 
         Raises
         ------

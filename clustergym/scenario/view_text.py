@@ -13,7 +13,7 @@ MOST_JOBS = 40
 
 
 def describe(view: Any, times: Floats | None, most_jobs: int = MOST_JOBS) -> str:
-    """Return a View as lines of text.
+    """Return a View as text: the time, the free GPUs, and a line for each job.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ SHOWN_PERCENTILES = ("p5", "p25", "p50", "p75", "p95", "p99")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `describe`."""
+    """Add the arguments of the command that describes a trace."""
     parser.add_argument("file", type=Path, metavar="FILE", help="a trace of any known format")
     parser.add_argument(
         "--cluster",
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of all commands that read a trace or a log."""
+    """Add the options that all commands share which read a trace or a cluster's log."""
     from clustergym.trace.formats import FORMATS
 
     add = parser.add_argument
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_outcomes(trace: Trace, key: str) -> None:
-    """Print one line on how the jobs of a trace end, if it is known, and on the key that changes it."""
+    """Print how a trace's jobs end (completed, failed, killed), if known, and the key that changes this."""
     found = trace.provenance.get("outcomes", {})
     if trace.outcome is None:
         if found:
@@ -126,7 +126,7 @@ def warn_of_unit(trace: Trace) -> None:
 
 
 def print_drawn(trace: Trace, keys: str) -> None:
-    """Print what was drawn in a trace, on which GPUs its durations hold, and the keys to change it."""
+    """Print which of a trace's columns were sampled at random, and the keys that change this."""
     drawn = trace.provenance.get("draw")
     if not drawn or not trace.path:
         return
@@ -143,7 +143,7 @@ def print_drawn(trace: Trace, keys: str) -> None:
 
 
 def check_models(trace: Trace) -> None:
-    """Check that the catalogue has every job's model.
+    """Raise an `InputError` unless the catalogue of models has every job's model.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def print_statistics(figures: dict[str, Any]) -> None:
 
 
 def warnings(figures: dict[str, Any]) -> list[str]:
-    """Return the warnings about the offered load, one line each."""
+    """Return warnings about an offered load above 1, one line each."""
     load, cluster = figures["offered_load"], figures["cluster"]
     lines = [
         f"offered load on {gpu_type} of {cluster} is {_load(value)}, above 1: "
@@ -316,7 +316,7 @@ def _number(value: float | None) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Format a duration in the unit that suits its size."""
+    """Return seconds as text in a unit that suits the size."""
     for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.1f} {unit}"

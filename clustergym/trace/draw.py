@@ -67,7 +67,7 @@ ARES_LIMITS_GPU_H = (1.0, 10.0, 100.0)
 
 @dataclass(frozen=True)
 class Records:
-    """Recorded jobs whose models are not known, as columns of length n, in the order of the source.
+    """Recorded jobs whose models are not known, as columns of length n, in the order of the file.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Records:
 
 @dataclass(frozen=True)
 class DrawnJobs:
-    """The result of `draw`: columns of length n, iteration times, and facts for the provenance."""
+    """Randomly chosen models, batches, iterations and GPU types of n jobs, as columns of length n."""
 
     model_family: list[str]
     model_size: list[str]
@@ -105,13 +105,13 @@ class DrawnJobs:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns, in the form that `build_trace` takes."""
+        """The columns by name, as arguments for `build_trace`."""
         return {name: value for name, value in vars(self).items() if name not in ("time_s", "facts")}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule by which models are drawn.
+    """A rule by which models are chosen at random for jobs of a GPU time and GPU count.
 
     Attributes
     ----------
@@ -129,11 +129,11 @@ class Rule:
 
     @property
     def strata(self) -> range:
-        """The classes of jobs by GPU time, as indices."""
+        """Indices of the classes into which jobs are divided by GPU time."""
         return range(len(self.limits_gpu_h) + 1)
 
     def stratum(self, gpu_s: Floats) -> Ints:
-        """Return the class of each job by its recorded GPU-seconds, shape (n,)."""
+        """Return the index of each job's class by its recorded GPU-seconds, shape (n,)."""
         return np.searchsorted(self.limits_gpu_h, gpu_s / 3600.0, side="right").astype(np.int64)
 
 
@@ -172,7 +172,7 @@ RULES = {
 
 
 class ReferenceTimes:
-    """An oracle's seconds per iteration on a cluster's GPUs, compactly placed.
+    """Seconds per iteration on a cluster's GPUs in the most compact placement, by model and GPU count.
 
     For a GPU type that the cluster lacks, it assumes as many nodes of 8 GPUs as the job needs, on the
     same fabric. The empty type is, of those that have as many GPUs, the one on which a model is fastest.
@@ -231,7 +231,7 @@ class ReferenceTimes:
                     self._known[model, type_name, gpus] = float(execution[c, t, k, tier])
 
     def prepare_rule(self, rule: Rule, pairs: Iterable[tuple[int, int]]) -> None:
-        """Compute the run times of every model that a rule may draw, by class and GPU count."""
+        """Compute the iteration times of all models that a rule may choose for (class, GPU count) pairs."""
         prepared = self._prepared.setdefault(rule, set())
         if new := set(pairs) - prepared:
             models = {model for pair in new for tier in rule.tiers(*pair) for model, _ in tier}
@@ -251,7 +251,7 @@ _shared: dict[str, ReferenceTimes] = {}
 
 @lru_cache(maxsize=64)
 def reference_key(cluster: ClusterSpec) -> str:
-    """Return a key of everything on which a cluster's reference times depend."""
+    """Return a key of all that a cluster's reference times depend on: the cluster and the model catalogue."""
     from clustergym.oracle.models.catalog import load_catalog
 
     return json.dumps([cluster.fingerprint(), load_catalog().fingerprint()], sort_keys=True)
@@ -267,7 +267,7 @@ def get_reference_times(cluster: ClusterSpec) -> ReferenceTimes:
 
 @cache
 def reference_times(cluster: str) -> ReferenceTimes:
-    """Return the reference iteration times on a named cluster.
+    """Return the reference iteration times on a cluster, given by name.
 
     Raises
     ------
@@ -280,12 +280,12 @@ def reference_times(cluster: str) -> ReferenceTimes:
 
 
 def choose_reference(options: ReadOptions) -> ReferenceTime:
-    """Return the reference iteration times for the options."""
+    """Return the function of reference iteration times that the options give, or else their cluster's."""
     return options.reference_time_s or reference_times(options.reference_cluster)
 
 
 def uniforms(seed: int, row: Ints) -> Floats:
-    """Return a random number in [0, 1) for each row, determined by the seed and the row's number.
+    """Return a random number in [0, 1) for each row number, fixed by the seed and the number.
 
     Raises
     ------
@@ -299,7 +299,7 @@ def uniforms(seed: int, row: Ints) -> Floats:
 
 
 def draw(records: Records, options: ReadOptions) -> DrawnJobs:
-    """Draw the model, batch, iterations and GPU type of each job.
+    """Choose at random the model, batch, iterations and GPU type of each recorded job.
 
     Parameters
     ----------
@@ -395,14 +395,14 @@ class _Menus:
         self._until = np.empty((0, 0))
 
     def row(self, stratum: int, gpus: int, asked: str) -> int:
-        """Return the row of a menu; -1 if no model fits."""
+        """Return the row of the menu of models for a class, GPU count and GPU type; -1 if no model fits."""
         key = stratum, gpus, asked
         if key not in self._row:
             self._row[key] = self._add(*key)
         return self._row[key]
 
     def pick(self, row: Ints, chance: Floats) -> Ints:
-        """Draw one choice from the menu of each row, by a random number in [0, 1)."""
+        """Choose one model from each given menu by a random number in [0, 1)."""
         until, last = self._until[row], self._last[row]
         total = until[np.arange(len(row)), last]
         picked = (until <= (chance * total)[:, None]).sum(axis=1)

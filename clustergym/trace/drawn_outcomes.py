@@ -37,7 +37,7 @@ def with_outcomes(
     field: str = "trace.outcomes",
     tables_of: TablesOf | None = None,
 ) -> Trace:
-    """Return a trace with outcomes by one of the rules `CHOICES`.
+    """Return a trace with outcomes (completed, failed, killed): none, its own, or random, by `choice`.
 
     `cluster` is where drawn ones' durations are measured, by the tables of `tables_of` (`build_tables`).
 
@@ -62,7 +62,7 @@ def with_outcomes(
 
 
 def with_drawn_outcomes(trace: Trace, cluster: str, duration_s: Floats, seed: int) -> Trace:
-    """Return a trace with drawn outcomes whose expected shares are those of a cluster in `SHARES`.
+    """Return a trace with random outcomes, in the shares of a published cluster on average.
 
     The odds of failing and of being killed, against completing, are each a power of the job's GPU time; the
     two powers and the two factors are those at which the expected shares, by number and by GPU time, are the

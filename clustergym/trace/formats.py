@@ -40,7 +40,7 @@ __all__ = ["COLUMNS_HELP", "FORMATS", "Format", "ReadOptions", "find_format", "l
 
 @dataclass(frozen=True)
 class Format:
-    """A trace format, with its reader.
+    """A file format of traces, with the functions that recognise and read it.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ def _nearest_formats(found: set[str], most: int = 3) -> str:
 
 
 def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | None = None) -> Trace:
-    """Read a trace of any format.
+    """Read a trace from a file of any known format.
 
     Parameters
     ----------

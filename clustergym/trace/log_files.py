@@ -31,7 +31,7 @@ OPERATORS = ("sacct", "slurmdbd", "kueue")
 def read_operators_log(
     name: str, path: Path, rules: CellRules | None = None, type_of_partition: Mapping[str, str] | None = None
 ) -> RecordedJobs:
-    """Read the jobs in a log of one of `OPERATORS`; raises the errors of its reader."""
+    """Read the jobs in a log of Slurm or Kueue, of a format named in `OPERATORS`."""
     if name == "kueue":
         return kueue.read_log(path)
     if name == "slurmdbd":
@@ -40,7 +40,7 @@ def read_operators_log(
 
 
 def write_log(log: RecordedJobs, path: Path, rows: Sequence[int] | None = None) -> None:
-    """Write a log's jobs in order of submission, as a CSV file in the format `durations`.
+    """Write a log's jobs, sorted by submission, to a CSV file in the format `durations`.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def write_log(log: RecordedJobs, path: Path, rows: Sequence[int] | None = None) 
 
 
 def summarise_log(log: RecordedJobs) -> dict[str, Any]:
-    """Return the counts of jobs read, left out and guessed, as plain values."""
+    """Return how many jobs of a log were read, left out and guessed, as plain values."""
     return {
         "source": str(log.path),
         "format": log.format,

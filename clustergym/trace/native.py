@@ -37,22 +37,22 @@ REQUIRED = tuple(column for column in COLUMNS if column not in OPTIONAL)
 
 
 def provenance_path(path: Path) -> Path:
-    """Return the path of the provenance file of a trace file."""
+    """Return the path of the JSON file that says where a trace file comes from."""
     return path.with_name(f"{path.stem}.provenance.json")
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines look like the native format."""
+    """Return whether a file's first lines look like a trace in this project's own format."""
     return bool({"submit_s", "model_family"} & header(lines))
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read a native trace; `type_name` is the only option used."""
+    """Read a trace in this project's own format; of the options only `type_name` is used."""
     return read_trace(path, options.type_name)
 
 
 def read_trace(path: str | Path, type_name: TypeNames | None = None) -> Trace:
-    """Read a trace in the native format, with its provenance if that is in the same folder.
+    """Read a trace in this project's own format, with its provenance if that is in the same folder.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ LimitChoice = Literal["ignore", "keep"] | PositiveRange
 
 @dataclass(frozen=True)
 class GeneratorOptions:
-    """Options of synthetic traces.
+    """Options of generated traces: number of jobs, span, load, GPU counts, durations and tenants.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class GeneratorOptions:
 
 @dataclass(frozen=True)
 class LogOptions:
-    """A user's options for reading a log, from the configuration or a command.
+    """A user's options for reading traces of other formats, from the configuration or a command.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class LogOptions:
 
 @dataclass(frozen=True)
 class ReadOptions(LogOptions):
-    """Options of the trace readers; the native format uses only `type_name`.
+    """Options of the functions that read traces: how to complete what a file does not say.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class ReadOptions(LogOptions):
 
 
 def types_to_draw(rule: str, any_type: bool, gpu_types: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return `ReadOptions.gpu_types` for a trace that is to run on a cluster's GPU types."""
+    """Return the GPU types to sample for jobs without one: empty: keep any type; None: the rule's types."""
     if any_type:
         return ()
     return gpu_types if rule == "arena" else None

@@ -42,7 +42,7 @@ SLURM_STATES: Mapping[str, str] = {
 
 
 class Shares(NamedTuple):
-    """Shares of failed and killed jobs, by number and by GPU time; the rest completed."""
+    """Shares of a cluster's jobs that failed and that were killed, by number and by GPU time."""
 
     failed: float
     killed: float
@@ -63,14 +63,14 @@ CHOICES = ("ignore", "keep", *SHARES)
 
 
 def no_outcomes(path: str | Path) -> InputError:
-    """Return the error for a trace whose outcomes should be kept but are not stated."""
+    """Return the error for a trace that does not state how its jobs ended although that is asked for."""
     remedy = f"choose trace.outcomes=ignore, or draw them by {' or '.join(SHARES)}"
     message = "says of no job whether it completed"
     return InputError(message, file=path or None, field="trace.outcomes", remedy=remedy)
 
 
 def read_outcomes(table: TextTable, column: str, known: Mapping[str, str]) -> list[str] | None:
-    """Read the outcome of each row of a log; None if it has no such column.
+    """Read how each job of a log ended (completed, failed, killed); None if it has no such column.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def read_outcomes(table: TextTable, column: str, known: Mapping[str, str]) -> li
 def draw_asked(
     outcome: Sequence[str], duration_s: Floats, gpus: Ints, chance: Floats
 ) -> tuple[Floats, dict[str, int]]:
-    """Return the seconds that each job requests on its GPUs, and how many jobs were drawn in each way.
+    """Sample how long (s) failed and killed jobs would have run to completion; count them by method.
 
     Parameters
     ----------
@@ -133,13 +133,13 @@ def draw_asked(
 
 
 def draw_asked_chances(seed: int, row: Ints) -> Floats:
-    """Return the random numbers for `draw_asked`, one for each row, from a separate stream."""
+    """Return a random number in [0, 1) for each row number, for use by `draw_asked`."""
     stream = random_streams.ASKED_DURATIONS.generator(seed).random(int(row.max(initial=-1)) + 1)
     return np.asarray(stream[row], dtype=np.float64)
 
 
 def compute_asked_iterations(iterations: Ints, duration_s: Floats, asked_s: Floats) -> Ints:
-    """Return the iterations that each job requests, given that those it did took `duration_s`."""
+    """Scale each job's iterations from the seconds it ran to the seconds that it requests; return them."""
     ratio = np.divide(asked_s, duration_s, out=np.ones(len(iterations)), where=duration_s > 0)
     longer = np.isfinite(ratio) & (ratio > 1)
     asked = np.where(longer, np.rint(iterations * np.where(longer, ratio, 1.0)), iterations)
@@ -147,7 +147,7 @@ def compute_asked_iterations(iterations: Ints, duration_s: Floats, asked_s: Floa
 
 
 def compute_shares(outcome: Sequence[str], gpu_s: Floats) -> dict[str, dict[str, float]]:
-    """Return jobs, GPU hours and their shares by outcome; `unknown` only if there are any."""
+    """Return the number of jobs, their GPU-hours and both as shares, by how jobs ended."""
     outcomes, found = np.array(outcome, dtype=object), {}
     total = float(np.nansum(gpu_s))
     for name in (*OUTCOMES, UNKNOWN):

@@ -32,7 +32,7 @@ _KEY = re.compile(r"""\((?P<quote>['"])(?P<name>[^'"\\]+)(?P=quote), ?(?P<gpus>[
 
 
 class Workload(NamedTuple):
-    """A job in a table of pairs: its model's name and its global batch."""
+    """A job in a table of pairs, identified by its model's name and its global batch."""
 
     model: str
     batch: int
@@ -49,7 +49,7 @@ class PairKey(NamedTuple):
 
 @dataclass(frozen=True)
 class PairTable:
-    """A table of the speeds of two jobs that share GPUs.
+    """A table of the speeds that two jobs keep if they share GPUs.
 
     Attributes
     ----------
@@ -67,12 +67,12 @@ class PairTable:
 
     @property
     def gpu_types(self) -> list[str]:
-        """GPU types of the table."""
+        """GPU types that the table has measurements of."""
         return sorted({key.gpu_type for key in self.kept})
 
 
 def read_pair_table(path: Path) -> PairTable:
-    """Read speeds of pairs of jobs that share a GPU, from a CSV file, or Gavel's JSON file or its folder.
+    """Read the speeds of pairs of jobs that share a GPU, from a CSV file or from Gavel's JSON file.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def read_pair_table(path: Path) -> PairTable:
 
 
 class GavelPair(NamedTuple):
-    """An entry of Gavel's tables: two job types, and the share of its speed that each keeps."""
+    """An entry of Gavel's tables: two job types that share GPUs, and the share of its speed each keeps."""
 
     gpu_type: str
     gpus: int
@@ -99,7 +99,7 @@ class GavelPair(NamedTuple):
 
 
 def gavel_pairs(path: Path) -> tuple[list[GavelPair], str]:
-    """Return the entries of a table of Gavel's, and the digest of the file.
+    """Read Gavel's table of job pairs; return its entries and the digest of the file.
 
     Types whose names end in `_unconsolidated` are left out: their pairs are equal. An entry whose job has
     no speed alone counts as one that cannot share.
@@ -140,7 +140,7 @@ def _entries(table: Any) -> Iterator[GavelPair]:
 
 
 def job_and_count(key: str) -> tuple[str, int]:
-    """Parse a key of Gavel's tables into job type and GPU count, such as `('LSTM', 2)`.
+    """Parse a key of Gavel's tables into a job type and a GPU count, such as `('LSTM', 2)`.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def _fits(table: TextTable) -> list[bool]:
 
 
 class PairStatistics(NamedTuple):
-    """Statistics of the pairs on one GPU type; each pair counts once.
+    """Statistics of the pairs of jobs on one GPU type; each pair counts once.
 
     `sums` are the sums of what both jobs keep, ascending; `kept` what each of them keeps, ascending;
     `impossible` counts the pairs on one GPU that cannot share, `entries` all pairs of the file.
@@ -234,7 +234,7 @@ class PairStatistics(NamedTuple):
     entries: int
 
     def plain(self) -> dict[str, Any]:
-        """Return the figures by name, as pages show them; percentiles are values from the table."""
+        """Return the statistics by name, as pages show them."""
         names = ("min", "p5", "p25", "median", "p75", "p95", "max")
         at = zip(names, (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1), strict=True)
         kept = zip(("p5", "median", "p95"), (0.05, 0.5, 0.95), strict=True)
@@ -259,7 +259,7 @@ def _above(ascending: Floats, share: float) -> float | None:
 
 
 def pair_statistics(table: PairTable) -> list[PairStatistics]:
-    """Return the statistics of each GPU type of a table."""
+    """Compute the statistics of a table of pairs, for each of its GPU types."""
     of_type: dict[str, list[tuple[PairKey, tuple[float, float]]]] = defaultdict(list)
     for key, pair in table.kept.items():
         of_type[key.gpu_type].append((key, pair))

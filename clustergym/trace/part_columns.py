@@ -22,7 +22,7 @@ RECORDED = "recorded"
 
 
 class PartColumns(NamedTuple):
-    """Requests of n jobs for parts of GPUs, in the order of the file; `gpus` is 0 for jobs without GPUs."""
+    """What n jobs request in parts of GPUs, CPU and memory, as columns in the order of the file."""
 
     gpus: Ints
     gpu_milli: Ints
@@ -32,7 +32,7 @@ class PartColumns(NamedTuple):
 
 
 def read_parts(table: TextTable, gpus: Ints) -> PartColumns | None:
-    """Return the columns on parts of GPUs in a native trace; None if there are none.
+    """Read the columns on parts of GPUs from a trace file; None if there are none.
 
     Without `gpu_milli` GPUs are whole; CPU and memory default to 0, and models to any.
     """
@@ -53,7 +53,7 @@ def read_parts(table: TextTable, gpus: Ints) -> PartColumns | None:
 def check_parts(
     parts: PartColumns, path: Path, line: Sequence[int] | Ints, named: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Return the columns of a Trace; a job without GPUs becomes one that uses 0 thousandths of one GPU.
+    """Check requests for parts of GPUs, and return them as columns of a Trace.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ RESOURCES = ("gpu", "cpu", "memory")
 
 
 def part_statistics(trace: Trace, cluster: ClusterSpec) -> dict[str, Any]:
-    """Return statistics of a trace of parts of GPUs, as `trace_statistics` does, and of each request class.
+    """Return statistics of a trace whose jobs request parts of GPUs, overall and by class of requests.
 
     A job of `recorded` models runs a second an iteration; run times of others are not known here, and count
     nothing.

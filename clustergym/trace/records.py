@@ -41,7 +41,7 @@ MONTH_S = 30 * DAY_S
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedJobs(Records):
-    """The jobs in a cluster's log, as columns of length n, in the order of the source.
+    """The jobs in a cluster's log, without models, as columns of length n in the order of the file.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ def make_recorded_jobs(
     facts: Mapping[str, Any] | None = None,
     **columns: Column | None,
 ) -> RecordedJobs:
-    """Return the jobs of a log that has a row for each job.
+    """Build recorded jobs from a log with a row for each job, without the rows that are left out.
 
     Parameters
     ----------
@@ -147,12 +147,12 @@ def make_recorded_jobs(
 
 
 def provenance(source: Path, name: str, sha256: str, origin: Any, **more: Any) -> dict[str, Any]:
-    """Return the provenance that all imported traces have."""
+    """Return what all imported traces say about their source: file, format, digest and time origin."""
     return {"source": source.name, "format": name, "sha256": sha256, "origin": origin, **more}
 
 
 def build_recorded_trace(log: RecordedJobs, options: ReadOptions) -> Trace:
-    """Build a trace from a log: draw models, and set time 0 at the first submission.
+    """Build a trace from a log's jobs: choose models at random, and start the clock at the first submission.
 
     With `options.outcomes=keep` jobs that failed or were killed end where they did in the log.
 
@@ -291,7 +291,7 @@ FAMILIES = {
 def families(
     names: Sequence[str], table: Mapping[str, str], path: Path, line: Sequence[int | None], field: str
 ) -> list[str]:
-    """Return the catalogue's family for each model name, in upper or lower case.
+    """Return the catalogue's model family for each name, in upper or lower case.
 
     Raises
     ------
@@ -319,7 +319,7 @@ def make_options(
     type_name: TypeNames | None = None,
     **more: Any,
 ) -> ReadOptions:
-    """Return options under which a job takes as long on the cluster as in the log.
+    """Return options for reading a log such that jobs run as long on the cluster as in the log.
 
     A job that names no GPU type, and for which none is drawn, takes that long on the type of the cluster on
     which it is fastest. A log that names a type which the cluster lacks is refused.

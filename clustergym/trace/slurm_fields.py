@@ -35,7 +35,7 @@ _ARRAY = re.compile(r"(\d{1,18})_\[([\d,:%-]*)\]?.*", re.ASCII)
 
 @dataclass(frozen=True)
 class CellRules:
-    """Rules for reading the cells of Slurm's output, with the text of their errors.
+    """Rules for parsing the cells of Slurm's tables: time zone of dates, and hashing of users.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class CellRules:
     salt: str | None = None
 
     def moment(self, cell: str) -> float:
-        """Parse a time as seconds since 1970; NaN for `Unknown` and similar cells.
+        """Parse a date and time to seconds since 1970; NaN for `Unknown` and similar cells.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class CellRules:
             raise ValueError(f"{quote_cell(cell)} is not a time: {error}") from error
 
     def name(self, cell: str) -> str:
-        """Return a user or account, hashed if the rules ask for it."""
+        """Return the name of a user or account, hashed if the rules ask for it."""
         if self.salt is None or not cell:
             return cell
         return hashlib.sha256(f"{self.salt}\0{cell}".encode()).hexdigest()[:10]
@@ -89,7 +89,7 @@ def find_zone(name: str | None) -> ZoneInfo | None:
 
 
 def span_s(cell: str) -> float:
-    """Parse `[days-]hours:minutes:seconds` as seconds; NaN if the cell has no duration.
+    """Parse a time span `[days-]hours:minutes:seconds` to seconds; NaN if the cell has none.
 
     `UNLIMITED` and `Partition_Limit` are none. With days, hours come first, as in `1-12`; without, two
     numbers are minutes and seconds.
@@ -115,7 +115,7 @@ def span_s(cell: str) -> float:
 
 
 def waiting_tasks(job_id: str) -> list[str] | None:
-    """Return the task ids in a job array such as `123_[5-9,12%4]`; None if the id is no job array.
+    """Return the task ids of a waiting job array such as `123_[5-9,12%4]`; None if it is no job array.
 
     Raises
     ------

@@ -51,7 +51,7 @@ PART_COLUMNS = ("gpu_milli", "cpu_milli", "memory_mib", "gpu_models")
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A trace: jobs in order of submission (ties in the file's order), as columns of length n.
+    """A list of n jobs in order of submission (ties in the file's order), as columns of length n.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class Trace:
 
     @classmethod
     def from_columns(cls, name: str, submit_s: Floats, iterations: Ints, gpus: Ints, **columns: Any) -> Trace:
-        """Build a trace; columns that are not given are empty.
+        """Build a trace from columns; those that are not given are empty.
 
         Batches are 1 then, ids are row numbers, priorities and lines 0, and no job has a deadline.
         """
@@ -168,30 +168,30 @@ class Trace:
 
     @property
     def work_iterations(self) -> Ints:
-        """Iterations that each job does before it ends, shape (n,)."""
+        """Iterations that each job does before it completes, fails or is killed, shape (n,)."""
         return self.iterations if self.end_iterations is None else self.end_iterations
 
     def as_asked(self) -> Trace:
-        """Return the trace as users submit it: without outcomes, and with all requested work."""
+        """Return a copy in which all jobs complete, with all the work that users requested."""
         return replace(self, outcome=None, end_iterations=None)
 
     def as_ran(self) -> Trace:
-        """Return the trace without outcomes, with the work that each job did in the log."""
+        """Return a copy in which all jobs complete, with the work that each did in the log."""
         return replace(self.as_asked(), iterations=self.work_iterations)
 
     @cached_property
     def model_classes(self) -> list[ModelClass]:
-        """Model class of each job."""
+        """Model class (family, size and global batch) of each job."""
         columns = self.model_family, self.model_size, self.global_batch.tolist()
         known = {key: ModelClass(*key) for key in set(zip(*columns, strict=True))}
         return [known[key] for key in zip(*columns, strict=True)]
 
     def model_class(self, row: int) -> ModelClass:
-        """Return the model class of one job."""
+        """Return the model class (family, size and global batch) of the job in a row."""
         return self.model_classes[row]
 
     def take(self, rows: Sequence[int] | Ints, name: str | None = None) -> Trace:
-        """Return a trace of the given rows, which must be in order of submission."""
+        """Return a trace of the jobs in the given rows, which must be in order of submission."""
         index = np.asarray(rows, dtype=np.int64)
         columns: dict[str, Any] = {}
         for column in fields(self):
@@ -204,14 +204,14 @@ class Trace:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The trace's columns in the native format."""
+        """Names of the columns that the trace has in this project's file format."""
         outcomes = () if self.outcome is None else OUTCOME_COLUMNS
         limits = () if self.time_limit_s is None else LIMIT_COLUMNS
         nodes = () if self.nodes is None else NODE_COLUMNS
         return COLUMNS + outcomes + limits + nodes + (() if self.gpu_milli is None else PART_COLUMNS)
 
     def csv_text(self) -> str:
-        """Return the table as text in the native format; equal tables give equal text on any machine."""
+        """Return the trace as CSV text in this project's format; equal traces give equal text."""
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(self.columns)
@@ -254,7 +254,7 @@ class Trace:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the table in the native format; name, path and provenance do not count."""
+        """SHA-256 of the trace's jobs as CSV text; its name, path and provenance do not count."""
         return hashlib.sha256(self.csv_text().encode()).hexdigest()
 
 
@@ -275,7 +275,7 @@ def cut_trace(
     first: int | None = None,
     rebase: bool = False,
 ) -> Trace:
-    """Return the jobs submitted in [start_s, end_s); of these, `first` jobs after leaving out `skip`.
+    """Return a part of a trace: jobs submitted in [start_s, end_s); of these `first` jobs after `skip`.
 
     Parameters
     ----------

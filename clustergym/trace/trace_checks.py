@@ -46,7 +46,7 @@ def build_trace(
     parts: PartColumns | None = None,
     **given: Column | None,
 ) -> Trace:
-    """Build a trace from columns; check them, and sort them by submission.
+    """Build a trace from columns: check all values, and sort the jobs by submission.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ WINDOWS_S = {"10min": 600, "1h": 3600, "1d": 86_400}
 
 @dataclass(frozen=True)
 class OfferedLoad:
-    """The GPU time that a trace demands from a cluster.
+    """The GPU time that a trace's jobs demand, relative to the GPU time that a cluster has.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class OfferedLoad:
 
 
 def build_tables(trace: Trace, cluster: ClusterSpec, tables_of: TablesOf | None = None) -> OracleTables:
-    """Return the tables of a trace's model classes, at every GPU count that `offer` needs.
+    """Build the iteration times of a trace's model classes at every GPU count that `offer` needs.
 
     `tables_of` builds them from classes, cluster and counts: by default the roofline oracle's.
     """
@@ -71,13 +71,13 @@ def build_tables(trace: Trace, cluster: ClusterSpec, tables_of: TablesOf | None 
 
 
 def list_counts(gpus: Ints, cluster: ClusterSpec) -> list[int]:
-    """Return every GPU count that `offer` needs for requests of shape (n,), ascending."""
+    """Return every GPU count at which `offer` needs iteration times, ascending."""
     doubling = {1 << power for power in range(int(cluster.capacity.max()).bit_length())}
     return sorted(doubling.union(gpus.tolist()))
 
 
 def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLoad:
-    """Compute the GPU time that a trace demands from a cluster, and the resulting offered load.
+    """Compute the GPU time that a trace's jobs demand from a cluster, and the resulting offered load.
 
     A job demands iterations x iteration time x GPUs of the type it requests, compactly placed. A job
     that requests none is spread over the types it fits in proportion to their capacity, at each
@@ -116,7 +116,7 @@ class _Cost(NamedTuple):
 
 
 class RequestCosts:
-    """Cached costs of an iteration by model class, requested type and GPU count; see `offer`.
+    """Cached GPU time per iteration by model class, requested GPU type and GPU count.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class RequestCosts:
         self._known: dict[tuple[ModelClass, str, int], _Cost] = {}
 
     def learn(self, tables: OracleTables) -> None:
-        """Add the times of further model classes, at `counts`."""
+        """Add the iteration times of further model classes."""
         tiers = [
             [int(self.cluster.compact_locality(t, min(k, int(room)))) for k in self.counts]
             for t, room in enumerate(self.cluster.capacity.tolist())
@@ -148,13 +148,13 @@ class RequestCosts:
         self.times |= zip(tables.classes, np.where(fits[None], times, np.inf), strict=True)
 
     def of_jobs(self, trace: Trace) -> list[_Cost]:
-        """Return the cost of each job; its model class must have been added by `learn`."""
+        """Return the cost of an iteration of each job as requested; `learn` must know its model class."""
         keys = list(zip(trace.model_classes, trace.gpu_type, trace.gpus.tolist(), strict=True))
         self._known |= {key: self._cost(*key) for key in set(keys) - self._known.keys()}
         return [self._known[key] for key in keys]
 
     def gpu_s(self, costs: Sequence[_Cost]) -> Floats:
-        """Return the GPU-seconds of an iteration on each type, shape (n, T)."""
+        """Return the GPU-seconds of an iteration of each job on each GPU type, shape (n, T)."""
         return np.array([cost.gpu_s for cost in costs]).reshape(len(costs), -1)
 
     def _cost(self, model: ModelClass, gpu_type: str, gpus: int) -> _Cost:
@@ -197,7 +197,7 @@ class RequestCosts:
 def trace_statistics(
     trace: Trace, cluster: ClusterSpec | None = None, tables: OracleTables | None = None
 ) -> dict[str, Any]:
-    """Return statistics of a trace as plain JSON values; undefined ones are None.
+    """Return statistics of a trace as JSON values (None if undefined), with its load on a cluster.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def trace_statistics(
 
 
 def interarrival_statistics(submit_s: Floats) -> dict[str, float | None]:
-    """Return statistics of the times between arrivals.
+    """Return mean, median, coefficient of variation and burstiness of the times between submissions (s).
 
     They are mean (s), median (s), coefficient of variation and burstiness.
     """
@@ -259,7 +259,7 @@ def interarrival_statistics(submit_s: Floats) -> dict[str, float | None]:
 
 
 def count_statistics(submit_s: Floats, width_s: float) -> dict[str, float | int | None]:
-    """Return statistics of the number of submissions per window: mean, maximum, Fano factor, autocorrelation.
+    """Return mean, maximum, Fano factor and autocorrelation of the number of submissions per time window.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def hour_of_day_share(submit_s: Floats) -> Floats:
 
 
 def correlations(gpus: Ints, duration_s: Floats) -> dict[str, float | None]:
-    """Return the correlations of GPU counts with durations; None if either is constant.
+    """Return the correlations of jobs' GPU counts with their durations; None if either is constant.
 
     They are Pearson's, of log2 GPUs with ln duration, and Spearman's rank correlation.
     """
@@ -306,7 +306,7 @@ def correlations(gpus: Ints, duration_s: Floats) -> dict[str, float | None]:
 
 
 def percentiles(values: Floats | Ints) -> dict[str, float]:
-    """Return the percentiles in `PERCENTILES`, with keys such as `p50`."""
+    """Return percentiles of values, with keys such as `p50`."""
     return {f"p{rank}": float(np.percentile(values, rank)) for rank in PERCENTILES}
 
 

@@ -37,7 +37,7 @@ def solve(
     *,
     node_limit: int = NODE_LIMIT,
 ) -> Assignment:
-    """Place an instance with the least score; `rng` is not used.
+    """Place a job on minipods with the least score, by Arnold's optimisation; `rng` is not used.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ CHOICES = 20
 
 
 def solve_counts(instance: Instance, node_limit: int) -> Assignment:
-    """Return the optimal assignment: find the fewest minipods for each spread T, then the best T.
+    """Return the placement with the least score: for each spread T the fewest minipods, then the best T.
 
     Proof
     -----
@@ -108,7 +108,7 @@ def solve_counts(instance: Instance, node_limit: int) -> Assignment:
 
 
 def tightest(needs: Ints, free: Ints) -> Ints:
-    """Return a different minipod for each need: the one with the fewest sufficient free nodes.
+    """Return for each need a different minipod: the one with the fewest free nodes that are enough.
 
     The largest need chooses first. Where needs can be met by different minipods at all, they are: the
     tightest one for the largest need may change places with any other in such a choice.
@@ -145,7 +145,7 @@ class _CountSearch:
         self.nodes = 0
 
     def run(self) -> None:
-        """Try T = 1, 2, … while a larger T can still beat the best score."""
+        """Search placements with spreads T = 1, 2, ... while a larger T can still beat the best score."""
         # A group of g nodes spreads over at most g minipods, so that T beyond g changes nothing.
         for most in range(1, min(self.size, len(self.free)) + 1):
             if self.least == self.fewest or self._weigh_components(self.fewest, most) >= self.score - EPSILON:
@@ -153,7 +153,7 @@ class _CountSearch:
             self._bisect(most)
 
     def assignment(self) -> Ints:
-        """Return the nodes of each group in each used minipod, shape (groups, M)."""
+        """Return the number of nodes of each group in each minipod, shape (groups, M)."""
         counts = np.zeros((self.groups, self.used), dtype=np.int64)
         row = 0
         assert self.best.components is not None

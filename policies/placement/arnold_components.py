@@ -41,19 +41,19 @@ Part = tuple[int, int]
 
 
 class FabricComponent(NamedTuple):
-    """Minipods (ascending indices), with the number of communication groups placed on them together."""
+    """Some minipods, and the number of communication groups that are placed on them together."""
 
     minipods: tuple[int, ...]
     groups: int
 
 
 def one_component(free: Ints, groups: int, size: int, most: int) -> bool:
-    """Return whether some minipods can hold groups as one component; `free` is descending, shape (M,)."""
+    """Return whether groups fit on these minipods together, each over at most `most` minipods."""
     return int(free[: groups * (most - 1) + 1].sum()) >= groups * size
 
 
 def split(free: Ints, groups: int, size: int, most: int) -> Ints:
-    """Assign groups to minipods that form one component or can hold whole groups.
+    """Distribute groups of nodes over minipods so that as few groups as possible are split.
 
     As few groups as this way allows are split: the fewest for which the nodes that whole groups
     leave over fulfil (1).
@@ -133,7 +133,7 @@ def _first_window(rooms: Sequence[int], width: int, needed: int) -> int:
 
 
 class BestSplit(NamedTuple):
-    """The result of a search: components or None, whether None is proven, and the number of choices tried."""
+    """A search's result: the components or None, whether that is proven, and the number of choices tried."""
 
     components: list[FabricComponent] | None
     complete: bool
@@ -141,7 +141,7 @@ class BestSplit(NamedTuple):
 
 
 def find_components(free: Ints, groups: int, size: int, most: int, node_limit: int) -> BestSplit:
-    """Search for a division of the minipods into components that together hold all groups.
+    """Search for a division of minipods into sets that together hold all communication groups.
 
     Depth-first search: the smallest minipod that is left is unused or in some component, whose other
     minipods are tried. What a component or an unused minipod holds over its groups is wasted,
@@ -200,7 +200,7 @@ class _Search:
         self.failed: set[State] = set()
 
     def run(self, rooms: Rooms, groups: int) -> list[Chosen] | None:
-        """Return components that hold all the groups, or None."""
+        """Return sets of minipods that together hold all the groups, or None if none are found."""
         state, path = self._trim_state(rooms, groups), list[Chosen]()
         stack = [(state, self._choices(*state))]
         while stack:

@@ -18,12 +18,12 @@ Choice = Callable[[Ints, int], int | None]
 
 
 def best_fit(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each group in the minipod with the fewest sufficient free nodes; `rng` is not used."""
+    """Place each communication group in the minipod with the fewest free nodes that are enough."""
     return whole_groups_first(instance, tightest)
 
 
 def best_fit_by_node(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each node in the minipod with the fewest free nodes (ties: lowest index); `rng` is not used."""
+    """Place each node of the job in the minipod with the fewest free nodes (ties: lowest index)."""
 
     def choose(free: Ints) -> int:
         with_room = np.flatnonzero(free)
@@ -33,7 +33,7 @@ def best_fit_by_node(instance: Instance, rng: np.random.Generator | None = None)
 
 
 def random_fit(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each group in a minipod drawn from `rng` (default: a placer's stream of seed 0).
+    """Place each communication group in a random minipod, sampled by `rng`.
 
     A minipod's probability is proportional to its free nodes, among those that hold the group whole, which
     balances the load.
@@ -50,13 +50,13 @@ def random_fit(instance: Instance, rng: np.random.Generator | None = None) -> As
 
 
 def random_fit_by_node(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each node in a minipod drawn as in `random_fit`."""
+    """Place each node of the job in a random minipod, sampled by `rng`."""
     draws = random_streams.PLACER.generator(0) if rng is None else rng
     return node_by_node(instance, lambda free: random_by_room(free, draws))
 
 
 def gpu_packing(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Fill as few minipods as possible, regardless of groups; `rng` is not used.
+    """Place a job in as few minipods as possible, regardless of its communication groups.
 
     The roomiest minipods are filled until the rest of the job fits in one: the tightest minipod
     that holds the rest takes it. Groups follow each other through the minipods in that order.
@@ -80,7 +80,7 @@ def gpu_packing(instance: Instance, rng: np.random.Generator | None = None) -> A
 
 
 def round_robin(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place groups in the minipods in turn, and skip those without room; `rng` is not used."""
+    """Place communication groups in the minipods in turn, without those that have no room."""
     turn = 0
 
     def choose(free: Ints, wanted: int) -> int | None:
@@ -96,7 +96,7 @@ def round_robin(instance: Instance, rng: np.random.Generator | None = None) -> A
 
 
 def whole_groups_first(instance: Instance, choose: Choice) -> Assignment:
-    """Place each group in the minipod that `choose` returns; split groups that fit in none.
+    """Place each group in the minipod that `choose` returns; split the groups that fit in none.
 
     A group that is split takes the roomiest minipods first. An instance that does not fit gets an
     infeasible assignment.
@@ -118,7 +118,7 @@ def whole_groups_first(instance: Instance, choose: Choice) -> Assignment:
 
 
 def node_by_node(instance: Instance, choose: Callable[[Ints], int]) -> Assignment:
-    """Place the nodes of the groups in turn, each in the minipod that `choose` returns.
+    """Place the nodes of all groups one by one, each in the minipod that `choose` returns.
 
     Groups stay together only as far as their nodes happen to follow each other. An instance that does not fit
     gets an infeasible assignment.
@@ -135,12 +135,12 @@ def node_by_node(instance: Instance, choose: Callable[[Ints], int]) -> Assignmen
 
 
 def random_by_room(free: Ints, draws: np.random.Generator) -> int:
-    """Draw a minipod with probability proportional to its free nodes."""
+    """Sample a minipod with probability proportional to its free nodes; return its index."""
     ends = np.cumsum(free)
     return int(np.searchsorted(ends, draws.integers(ends[-1]), side="right"))
 
 
 def tightest(free: Ints, wanted: int) -> int | None:
-    """Return the minipod with the fewest sufficient free nodes (ties: lowest index)."""
+    """Return the minipod with the fewest free nodes that are enough (ties: lowest index), or None."""
     fitting = np.flatnonzero(free >= wanted)
     return int(fitting[free[fitting].argmin()]) if len(fitting) else None

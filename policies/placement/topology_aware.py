@@ -17,7 +17,7 @@ from clustergym.scenario.placement_problem import Assignment, Instance
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place an instance; `rng` is not used.
+    """Place a job by repeated bipartition of its communication graph; `rng` is not used.
 
     The job is the graph of its communication matrix: edges join neighbouring stages of a row and neighbours
     in the ring of a column, all with the same weight. The weight of each type of group in the score (alpha)
@@ -82,7 +82,7 @@ EPSILON = 1e-9
 
 
 def bipartition(nodes: Ints, edges: Edges, least: int, most: int) -> Bools:
-    """Cut the subgraph of `nodes` into two parts, with little weight of edges between them.
+    """Cut the subgraph of `nodes` in two with little weight between the parts; mark those of the first part.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def bipartition(nodes: Ints, edges: Edges, least: int, most: int) -> Bools:
 
 
 def cut_weight(inside: Bools, nodes: Ints, edges: Edges) -> float:
-    """Return the weight of the edges between the two parts of `nodes`."""
+    """Return the total weight of the edges between the two parts of `nodes`."""
     side = dict(zip(nodes.tolist(), inside.tolist(), strict=True))
     return sum(w for a, b, w in edges if a in side and b in side and side[a] != side[b])
 

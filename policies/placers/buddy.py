@@ -24,7 +24,7 @@ NONE = np.iinfo(np.int64).max
 
 @dataclass
 class Buddy(Placer):
-    """Best fit in blocks, like a buddy allocator, over nodes, NVLink domains, leaf switches and minipods.
+    """A placer that chooses the tightest nodes, domains, switches and minipods, like a buddy allocator.
 
     - Up to a node: the partly used node with the fewest free GPUs that suffice (ties: lowest
       index); if there is none, a wholly free node as below.
@@ -51,12 +51,12 @@ class Buddy(Placer):
     _hierarchies: tuple[_Hierarchy, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a cluster; `rng` is not used."""
+        """Prepare for a run on a cluster; `rng` is not used."""
         self._spec = cluster
         self._hierarchies = tuple(_Hierarchy.from_spec(cluster, row) for row in range(len(cluster.groups)))
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
-        """Return nodes for `gpus` GPUs of a type, without allocating them.
+        """Choose nodes for `gpus` GPUs of a type, without allocating them; return (node, GPUs) pairs.
 
         Raises
         ------
@@ -72,13 +72,13 @@ class Buddy(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """True: this placer can place segments in NVLink domains."""
+        """True: this placer can keep a job's segments of GPUs within NVLink domains."""
         return True
 
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Return nodes such that each segment of a job is on one node or on free nodes of one domain.
+        """Choose nodes such that each segment of a job is on one node, or on free nodes of one domain.
 
         Segments of at most a node are placed as by `place`, on GPUs that are free in multiples of a segment.
         Larger ones go to the lowest tier that has room for all of them, there to the switch with the fewest
@@ -88,7 +88,7 @@ class Buddy(Placer):
         return hierarchy.place_segments(hierarchy.free(allocations), int(gpus), int(segment))
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Propose better nodes for jobs; profiling runs (negative holders) are not moved.
+        """Propose better nodes for running jobs, as (job, nodes); profiling runs are not moved.
 
         Jobs are taken in ascending order of row. A job is proposed if its locality, or at the same
         locality its number of nodes, would be less if it were placed now with its own GPUs free.
@@ -162,7 +162,7 @@ class _Hierarchy:
         return {}
 
     def ideal(self, spec: ClusterSpec, gpu_type: int, gpus: int) -> tuple[Locality, int]:
-        """Return the locality and number of nodes of the best placement on an empty cluster."""
+        """Return the network tier and the number of nodes of the best placement on an empty cluster."""
         if gpus not in self.ideals:
             self.ideals[gpus] = spec.compact_locality(gpu_type, gpus), -(-gpus // self.per_node)
         return self.ideals[gpus]

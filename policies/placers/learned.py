@@ -27,7 +27,7 @@ from .buddy import Buddy
 
 @dataclass
 class LearnedPlacer(Placer):
-    """A trained placer, either of jobs of whole nodes or of parts of GPUs, by its checkpoint.
+    """A trained placer, of jobs on whole nodes or of parts of GPUs, as its checkpoint says.
 
     Where GPUs can be divided, each job gets the node of greatest score, linear in features of nodes with
     weights by class of request (`clustergym.envs.sharing.episode`), and none moves.
@@ -62,7 +62,7 @@ class LearnedPlacer(Placer):
         self._weights = self._loaded.weights
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a cluster.
+        """Prepare for a run on a cluster.
 
         Raises
         ------
@@ -84,20 +84,20 @@ class LearnedPlacer(Placer):
 
     @property
     def places_parts(self) -> bool:
-        """Whether the checkpoint places parts of GPUs; `reset` refuses a cluster of the other type."""
+        """Whether the checkpoint is for parts of GPUs; `reset` refuses a cluster of the other type."""
         return True
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Choose the node with the highest score, and a device there."""
+        """Choose the node with the highest learned score for a job, and a GPU there."""
         assert self._scores is not None
         return self._scores.place(allocations, job) or NO_ROOM
 
     def fingerprint(self) -> str:
-        """Return the digest of the weights."""
+        """Return the digest of the checkpoint's weights."""
         return str(self._loaded.sha256)
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
-        """Return nodes for `gpus` GPUs of a type, without allocating them, or let the job wait.
+        """Choose nodes for `gpus` GPUs of a type, without allocating them, or let the job wait.
 
         Raises as `Buddy` does.
         """
@@ -116,7 +116,7 @@ class LearnedPlacer(Placer):
         return _shares(np.concatenate(chosen), gpus, per_node)
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Propose for each job that spans minipods one that it fits into; all moves are possible together."""
+        """Propose to move jobs that span several minipods into one with room, as (job, nodes)."""
         return [] if self._of_parts else list(self._moves(allocations))
 
     def _moves(self, allocations: Allocations) -> Iterator[tuple[int, Nodes]]:

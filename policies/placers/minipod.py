@@ -48,11 +48,11 @@ class MinipodPlacer(Buddy):
 
     @property
     def places_parts(self) -> bool:
-        """Whether the algorithm chooses single nodes."""
+        """Whether the algorithm can also place parts of GPUs, by choosing single nodes."""
         return self.algorithm in ("best_fit", "random_fit", "gpu_packing")
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a cluster.
+        """Prepare for a run on a cluster.
 
         Raises
         ------
@@ -65,12 +65,12 @@ class MinipodPlacer(Buddy):
         self._scores = PartScores(self.algorithm.replace("_", "-"), rng)
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Choose the node with the highest score, and a device there."""
+        """Choose the node with the highest score for a job, and a GPU there."""
         assert self._scores is not None
         return self._scores.place(allocations, job)
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
-        """Return nodes for `gpus` GPUs of a type, without allocating them; raises `Buddy`'s errors."""
+        """Choose nodes for `gpus` GPUs of a type, without allocating them; raises `Buddy`'s errors."""
         spec, gpus = allocations.spec, int(gpus)
         per_node = int(spec.gpus_per_node[gpu_type])
         wanted = -(-gpus // per_node)
@@ -86,7 +86,7 @@ class MinipodPlacer(Buddy):
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Return nodes in minipods that the algorithm chooses by how many segments they have room for."""
+        """Choose nodes in minipods such that each segment of a job is inside one NVLink domain."""
         spec, gpus = allocations.spec, int(gpus)
         group = spec.groups[gpu_type]
         if segment <= group.gpus_per_node:

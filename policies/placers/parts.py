@@ -19,7 +19,7 @@ from .buddy import Buddy
 
 @dataclass
 class PartPlacer(Buddy):
-    """A placer for divisible GPUs that gives each job the node with the highest score.
+    """A placer for divisible GPUs, which gives each job the node with the highest score.
 
     FGD (Weng et al., USENIX ATC 2023, section 5) keeps the idle GPUs that a usual request of the trace cannot
     use from growing; section 6 has the others. On a cluster of whole GPUs it places as `Buddy`.
@@ -43,11 +43,11 @@ class PartPlacer(Buddy):
         return True
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a cluster; only `random-fit` uses `rng`."""
+        """Prepare for a run on a cluster; only the score `random-fit` uses `rng`."""
         super().reset(cluster, rng)
         self._scores = PartScores(self.score, rng)
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Choose the node with the highest score, and a device there."""
+        """Choose the node with the highest score for a job, and a GPU there."""
         assert self._scores is not None
         return self._scores.place(allocations, job)

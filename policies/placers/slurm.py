@@ -17,7 +17,7 @@ from ..shared.node_reservations import consecutive_best_fit
 
 @dataclass
 class SlurmPlacer(Placer):
-    """Best fit among sets of consecutive nodes, the default of Slurm's `select/cons_tres`.
+    """A placer that chooses the tightest set of consecutive nodes, as Slurm's `select/cons_tres` does.
 
     The set of neighbouring nodes with the fewest free GPUs that suffice; in it the node with the fewest that
     suffice or, if none does, one node after another.
@@ -26,7 +26,7 @@ class SlurmPlacer(Placer):
     name: ClassVar[str] = "slurm"
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
-        """Return nodes for `gpus` GPUs of a type, without allocating them.
+        """Choose nodes for `gpus` GPUs of a type, without allocating them; return (node, GPUs) pairs.
 
         Raises
         ------
@@ -43,13 +43,13 @@ class SlurmPlacer(Placer):
 
     @property
     def places_evenly(self) -> bool:
-        """True, since `sbatch --nodes` asks for it."""
+        """True: this placer can give a job equally many GPUs on each node, as `sbatch --nodes` asks."""
         return True
 
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
-        """Return `nodes` nodes with equally many GPUs on each, among those with enough free GPUs."""
+        """Choose `nodes` nodes with equally many GPUs on each, among those with enough free GPUs."""
         free = _free(allocations, gpu_type)
         found = consecutive_best_fit(free, int(gpus), int(nodes))
         if found is None:

@@ -35,7 +35,7 @@ class FreeTimeline:
         self.free: Ints = np.cumsum(given.astype(np.int64))
 
     def earliest(self, gpus: int, duration_s: float) -> float:
-        """Return the earliest time at which `gpus` GPUs are free for `duration_s`; inf if never."""
+        """Return the earliest time at which `gpus` GPUs are free for `duration_s` seconds; inf if never."""
         enough = self.free >= gpus
         short = np.where(enough, np.inf, self.time_s)
         # From the end backwards: for each moment, the next one at which too few GPUs are free.
@@ -45,7 +45,7 @@ class FreeTimeline:
         return float(self.time_s[starts[0]]) if len(starts) else np.inf
 
     def reserve(self, start_s: float, gpus: int, duration_s: float) -> None:
-        """Reserve GPUs for a duration, from a start that is not in the past."""
+        """Reserve GPUs from `start_s` on for `duration_s` seconds."""
         end_s = start_s + duration_s
         for time_s in (start_s, end_s):
             if np.isfinite(time_s) and time_s not in self.time_s:
@@ -56,7 +56,7 @@ class FreeTimeline:
 
 
 def timelines(view: View, left_s: Floats) -> list[FreeTimeline]:
-    """Return, for each type, the free GPUs over time as running jobs end.
+    """Return for each GPU type how its number of free GPUs changes over time as running jobs end.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def starts_between_reservations(
     one_queue: bool = False,
     allowed: Callable[[int, int], bool] = lambda at, gpu_type: True,
 ) -> Iterator[tuple[int, int]]:
-    """Yield the starts (position in the View, type index) that do not delay any reservation.
+    """Yield the jobs to start now by backfill, as (position in the View, GPU type index).
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ UNKNOWN_S = 3600.0
 
 
 class Join(NamedTuple):
-    """A job that will share another job's GPUs: both trace rows, the type index, and the GPUs."""
+    """A job that will share a running job's GPUs: the rows of both, the GPU type index, and the GPUs."""
 
     job: int
     host: int
@@ -33,7 +33,7 @@ class Join(NamedTuple):
 
 
 def mark_counted_jobs(view: View) -> Bools:
-    """Return which jobs' GPUs count, shape (n,): in a pair only those of the job with the lower row."""
+    """Return whether each job's GPUs count, shape (n,); of two that share GPUs only the lower row's do."""
     if view.partner is None:
         return np.ones(len(view), dtype=np.bool_)
     once: Bools = (view.partner < 0) | (view.job < view.partner)
@@ -41,7 +41,7 @@ def mark_counted_jobs(view: View) -> Bools:
 
 
 def labels(pairs: PairOptions) -> Ints:
-    """Return each class's label, from 0 (loses little speed by sharing) to 2 (much), shape (C, T, K)."""
+    """Rate how much speed each class loses by sharing GPUs, from 0 (little) to 2 (much), shape (C, T, K)."""
     if pairs.kept is None:
         raise ValueError("the information class knows no speeds of pairs")
     number = pairs.allowed.sum(axis=1)
@@ -51,13 +51,13 @@ def labels(pairs: PairOptions) -> Ints:
 
 
 class Binder:
-    """Chooses which jobs share GPUs with which running jobs (hosts), and records when hosts started."""
+    """Chooses which waiting jobs share the GPUs of which running jobs (hosts)."""
 
     def __init__(self) -> None:
         self._started: dict[int, float] = {}
 
     def joins(self, view: View, order: Ints, hosts: Bools, left_s: Floats) -> list[Join]:
-        """Return the jobs that will share a host's GPUs.
+        """Return the waiting jobs that will share a running job's GPUs, each with that job.
 
         Parameters
         ----------
@@ -100,14 +100,14 @@ class Binder:
 
 
 class Records:
-    """Run times of finished jobs: the GPU-seconds each held, divided by its GPUs, when last seen."""
+    """Records the run times of finished jobs, and estimates those of others from them."""
 
     def __init__(self) -> None:
         self._last_seen: dict[int, tuple[int, int, float]] = {}
         self._ran_s: dict[tuple[int, ...], list[float]] = defaultdict(list)
 
     def follow(self, view: View) -> None:
-        """Record the jobs that have left since the last View."""
+        """Record the run times of jobs that have left since the last View."""
         table = zip(
             view.job.tolist(),
             view.requested_gpus.tolist(),
@@ -123,7 +123,7 @@ class Records:
         self._last_seen = now
 
     def estimate_s(self, view: View) -> Floats:
-        """Return the estimated total run time of each job at its request, shape (n,)."""
+        """Return the estimated total run time (s) of each job at its request, shape (n,)."""
         means = {key: float(np.mean(ran_s)) for key, ran_s in self._ran_s.items()}
         jobs = zip(view.requested_gpus.tolist(), view.global_batch.tolist(), strict=True)
         return np.array(

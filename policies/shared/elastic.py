@@ -14,7 +14,7 @@ from .requests import Allotments, find_requested_level
 
 
 class Scaling(NamedTuple):
-    """A change of one job's allotment to `gpu_type` (-1: none) and count index `level`."""
+    """A change of the GPUs of the job at position `at`: a GPU type (-1: none) and a GPU count's index."""
 
     at: int
     gpu_type: int
@@ -22,14 +22,14 @@ class Scaling(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Changes of allotments that free GPUs, and the value that they lose."""
+    """Changes of jobs' GPUs that free some GPUs, and the value that is lost by them."""
 
     loss: float
     steps: list[Scaling]
 
 
 class Halvings(NamedTuple):
-    """Jobs whose GPUs may be halved, in the order of the View, with the GPUs freed and the value lost."""
+    """Jobs whose number of GPUs may be halved, with the GPUs that this frees and the value that it loses."""
 
     at: Ints
     level: Ints
@@ -38,7 +38,7 @@ class Halvings(NamedTuple):
 
 
 class VirtualCluster(Allotments):
-    """Allotments with the value of each, on which changes can be tried.
+    """A plan of which job holds which GPUs, with the value of each, on which changes can be tried.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class VirtualCluster(Allotments):
         self._halvings: dict[int, Halvings] = {}
 
     def enact(self, steps: list[Scaling]) -> None:
-        """Apply changes of allotments, in order."""
+        """Apply changes of jobs' GPUs to the plan, in order."""
         for at, gpu_type, level in steps:
             # The room changes on the type that is left and on the one that is taken; -1 stands for no GPUs.
             for changed in {int(self.gpu_type[at]), gpu_type} - {-1}:
@@ -81,7 +81,7 @@ class VirtualCluster(Allotments):
     # Launching
 
     def first_launch(self, waiting: Ints) -> tuple[int, list[Scaling]] | None:
-        """Return the first waiting job whose launch raises the total value, and the changes that it needs.
+        """Return the first waiting job whose launch raises the total value, and the changes needed.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class VirtualCluster(Allotments):
         return Launches(self, waiting).first()
 
     def losses(self, gpu_type: Ints, level: Ints) -> Floats:
-        """Return the least loss of value that frees counts[level] GPUs of each type; inf if impossible."""
+        """Return the least loss of value that frees `counts[level]` GPUs of each type; inf if impossible."""
         known = self._loss[gpu_type, level]
         new = np.isnan(known)
         if not new.any():
@@ -107,7 +107,7 @@ class VirtualCluster(Allotments):
         return self._loss[gpu_type, level]
 
     def release(self, gpu_type: int, level: int) -> Release | None:
-        """Return the changes of least loss that free counts[level] GPUs of a type; None if impossible."""
+        """Return changes of least loss that free `counts[level]` GPUs of a type; None if impossible."""
         if (gpu_type, level) not in self._plans:
             missing = int(self.counts[level]) - int(self.free[gpu_type])
             self._plans[gpu_type, level] = (
@@ -149,7 +149,7 @@ class VirtualCluster(Allotments):
         return Halvings(victims[may], self.level[victims[may]], freed[may], lost[may])
 
     def halving(self, victims: Ints, gpu_type: int | Ints, level: Ints) -> tuple[Ints, Floats]:
-        """Return the GPUs freed and the value lost by halving each job, down to half its request at least."""
+        """Return the GPUs freed and the value lost by halving each job's GPUs; 0 and inf if not allowed."""
         lower = np.maximum(level - 1, 0)
         allowed = (
             (level > 0) & (lower >= self.requested[victims] - 1) & (self.value[victims, gpu_type, lower] > 0)
@@ -159,14 +159,14 @@ class VirtualCluster(Allotments):
         return freed, np.where(allowed, lost, np.inf)
 
     def worth_disturbing(self, victims: Ints) -> Bools:
-        """Return whether each job will still run for longer than a restart takes."""
+        """Return whether each job will run for longer than its restart would take."""
         gpu_type, level = self.gpu_type[victims], self.level[victims]
         left_s = self.view.remaining_iterations[victims] * self.time_s[victims, gpu_type, level]
         longer: Bools = left_s > self.cost_s[victims, gpu_type, np.maximum(level - 1, 0)]
         return longer
 
     def preemptions(self, gpu_type: int, level: int, among: Bools) -> tuple[float, list[Scaling]] | None:
-        """Return the loss and the preemptions of least loss that free counts[level] GPUs.
+        """Return the least loss of preempting jobs until `counts[level]` GPUs are free, and which.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ class VirtualCluster(Allotments):
     # Scaling up
 
     def grow_all(self, most: int | None = None) -> None:
-        """Give idle GPUs to running jobs, greatest gain first.
+        """Give idle GPUs to running jobs, those that gain most first.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class VirtualCluster(Allotments):
         )
 
     def growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
-        """Return running jobs' gains from twice their GPUs, or from half to twice as many of another type.
+        """Return the gain of running jobs from more GPUs or another type, and these types and counts.
 
         Returns
         -------
@@ -306,11 +306,11 @@ class Launches:
 
     @property
     def waiting(self) -> Ints:
-        """The jobs that still wait."""
+        """Positions in the View of the jobs that still wait."""
         return self._jobs[self._waits]
 
     def first(self) -> tuple[int, list[Scaling]] | None:
-        """Return the index of the first job whose launch raises the value, and the changes that it needs."""
+        """Return the index of the first job whose launch raises the value, and the changes needed."""
         gpu_type, level = np.nonzero(~np.isnan(self._refused_at))
         if (
             len(gpu_type)
@@ -339,7 +339,7 @@ class Launches:
             self._refused_at[gpu_type, level] = self._cluster.losses(gpu_type, level)
 
     def remove(self, place: int) -> None:
-        """Remove a job; the indices of the others stay the same."""
+        """Remove the job at a place from the waiting ones; the places of the others stay the same."""
         self._waits[place], self._worth[place] = False, -np.inf
 
     def _gains(self, block: slice) -> Floats:

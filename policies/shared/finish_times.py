@@ -21,7 +21,7 @@ UNKNOWN_JOB_S = 3600.0
 
 
 class RequestTimes(NamedTuple):
-    """Seconds per iteration at each job's request on each type, and which jobs' are guessed.
+    """Seconds per iteration of each job as requested on each GPU type, and which of them are guessed.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class RequestTimes(NamedTuple):
 
 
 def request_times(view: View) -> RequestTimes:
-    """Return the seconds per iteration of each job at its request on every type.
+    """Return the seconds per iteration of each job as requested on each GPU type, guessed if unknown.
 
     The times of a job that is known on no type but fits on some are guessed. Their ratios between types are
     the medians of the known jobs. Their level is such that the job is as fast as it has been so far or, if it
@@ -81,7 +81,7 @@ def _median(values: Floats) -> float:
 
 
 def remaining_s(view: View) -> Floats:
-    """Return the seconds until each job ends on each allotment, if it keeps that allotment.
+    """Return the seconds until each job ends on each GPU type and count, shape (n, T, K).
 
     Returns
     -------
@@ -94,7 +94,7 @@ def remaining_s(view: View) -> Floats:
 
 
 def standstill_s(view: View) -> Floats:
-    """Return the seconds until a job works again on each allotment, shape (n, T, K)."""
+    """Return the seconds until each job works again on each GPU type and count, shape (n, T, K)."""
     wait = view.restart_cost_s().copy()
     held = np.flatnonzero(view.gpus > 0)
     level = np.searchsorted(view.setting.counts, view.gpus[held])
@@ -104,7 +104,7 @@ def standstill_s(view: View) -> Floats:
 
 
 def remaining_at_request_s(view: View, times: RequestTimes) -> Floats:
-    """Return the seconds until each job ends on each type at its requested count, shape (n, T)."""
+    """Return the seconds until each job ends as requested on each GPU type, shape (n, T)."""
     level = find_requested_level(view)
     wait = view.restart_cost_s()[np.arange(len(view)), :, level]
     held = np.flatnonzero((view.gpus > 0) & (view.gpus == view.requested_gpus))
@@ -114,7 +114,7 @@ def remaining_at_request_s(view: View, times: RequestTimes) -> Floats:
 
 
 def compute_isolated_shares(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
-    """Return the share of time that a job has on each type with 1/N of the cluster, shape (n, T).
+    """Return the share of time each job runs on each GPU type if it owns 1/N of the cluster, shape (n, T).
 
     Parameters
     ----------
@@ -139,18 +139,18 @@ def compute_isolated_shares(view: View, times: RequestTimes, jobs: Floats | floa
 
 
 def compute_isolated_rate(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
-    """Return iterations per second on an exclusive 1/N share, shape (n,); 0 if no speed is known."""
+    """Return each job's iterations per second if it owns 1/N of the cluster, shape (n,); 0 if unknown."""
     rate: Floats = (compute_isolated_shares(view, times, jobs) / times.time_s).sum(axis=1)
     return rate
 
 
 def compute_isolated_remaining_s(view: View, times: RequestTimes) -> Floats:
-    """Return the seconds of each job's remaining work on an exclusive 1/N share; inf if unknown."""
+    """Return the seconds each job has left to run if it owns 1/N of the cluster; inf if unknown."""
     return _seconds(view.remaining_iterations, compute_isolated_rate(view, times))
 
 
 def ideal_s(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
-    """Return each job's total run time on an exclusive 1/N share, shape (n,); inf if unknown."""
+    """Return each job's total run time (s) if it owns 1/N of the cluster, shape (n,); inf if unknown."""
     return _seconds(view.iterations, compute_isolated_rate(view, times, jobs))
 
 

@@ -19,7 +19,7 @@ from .requests import request_options
 
 
 class Gangs:
-    """The jobs of a decision while it is being made, by their position in the View.
+    """What each job holds or asks for while a decision is being made, by the job's position in the View.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class _Start(NamedTuple):
 
 @dataclass
 class GangQueues(NoticePolicy):
-    """Base of policies that start jobs as gangs with their requested GPUs, queue by queue.
+    """Base of policies that serve a tree of queues; a job starts with all its requested GPUs or not at all.
 
     At a decision point a policy makes passes over the jobs that wait. In each the queue that comes first, at
     every level of the tree, offers the next of its jobs, by priority and then by submission. The job starts
@@ -95,7 +95,7 @@ class GangQueues(NoticePolicy):
         return False
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run, in which no job has started yet."""
+        """Start a run, in which no job has started yet."""
         self.book = QueueHoldings(self.name, setting)
         self._since_s, self._counters = {}, Counter()
         self._evictions = Evictions(self.book.tree.settings.eviction_s)
@@ -105,7 +105,7 @@ class GangQueues(NoticePolicy):
         return dict(self._counters)
 
     def decide(self, view: View) -> Decision:
-        """Start jobs in the order of queues, and stop jobs that must release GPUs."""
+        """Start jobs in the order of queues, and stop jobs that must release GPUs for others."""
         self.book.open(view)
         self._begun = []
         gangs = Gangs(view, self.book.tree.leaves, self._since_s)
@@ -139,22 +139,22 @@ class GangQueues(NoticePolicy):
 
     @abstractmethod
     def _claims(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
-        """Whether a waiting job may have others stopped for it by the rule `way`."""
+        """Return whether a waiting job may have others stopped for it by the rule `way`."""
 
     @abstractmethod
     def _gives(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
-        """Whether a running job may now be stopped for another by the rule `way`."""
+        """Return whether a running job may now be stopped for another by the rule `way`."""
 
     @abstractmethod
     def _excess(self, queue: str, gpu_type: int) -> float:
         """Return how far a leaf queue is above its due; the leaf furthest above loses a job first."""
 
     def may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
-        """Whether a leaf may have more GPUs, if they are free."""
+        """Return whether the rules let a leaf queue have this many more GPUs, if they are free."""
         return self.book.within_limits(leaf, gpu_type, gpus)
 
     def _agrees(self, gangs: Gangs, at: int, gpu_type: int, stopped: list[int]) -> bool:
-        """Whether a job may start in the place of others."""
+        """Return whether a job may start in the place of others."""
         return True
 
     def _victim_key(self, gangs: Gangs, at: int) -> tuple[float, ...]:
@@ -302,5 +302,5 @@ class GangQueues(NoticePolicy):
 
 
 def of_lower_priority(gangs: Gangs, at: int, victim: int) -> bool:
-    """Whether a running job has lower priority than another in the same queue."""
+    """Return whether running job `victim` is in the same queue as job `at` and of lower priority."""
     return gangs.leaf[victim] == gangs.leaf[at] and bool(gangs.priority[victim] < gangs.priority[at])

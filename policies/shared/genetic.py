@@ -11,7 +11,7 @@ from clustergym.common.arrays import Floats, Ints
 
 
 class GeneticSearch:
-    """A genetic search for GPU counts of greatest total value within a capacity (Pollux, section 4.2).
+    """A genetic search for jobs' GPU counts of the greatest total value within a capacity (as Pollux).
 
     A gene is a job's index into the counts. In each generation, parents are chosen by tournaments of two, a
     child takes each gene from either parent, and one gene in n is drawn anew. Genes are then lowered until
@@ -32,7 +32,7 @@ class GeneticSearch:
     def search(
         self, job: Ints, value: Floats, gpus: Ints, capacity: int, start: Ints, attained: Floats
     ) -> Ints:
-        """Search, and return the index of each job's GPU count, shape (n,).
+        """Run some generations of the search; return the index of each job's GPU count, shape (n,).
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ def breed(
     capacity: int,
     first: Ints,
 ) -> Ints:
-    """Return a child of each individual, such that it fits the capacity.
+    """Return a new generation: a child of random parents for each individual, which fits the capacity.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def breed(
 
 
 def repair_genes(genes: Ints, at_most: Ints, gpus: Ints, capacity: int, first: Ints) -> Ints:
-    """Return the individuals with genes lowered, in the order of `first`, until they fit the capacity.
+    """Lower genes (GPU count indices), jobs in the order of `first`, until individuals fit the capacity.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def breed(
     capacity: int,
     first: Ints,
 ) -> Ints:
-    """Return a child of each individual, as `genetic.breed` does."""
+    """Return a new generation as `genetic.breed` does, in compiled code."""
     size, n = genes.shape
     children = np.empty_like(genes)
     for child in range(size):

@@ -21,7 +21,7 @@ LATE_S = 1e-3
 
 
 def restart_factor(view: View, waiting: bool = False) -> Floats:
-    """Return the goodput factor of a restart, max(age - restarts x S, 0) / (age + S), shape (n, T, K).
+    """Return the factor by which a restart lowers each job's goodput, by GPU type and count, shape (n, T, K).
 
     The share of its age that a job will have worked after one more restart (Sia, section 3.4; Pollux,
     section 4.2); 1 for the allotment a job holds, and, unless `waiting`, for jobs that hold none.
@@ -38,7 +38,7 @@ def restart_factor(view: View, waiting: bool = False) -> Floats:
 
 
 def configurations(setting: Setting) -> Bools:
-    """Return which allotments (type, count) are configurations in Sia's sense (section 3.3), shape (T, K).
+    """Return which GPU types and counts Sia uses: powers of two in a node, or whole nodes, shape (T, K).
 
     Powers of two inside a node, then whole nodes, so that jobs on several nodes share none.
     """
@@ -50,7 +50,7 @@ def configurations(setting: Setting) -> Bools:
 
 
 def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bools:
-    """Return which configurations each job may have now, shape (n, T, K).
+    """Return which GPU types and counts each job may have now, shape (n, T, K).
 
     Only allotments that fit in memory are allowed. A job that fits no configuration anywhere may have
     any count that fits. A job may always keep what it holds.
@@ -78,14 +78,14 @@ def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bool
 
 
 class ObservedSpeeds:
-    """Observed iteration times, from which all other iteration times are estimated.
+    """Iteration times observed in the run, from which those on other GPUs are estimated.
 
-    The policy shows every View before it decides (`observe`) and every Decision (`decided`), with the batches
-    that it may choose. While a job worked on one allotment from a decision to the next View, the fall of its
-    remaining iterations says how long an iteration takes there. On a real cluster a launch comes after its
-    decision: what a job did not hold its GPUs for is not counted. If the job trained at another batch than it
-    requested, the seconds observed beyond the known time of that batch are taken to be added at the requested
-    batch as well.
+    The policy shows every View before it decides (`observe`) and every Decision (`record_decision`), with the
+    batches that it may choose. While a job worked on one allotment from a decision to the next View, the fall
+    of its remaining iterations says how long an iteration takes there. On a real cluster a launch comes after
+    its decision: what a job did not hold its GPUs for is not counted. If the job trained at another batch
+    than it requested, the seconds observed beyond the known time of that batch are taken to be added at the
+    requested batch as well.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class ObservedSpeeds:
         self._at_batch = np.empty((0, 3))
 
     def observe(self, view: View, options: BatchOptions | None = None) -> Ints:
-        """Record the speeds in a View; return the positions of jobs whose observed times changed."""
+        """Record the speeds that a View shows; return the positions of jobs whose observed times changed."""
         self._make_room(view)
         self._most_gpus[view.job] = np.maximum(self._most_gpus[view.job], view.gpus)
         if not len(self._job):
@@ -140,7 +140,7 @@ class ObservedSpeeds:
         return np.where(other, np.where(now == worth, moved, np.nan), time_s)
 
     def record_decision(self, view: View, decision: Decision, options: BatchOptions | None = None) -> None:
-        """Record a decision: when each job begins to work, and on which allotment."""
+        """Record from a decision when each job begins to work, and on which GPU type and count."""
         order = np.argsort(decision.job)
         job, gpu_type, gpus = decision.job[order], decision.gpu_type[order], decision.gpus[order]
         at = np.searchsorted(view.job, job)
@@ -160,15 +160,15 @@ class ObservedSpeeds:
             self._at_batch = np.stack([worth, known[each, column], known[each, own]], axis=1)
 
     def get_observed_times(self, view: View) -> Floats:
-        """Return observed seconds per iteration, shape (n, T, K); NaN where the job never ran."""
+        """Return observed seconds per iteration, shape (n, T, K); NaN where a job never ran."""
         return self._observed_s[view.job]
 
     def most_gpus(self, view: View) -> Ints:
-        """Return the most GPUs that each job has held, shape (n,); 0 if none."""
+        """Return the most GPUs that each job has held so far, shape (n,); 0 if none."""
         return self._most_gpus[view.job]
 
     def estimates(self, view: View, prior: Floats) -> Floats:
-        """Return `prior`, corrected by observed times (Sia, section 3.2).
+        """Return the iteration times `prior`, corrected by observed ones as in Sia, shape (n, T, K).
 
         Observed times are returned as they are. On a type where a job ran, the logarithm of the ratio of
         observed time to prior is interpolated linearly between known counts and stays constant beyond the
@@ -252,7 +252,7 @@ BatchMode = Literal["known", "chosen", "requested"]
 
 
 def jobs_with_a_choice(mode: str, trace: Trace, setting: Setting) -> int:
-    """Return the number of jobs in a trace whose batch the policy chooses.
+    """Return the number of jobs in a trace for which the policy chooses the batch.
 
     Raises
     ------
@@ -277,18 +277,18 @@ def jobs_with_a_choice(mode: str, trace: Trace, setting: Setting) -> int:
 
 
 def batch_options(mode: str, view: View) -> BatchOptions | None:
-    """Return the batches among which a policy may choose; None if it chooses no batch."""
+    """Return the batches among which a policy may choose for each job; None if it chooses none."""
     return None if mode == "requested" else view.batch_options()
 
 
 def find_requested_column(view: View, options: BatchOptions) -> Ints:
-    """Return the column index of each job's requested batch, shape (n,)."""
+    """Return the column of each job's requested batch in the batch options, shape (n,)."""
     column: Ints = np.argmax(options.sizes == view.global_batch[:, None], axis=1)
     return column
 
 
 def get_requested_time_s(view: View, options: BatchOptions | None) -> Floats:
-    """Return known seconds per iteration at the requested batch, shape (n, T, K)."""
+    """Return the known seconds per iteration at the requested batch by GPU type and count, (n, T, K)."""
     if options is None:
         return view.iteration_time_s()
     column = find_requested_column(view, options)[:, None, None, None]
@@ -296,7 +296,7 @@ def get_requested_time_s(view: View, options: BatchOptions | None) -> Floats:
 
 
 def goodput_at_best_batch(view: View, options: BatchOptions | None, time_s: Floats) -> tuple[Floats, Ints]:
-    """Return each allotment's goodput in samples/s at its best batch, and that batch; shapes (n, T, K).
+    """Return goodput (samples/s) at the best batch, and that batch, by job, GPU type and count, (n, T, K).
 
     Goodput is throughput times statistical efficiency; samples count as at the requested batch. Times at
     other batches follow from those known: the seconds by which an estimate exceeds the known time, such as

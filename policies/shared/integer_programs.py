@@ -21,12 +21,12 @@ CLEARLY_MORE = 1e-5
 
 
 class SolverError(RuntimeError):
-    """Raised if a solver ends without a solution."""
+    """Raised if a solver of linear or integer programs ends without a solution."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """An integer program: the value to each of n jobs of m configurations, and the capacity.
+    """An integer program that chooses for each of n jobs one of m GPU types and counts, within a capacity.
 
     Attributes
     ----------
@@ -43,12 +43,12 @@ class Choices:
     capacity: Ints
 
     def total(self, choice: Ints) -> float:
-        """Return the total value of a configuration for each job, shape (n,); -1 for none."""
+        """Return the total value of a choice for each job, shape (n,); -1 for none."""
         taken = np.flatnonzero(choice >= 0)
         return float(self.value[taken, choice[taken]].sum())
 
     def count_used(self, choice: Ints) -> Ints:
-        """Return the GPUs of each type that the chosen configurations use, shape (T,)."""
+        """Return the GPUs of each type that a choice for each job uses, shape (T,)."""
         taken = choice[choice >= 0]
         used: Ints = np.bincount(self.gpu_type[taken], self.gpus[taken], len(self.capacity)).astype(np.int64)
         return used
@@ -56,7 +56,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class ProgramSolution:
-    """The solution of a program: each job's configuration, and how close it is to optimal.
+    """The solution of an integer program: each job's choice, and how close it is to optimal.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class ProgramSolution:
 
     @property
     def gap(self) -> float:
-        """Return (bound - value) / bound, the greatest possible relative distance to the optimum; else 0."""
+        """(bound - value) / bound: the greatest possible relative distance to the optimum."""
         return max(self.bound - self.value, 0.0) / self.bound if self.bound > 0 else 0.0
 
 
@@ -88,7 +88,7 @@ def solve(
     gap: float = 1e-4,
     nodes: int = 10_000,
 ) -> ProgramSolution:
-    """Choose at most one configuration for each job, such that the total value is greatest.
+    """Choose at most one GPU type and count for each job, such that the total value is greatest.
 
     All steps but the last are exact and leave it little to do: configurations that need no fewer GPUs and are
     worth no more than another of their type are left out; if each job can have its best one, it has; jobs of
@@ -177,7 +177,7 @@ def _legal(problem: Choices, choice: Ints) -> Ints:
 
 
 def improve_choice(problem: Choices, choice: Ints, none: float = 0.0) -> Ints:
-    """Improve configurations one at a time while GPUs are free, by greatest gain per added GPU.
+    """Improve jobs' choices one at a time while GPUs are free, the greatest gain per added GPU first.
 
     A configuration of another type than the job has adds all its GPUs.
 

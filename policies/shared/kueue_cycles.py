@@ -16,7 +16,7 @@ from .kueue_victims import KueueJob, QuotaHolders, find_victims
 
 
 class Fit(IntEnum):
-    """How well a GPU type suits a job now, in ascending order."""
+    """Grades of how well a GPU type suits a job now, in ascending order."""
 
     NONE = 0
     NO_VICTIMS = 1
@@ -27,7 +27,7 @@ class Fit(IntEnum):
 
 @dataclass
 class Entry:
-    """The first job of a queue, with the GPU type that is best for it now.
+    """The first job of a queue in an admission cycle, with the GPU type that is best for it now.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class CycleResult:
-    """The jobs that a cycle admitted or stopped.
+    """The jobs that one admission cycle admitted or preempted.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class CycleResult:
 
 
 class KueueScheduler:
-    """Waiting jobs and jobs that hold quotas, and the admission cycles that change them.
+    """Kueue's admission cycles, with the waiting jobs and the jobs that hold quotas.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class KueueScheduler:
             self._waiting[job.queue].append(job)
 
     def run_cycle(self, now: float) -> CycleResult:
-        """Try to admit the first job of each queue; admitted jobs count as admitted at `now`."""
+        """Try to admit the first job of each queue; return which jobs were admitted and preempted."""
         heads = [
             self._head(queue) for queue, jobs in self._waiting.items() if jobs and queue not in self._blocked
         ]
@@ -143,7 +143,7 @@ class KueueScheduler:
         return CycleResult(result.admitted, result.preempted, not changed)
 
     def run(self, now: float) -> list[CycleResult]:
-        """Run cycles, one second apart, until nothing changes; return the changes of each.
+        """Run admission cycles, one second apart, until nothing changes; return the changes of each.
 
         Jobs may preempt each other for ever: this ends, too, where a cycle that preempts leaves a state that
         was there before.

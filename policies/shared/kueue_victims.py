@@ -17,7 +17,7 @@ Whom = Literal["never", "lower_priority", "lower_or_newer", "any"]
 
 @dataclass(frozen=True)
 class QueueRules:
-    """Which jobs a queue may preempt, and the order in which they are tried.
+    """The rules of a queue: which jobs it may preempt, and in which order its jobs are tried.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class QueueRules:
 
 @dataclass(eq=False)
 class KueueJob:
-    """A job that waits for a quota or holds one.
+    """A job as Kueue sees it, which waits for a quota or holds one.
 
     Attributes
     ----------
@@ -93,24 +93,24 @@ class QuotaHolders:
         self.jobs: dict[QuotaNode, list[KueueJob]] = {queue: [] for queue in rules}
 
     def count(self, job: KueueJob) -> None:
-        """Add a job's GPUs to its queue's use."""
+        """Add a job's GPUs to those that its queue uses."""
         job.queue.use(job.gpu_type, job.gpus)
         self.free[job.gpu_type] -= job.gpus
 
     def discount(self, job: KueueJob) -> None:
-        """Subtract a job's GPUs from its queue's use; `count` undoes it."""
+        """Subtract a job's GPUs from those that its queue uses; `count` undoes it."""
         job.queue.use(job.gpu_type, -job.gpus)
         self.free[job.gpu_type] += job.gpus
 
     def fits(self, job: KueueJob, at: int, may_borrow: bool = True) -> bool:
-        """Whether a job's GPUs are available to its queue; borrowed ones count only if it may borrow."""
+        """Return whether a job's queue has enough GPUs of type `at` for it, borrowed ones if allowed."""
         if not may_borrow and job.queue.borrows(at, job.gpus):
             return False
         return job.gpus <= min(max(0.0, job.queue.available(at)), self.free[at])
 
 
 def find_victims(holders: QuotaHolders, job: KueueJob, at: int, fair_sharing: bool) -> list[KueueJob]:
-    """Return the jobs to preempt so that a job gets GPUs of a type; none if that is impossible."""
+    """Return the jobs to preempt so that a job gets GPUs of type number `at`; empty if that is impossible."""
     if not job.may_preempt:
         return []
     return (_find_fair_victims if fair_sharing else _find_classic_victims)(holders, job, at)
@@ -201,7 +201,7 @@ def _restore(holders: QuotaHolders, stopped: list[KueueJob]) -> None:
 
 
 def _may_stop(candidate: _Candidate, job: KueueJob, at: int, may_borrow: bool) -> bool:
-    """Whether a candidate may still be stopped: its queue, and each cohort below the common one, borrows."""
+    """Return whether a job may still be stopped: its queue, and each cohort below the common one, borrows."""
     queue = candidate.job.queue
     if queue is job.queue:
         return True
@@ -246,7 +246,7 @@ def _collect_borrowers(
 
 
 def _may_borrow(rules: QueueRules, job: KueueJob, other: KueueJob) -> bool:
-    """Whether a job may stop another and borrow, too (`borrowWithinCohort`)."""
+    """Return whether a job may stop another and borrow, too (`borrowWithinCohort`)."""
     if rules.borrow == "never" or other.priority >= job.priority:
         return False
     return rules.most_priority is None or other.priority <= rules.most_priority
@@ -349,11 +349,11 @@ class _FairTurns:
             self.jobs.setdefault(other.queue, []).append(other)
 
     def skip_queue(self, node: QuotaNode) -> None:
-        """Pass a queue over from now on."""
+        """Leave a queue out from now on."""
         self._left_out.add(node)
 
     def next_queue(self) -> QuotaNode | None:
-        """Return the queue to take the next candidate from; None when no queue has one left."""
+        """Return the queue from which to take the next job to preempt; None if there is none left."""
         if not self._root.children:
             return self._root if self.jobs.get(self._root) else None
         while self._root not in self._left_out:

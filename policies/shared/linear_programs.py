@@ -25,7 +25,7 @@ FINISH_STEPS = 50
 
 @dataclass(frozen=True)
 class ShareProblem:
-    """A linear program over groups of equal jobs; its variables are each job's shares of time.
+    """A linear program for the shares of time that groups of equal jobs get on each GPU type.
 
     The shares x[m, t] >= 0 of every job of group m sum up to at most 1 over all types, and on each type they
     use at most its GPUs: sum over m of members[m] gpus[m] x[m, t] <= capacity[t].
@@ -47,19 +47,19 @@ class ShareProblem:
     capacity: Ints
 
     def progress(self, share: Floats) -> Floats:
-        """Return each job's progress per second with these shares, shape (m,)."""
+        """Return the progress per second of a job in each group under these shares of time, shape (m,)."""
         rate: Floats = (self.rate * share).sum(axis=1)
         return rate
 
     def measure_violation(self, share: Floats) -> float:
-        """Return the largest relative violation of a constraint by the shares; 0 if there is none."""
+        """Return by how much shares of time violate a constraint at most, relatively; 0 if none."""
         used = ((self.members * self.gpus)[:, None] * share).sum(axis=0)
         over = np.concatenate([share.sum(axis=1) - 1.0, used / np.maximum(self.capacity, 1) - 1.0])
         return max(float(over.max(initial=0.0)), float((-share).max(initial=0.0)))
 
 
 def group_like_jobs(*columns: Floats | Ints) -> tuple[Ints, Ints, Ints]:
-    """Group the jobs that have equal values in all columns.
+    """Group jobs with equal values in all columns; return a job of each, each job's group, and group sizes.
 
     A program that treats like jobs alike has an optimum that gives them equal shares: the
     average over their permutations. So grouping is exact.
@@ -77,7 +77,7 @@ def group_like_jobs(*columns: Floats | Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def max_min_shares(problem: ShareProblem, need: Floats, second_stage: bool = True) -> tuple[Floats, float]:
-    """Maximise the least progress / need over jobs; then the total progress / need, with that least kept.
+    """Compute the shares of time that maximise the least progress / need; return them and that value.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def max_min_shares(problem: ShareProblem, need: Floats, second_stage: bool = Tru
 
 
 def max_total_shares(problem: ShareProblem, weight: Floats, floor: Floats | None = None) -> Floats:
-    """Maximise the sum over jobs of weight x progress, with progress of at least `floor`.
+    """Compute the shares of time that maximise total weight x progress, with progress of at least `floor`.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def max_total_shares(problem: ShareProblem, weight: Floats, floor: Floats | None
 
 
 def water_filling_shares(problem: ShareProblem, need: Floats) -> Floats:
-    """Raise progress / need of all jobs equally; jobs that cannot rise further stop, and the rest continue.
+    """Compute shares of time by raising progress / need of all jobs equally, each until it cannot rise.
 
     Gavel, section 4.3. Bottlenecked jobs are those that run all the time on their fastest type,
     found by bisection over the levels at which that happens, and those with a shadow price:
@@ -196,7 +196,7 @@ def least_finish_ratio_shares(
     ideal_s: Floats,
     second_stage: bool = True,
 ) -> tuple[Floats, float]:
-    """Minimise the greatest (elapsed + remaining / progress) / ideal over jobs.
+    """Compute the shares of time with the least greatest (elapsed + remaining / progress) / ideal.
 
     Gavel, section 4.2. For a ratio R a job needs the progress remaining / (R ideal - elapsed),
     and R is attainable if the level of these needs reaches 1. The shadow prices of the level
@@ -240,7 +240,7 @@ def least_finish_ratio_shares(
 
 
 class Finishes(NamedTuple):
-    """The inputs of the finish ratios, one row per group; `counts` says which groups are compared."""
+    """What finish-time ratios depend on, one row per group: elapsed time, remaining work and ideal time."""
 
     elapsed_s: Floats
     remaining: Floats
@@ -248,23 +248,23 @@ class Finishes(NamedTuple):
     counts: Bools
 
     def ratio(self, progress: Floats) -> float:
-        """Return the greatest finish ratio, given the jobs' progress per second."""
+        """Return the greatest finish-time ratio, given the jobs' progress per second."""
         if not (progress[self.counts] > 0).all():
             return np.inf
         ratio = (self.elapsed_s + self.remaining / np.where(self.counts, progress, 1.0)) / self.ideal_s
         return float(ratio[self.counts].max())
 
     def room(self, ratio: float) -> Floats:
-        """Return the seconds left until each job's finish ratio reaches `ratio`."""
+        """Return the seconds until each job's finish-time ratio reaches `ratio`."""
         return np.where(self.counts, ratio * self.ideal_s - self.elapsed_s, 1.0)
 
     def compute_needed_rates(self, ratio: float) -> Floats:
-        """Return the progress per second at which each job's finish ratio becomes `ratio`."""
+        """Return the progress per second at which each job's finish-time ratio becomes `ratio`."""
         need: Floats = np.where(self.counts, self.remaining / self.room(ratio), 0.0)
         return need
 
     def bound(self, price: Floats, level: float, low: float, high: float) -> float:
-        """Return the ratio below which jobs' needs cost more than the cluster yields at these prices."""
+        """Return a lower bound on the attainable finish-time ratio that these prices of progress prove."""
         priced = price > 0
         part = Finishes(
             self.elapsed_s[priced], self.remaining[priced], self.ideal_s[priced], self.counts[priced]

@@ -30,7 +30,7 @@ class Block(NamedTuple):
 
 
 class RoomPlan(NamedTuple):
-    """A plan that makes room for a gang: which jobs move, and to which domains.
+    """A plan that makes room for a job's GPUs in NVLink domains by moving other jobs.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class RoomPlan(NamedTuple):
 def plan_moves(
     empty: Sequence[int], blocks: Sequence[Block], size: int, wanted: int, most: int
 ) -> RoomPlan | None:
-    """Return the fewest moves that make room for a gang, or None if there are none.
+    """Plan the fewest moves of jobs that make room for a job in NVLink domains; None if impossible.
 
     Moves are made at once, so that jobs may also exchange their places. For small clusters an integer
     program finds them (HiGHS), and its dual bound proves how few there can be; beyond, or where its search
@@ -157,7 +157,7 @@ def _leave(empty: Sequence[int], blocks: Sequence[Block], domain: int, need: int
 
 
 class DomainState:
-    """The nodes of a type by NVLink domain: which are free, and which one job holds entirely."""
+    """The nodes of a GPU type by NVLink domain: which are free, and which one job holds entirely."""
 
     def __init__(self, view: View, places: Places, gpu_type: int) -> None:
         self.per_node = int(view.setting.gpus_per_node[gpu_type])
@@ -178,16 +178,16 @@ class DomainState:
                 yield Block(row, tuple(node for node, _ in nodes), inside.pop())
 
     def has_room(self, size: int, wanted: int) -> bool:
-        """Whether `wanted` segments of whole nodes fit, each within one domain."""
+        """Return whether `wanted` segments of `size` free nodes exist, each within one NVLink domain."""
         return sum(min(len(free), self.most_nodes) // size for free in self.free) >= wanted
 
     def make_room(self, size: int, wanted: int) -> RoomPlan | None:
-        """Return a plan that makes room for a number of segments."""
+        """Plan moves of jobs that make room for `wanted` segments of `size` nodes; None if impossible."""
         empty = [len(free) for free in self.free]
         return plan_moves(empty, self.blocks, size, wanted, self.most_nodes // size)
 
     def name_nodes(self, plan: RoomPlan, gang: int, size: int) -> dict[int, Nodes]:
-        """Return the nodes of the moved jobs and of the gang, by row."""
+        """Return the nodes that a plan gives to the moved jobs and to the starting job, by row."""
         pools, given = [list(free) for free in self.free], dict[int, list[int]]()
         blocks = {block.row: block for block in self.blocks}
         for row in plan.moves:
@@ -206,7 +206,7 @@ class DomainState:
 
 @dataclass
 class MovingPolicy(NoticePolicy):
-    """Base of policies that may move running jobs to give a starting gang its NVLink domains.
+    """Base of policies that may move running jobs so that a starting job fits in NVLink domains.
 
     Parameters
     ----------
@@ -220,16 +220,16 @@ class MovingPolicy(NoticePolicy):
 
     @property
     def needs_places(self) -> bool:
-        """Whether the policy moves jobs or gives notice, which the compiled engine does not support."""
+        """Whether the policy moves jobs or lets them save first, which the compiled engine cannot do."""
         return self.moves_per_hour > 0 or super().needs_places
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run, with an hour's allowance of moves."""
+        """Start a run, with as many moves of jobs allowed as in one hour."""
         super().reset(setting, rng)
         self._moves_left, self._counted_s = self.moves_per_hour, 0.0
 
     def schedule(self, view: View) -> Decision:
-        """Return the decision of `decide`, with notices and with moves that make room for gangs."""
+        """Return the decision of `decide`, with time to save, and with moves that make room for jobs."""
         decision = super().schedule(view)
         if not self.moves_per_hour:
             return decision
@@ -243,7 +243,7 @@ class MovingPolicy(NoticePolicy):
 
 
 def make_room(view: View, decision: Decision, most: int) -> dict[int, Nodes] | None:
-    """Return the new nodes, by row, of a starting gang and of the jobs that move to make room for it.
+    """Return the new nodes of a starting job and of jobs that move to make room for it, by row; or None.
 
     It is the largest of those whose segments have no room, where at most so many moves make some. None: there
     is no such gang, or the decision does more than to start jobs.
@@ -270,7 +270,7 @@ def make_room(view: View, decision: Decision, most: int) -> dict[int, Nodes] | N
 
 
 def _only_starts(view: View, decision: Decision, at: Ints) -> bool:
-    """Whether every running job keeps its GPUs."""
+    """Return whether every running job keeps its GPUs."""
     runs: Bools = view.gpus[at] > 0
     same = (decision.gpus == view.gpus[at]) & (decision.gpu_type == view.gpu_type[at])
     kept = int((runs & same).sum()) == int((view.gpus > 0).sum())

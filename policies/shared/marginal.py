@@ -16,7 +16,7 @@ from .requests import Allotments, find_held_level, find_requested_level
 
 
 def times_or_guess(view: View) -> Floats:
-    """Return known seconds per iteration, with guesses where none are known, shape (n, T, K).
+    """Return seconds per iteration by job, GPU type and count, guessed if not known, shape (n, T, K).
 
     A job of which no time is known at its requested count or above has the guess of
     `request_times` at its request.
@@ -35,7 +35,7 @@ def times_or_guess(view: View) -> Floats:
 
 
 def per_gpu_efficiency(counts: Ints, requested_gpus: Ints, time_s: Floats) -> Floats:
-    """Return throughput per GPU relative to the request on the same type, shape (n, T, K).
+    """Return throughput per GPU relative to that at the request on the same type, shape (n, T, K).
 
     Where the request cannot run on a type, the next larger count that can is the reference. 0 where
     infeasible; counts below the reference are compared with it too.
@@ -55,7 +55,7 @@ BLOCK = 256
 
 
 class Target(Allotments):
-    """The allotments that a policy is about to decide, starting from an empty cluster.
+    """The GPUs that each job will hold, which a policy decides starting from an empty cluster.
 
     Parameters
     ----------
@@ -73,14 +73,14 @@ class Target(Allotments):
         self.held_level = find_held_level(view)
 
     def repays(self, at: int, gpu_type: int, level: int) -> bool:
-        """Return whether a change of a running job's allotment to (type, level) is worth the restart."""
+        """Return whether moving a running job to a GPU type and count saves more than its restart costs."""
         held_type, now_level = int(self.view.gpu_type[at]), int(self.held_level[at])
         faster_s = float(self.time_s[at, held_type, now_level]) - float(self.time_s[at, gpu_type, level])
         standing_s = float(self.cost_s[at, gpu_type, level]) - float(self.view.standstill_s[at])
         return bool(float(self.view.remaining_iterations[at]) * faster_s > self.hysteresis * standing_s)
 
     def place(self, order: Ints, allowed: Bools | Callable[[Ints], Bools]) -> None:
-        """Give each job without an allotment, in order, the fastest allowed allotment that fits.
+        """Give each job without GPUs, in order, the fastest allowed GPU type and count that is free.
 
         A running job keeps what it holds, where that is allowed and has room, unless moving
         repays its restart.
@@ -162,7 +162,7 @@ class Target(Allotments):
         return repay
 
     def keep_running(self, order: Ints) -> None:
-        """Let jobs, in order, keep their GPUs if these are still free and a change is not worth it."""
+        """Let jobs, in order, keep their GPUs if these are still free and no change is worth it."""
         for at in order.tolist():
             held = int(self.view.gpu_type[at]), int(self.held_level[at])
             if held[0] < 0 or held == (self.gpu_type[at], self.level[at]):
@@ -174,7 +174,7 @@ class Target(Allotments):
                 self.give(at, *held)
 
     def grow(self, weight: Floats) -> None:
-        """Give the remaining GPUs to placed jobs, by greatest weighted gain of throughput per GPU.
+        """Give the remaining GPUs to jobs that have some, to the greatest weighted gain per GPU first.
 
         A job that would stay as it is grows only where that repays its restart.
 

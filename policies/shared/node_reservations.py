@@ -28,7 +28,7 @@ class _Span:
 
 @dataclass(frozen=True)
 class Planned:
-    """A possible start of a job, with its time and its nodes.
+    """A possible start of a job: its time and its nodes.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Planned:
 
 
 class NodeReservations:
-    """The plan of one Slurm backfill pass: each node's free GPUs, and reservations of nodes.
+    """The state of one pass of Slurm's backfill: each node's free GPUs, and reserved nodes over time.
 
     A job that must wait reserves all of each node that it would run on, from its start to its time limit. In
     that time no other job may use them, whatever they have free. When it could start is found by letting
@@ -98,11 +98,11 @@ class NodeReservations:
         self._gpus = np.array([gpus for held in nodes for _, gpus in held], dtype=np.int64)
 
     def fits(self, usable: Bools, gpus: int, nodes: int) -> Nodes | None:
-        """Return the nodes that a job would get now, among those it may use, if nothing were reserved."""
+        """Return the nodes that a job would get now if there were no reservations; None if too few."""
         return consecutive_best_fit(np.where(usable, self.free, 0), gpus, nodes, capped=self._gres)
 
     def start(self, given: Nodes, end_s: float) -> None:
-        """Let a job start now and reach its time limit at `end_s`."""
+        """Let a job start now on the given nodes and reach its time limit at `end_s`."""
         for node, gpus in given:
             self.free[node] -= gpus
         self._running.append((end_s, given))
@@ -112,7 +112,7 @@ class NodeReservations:
     def plan(
         self, usable: Bools, gpus: int, nodes: int, limit_s: float, *, now_only: bool = False
     ) -> Planned | None:
-        """Return the earliest start that conflicts with no reservation; None if there is none in the window.
+        """Return a job's earliest start without conflict with a reservation; None if none is in the window.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class NodeReservations:
         )
 
     def reserve(self, planned: Planned, limit_s: float) -> None:
-        """Reserve all of a job's nodes from its start to its time limit."""
+        """Reserve all nodes of a planned job from its start to its time limit."""
         begin_s = max(self._rounded(planned.start_s), self._spans[0].begin_s)
         end_s = max(self._rounded(planned.start_s + limit_s), begin_s + self._resolution_s)
         spans, before = self._spans, 0
@@ -231,7 +231,7 @@ class NodeReservations:
 
 
 def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0, *, capped: bool = True) -> Nodes | None:
-    """Return the nodes, and GPUs on each, that Slurm's `select/cons_tres` gives a job by default.
+    """Return the nodes, with GPUs on each, that Slurm's `select/cons_tres` would give a job; or None.
 
     Nodes with free GPUs are taken in sets of neighbours. The set with the fewest free GPUs that suffice is
     chosen; if none does, the one with the most, and then further ones. Within a set the node with the fewest

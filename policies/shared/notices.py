@@ -18,7 +18,7 @@ Victims = Literal["recent", "cheapest"]
 
 @dataclass
 class NoticePolicy(Policy):
-    """Base of policies that may let jobs save before they stop.
+    """Base of policies that may let jobs save a checkpoint before they are stopped.
 
     Parameters
     ----------
@@ -31,16 +31,16 @@ class NoticePolicy(Policy):
 
     @property
     def needs_places(self) -> bool:
-        """Whether the policy gives notice, which the compiled engine does not support."""
+        """Whether the policy lets jobs save before they stop, which the compiled engine cannot do."""
         return self.notice != "never"
 
     def schedule(self, view: View) -> Decision:
-        """Return the decision of `decide`, with notices."""
+        """Return the decision of `decide`, changed such that jobs save before they stop where that pays."""
         return decide_with_notice(view, self.notice, self.decide)
 
     @abstractmethod
     def decide(self, view: View) -> Decision:
-        """Return the decision for one decision point, as if every stop were instantaneous."""
+        """Decide which jobs hold which GPUs from now on, as if every stop were instantaneous."""
 
 
 def losses_per_gpu(view: View, notice: Notice) -> Floats:
@@ -55,7 +55,7 @@ def losses_per_gpu(view: View, notice: Notice) -> Floats:
 
 
 def choose_notices(view: View, notice: Notice) -> Bools:
-    """Return which jobs should save first if they are stopped now, shape (n,)."""
+    """Return which jobs should save a checkpoint first if they are stopped now, shape (n,)."""
     costs = view.stop_costs()
     if notice == "never" or not costs.loses:
         return np.zeros(len(view), dtype=np.bool_)
@@ -64,7 +64,7 @@ def choose_notices(view: View, notice: Notice) -> Bools:
 
 
 def decide_with_notice(view: View, notice: Notice, decide: Callable[[View], Decision]) -> Decision:
-    """Let jobs save before they lose GPUs, and start other jobs on these GPUs once they are free.
+    """Return a policy's decision such that jobs save before they lose GPUs, and others start after it.
 
     The policy decides as if the GPUs of jobs that save were free already. What it decides is then carried out
     as far as it fits in the GPUs that are free, in its order: first what running jobs are to hold, of which

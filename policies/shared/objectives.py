@@ -16,7 +16,7 @@ from .requests import find_requested_level, get_requested_time_s
 
 
 def compute_normalised_throughput(view: View) -> Floats:
-    """Return throughput relative to the request, shape (n, T, K); 0 if no speed is known.
+    """Return each job's throughput relative to that at its request, shape (n, T, K); 0 if unknown.
 
     A job without any known time (its data-parallel profile fits nowhere, say) is worth 1 as
     requested and nothing elsewhere: it runs as its user asked.
@@ -25,7 +25,7 @@ def compute_normalised_throughput(view: View) -> Floats:
 
 
 def raw_throughput(view: View) -> Floats:
-    """Return samples per second, shape (n, T, K); 0 if no speed is known.
+    """Return each job's samples per second by GPU type and count, shape (n, T, K); 0 if unknown.
 
     A job without any known time is worth 1 as requested and nothing elsewhere.
     """
@@ -54,13 +54,13 @@ THROUGHPUTS: dict[str, Callable[[View], Floats]] = {
 
 
 def meets_deadline(view: View) -> Bools:
-    """Return on which allotments each job ends by its deadline (all if it has none), shape (n, T, K)."""
+    """Return on which GPU types and counts each job ends by its deadline, if it has one, shape (n, T, K)."""
     late = view.now_s + remaining_s(view) > view.deadline_s[:, None, None]
     return ~late
 
 
 def behind(view: View) -> Floats:
-    """Return how late each job is: (age + remaining time) / total time, at its request, shape (n,).
+    """Return how late each job is at its request: (age + remaining time) / total run time, shape (n,).
 
     The finish-time fairness a job would have if it ran as requested from now on, against
     a run of its own as requested (Themis, NSDI '20, section 3); 1 where no time is known.

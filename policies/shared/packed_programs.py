@@ -31,7 +31,7 @@ ALONE = -1
 
 @dataclass(frozen=True)
 class PackedProblem:
-    """A linear program over C ways to run m groups of equal jobs, alone or in pairs.
+    """A linear program for how long groups of equal jobs run alone, or in pairs that share GPUs.
 
     A way is a group on a GPU type, alone or beside a group (maybe the same). Its variable is a number of
     places, in which jobs run one by one, or two by two, all the time. The jobs of a group run at most
@@ -60,7 +60,7 @@ class PackedProblem:
     def from_groups(
         cls, rate: Floats, kept: Floats, gpus: Ints, members: Ints, capacity: Ints
     ) -> PackedProblem:
-        """Build the program from groups of jobs.
+        """Build the linear program from groups of equal jobs, their speeds alone and in pairs, and GPUs.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class PackedProblem:
         )
 
     def progress(self, places: Floats) -> Floats:
-        """Return the progress per second of a job in each group, shape (m,)."""
+        """Return the progress per second of a job in each group in a solution, shape (m,)."""
         total = np.bincount(self.first, self.speed[:, 0] * places, len(self.gpus))
         pair = self.second != ALONE
         total += np.bincount(self.second[pair], (self.speed[:, 1] * places)[pair], len(self.gpus))
@@ -101,7 +101,7 @@ class PackedProblem:
 
 
 class PackedSolution(NamedTuple):
-    """A solution of the packed program: GPUs for each way to run jobs, the common level, and dual prices."""
+    """A solution of `PackedProblem`: how much each job or pair runs, the level reached, and prices."""
 
     places: Floats
     level: float
@@ -111,7 +111,7 @@ class PackedSolution(NamedTuple):
 def highest_level(
     problem: PackedProblem, need: Floats, floor: Floats | None = None, second_stage: bool = False
 ) -> PackedSolution:
-    """Maximise z, such that every job's progress is at least need x z and at least `floor`.
+    """Maximise z such that every job's progress is at least need x z and at least `floor`.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def greatest_total(problem: PackedProblem, weight: Floats, floor: Floats | None 
 
 
 def water_filled(problem: PackedProblem, need: Floats) -> PackedSolution:
-    """Raise progress / need of all jobs; those with a shadow price stop, others continue (section 4.3)."""
+    """Raise progress / need of all jobs equally, each until it is limited by the GPUs (as Gavel)."""
     floor, left = np.zeros_like(need), need > 0
     found = PackedSolution(np.zeros(len(problem.first)), 0.0, floor)
     while left.any():
@@ -158,7 +158,7 @@ def water_filled(problem: PackedProblem, need: Floats) -> PackedSolution:
 
 
 def least_finish_ratio(problem: PackedProblem, jobs: Finishes, second_stage: bool = False) -> PackedSolution:
-    """Minimise the greatest finish ratio, like `linear_programs.least_finish_ratio_shares`."""
+    """Minimise the greatest finish-time ratio of the jobs, which may run alone or in pairs."""
     counts, nothing = jobs.counts, np.zeros(len(problem.gpus))
     best = highest_level(problem, np.where(counts, jobs.remaining / jobs.ideal_s, 0.0))
     ratio = reached = jobs.ratio(problem.progress(best.places))
@@ -228,7 +228,7 @@ FIFO_GAIN = 1.5
 def compute_packed_shares(
     objective: str, view: View, times: finish_times.RequestTimes, pairs: PairOptions, second_stage: bool
 ) -> Floats:
-    """Return the share of time of each job, [i, i], and of each pair, [i, j] with i < j, shape (n, n, T).
+    """Return the share of time of each job [i, i] and each pair [i, j] on each type, shape (n, n, T).
 
     Raises
     ------
@@ -246,7 +246,7 @@ def compute_packed_shares(
 
 
 def find_kept_speeds(view: View, pairs: PairOptions, jobs: Ints) -> Floats:
-    """Return the share of its speed that each job keeps beside each other one, shape (m, m, T)."""
+    """Return the share of its speed that each job keeps beside each other job, shape (m, m, T)."""
     if pairs.kept is None:
         raise ValueError("the information class knows no speeds of pairs")
     of, level = pairs.job_class[jobs], find_requested_level(view)[jobs]
@@ -298,7 +298,7 @@ def _divide_places(problem: PackedProblem, solved: PackedSolution, group: Ints) 
 
 
 def fifo_decision(view: View, time_s: Floats, pairs: PairOptions | None) -> Decision:
-    """Start waiting jobs in order of arrival; the first without room shares GPUs if that pays."""
+    """Start waiting jobs in order of arrival; the first without room shares GPUs where that pays."""
     decision, free = Decision.keep(view), view.free.copy()
     waiting = [int(at) for at in np.flatnonzero(view.gpus == 0) if np.isfinite(time_s[at]).any()]
     started: list[tuple[int, int]] = []

@@ -17,14 +17,14 @@ NO_ROOM = Infeasible("no node has room for what it asks for")
 
 
 def usual_requests(parts: Parts) -> UsualRequests:
-    """Return the usual requests of a trace, which are the commonest that cover 95 % of its jobs."""
+    """Return the usual requests of a trace: the commonest, which together cover 95 % of its jobs."""
     from clustergym.sim.parts.fragmentation import find_usual_requests
 
     return find_usual_requests(parts.rows, parts.accepted)
 
 
 class PartScores:
-    """Places jobs where a score is highest; a score is kept until its node changes.
+    """Places each job's part of a GPU where a score is highest; scores are cached until a node changes.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class PartScores:
         self._known: tuple[PartAllocations, Any, Any] | None = None
 
     def place(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Choose a node and device, as `Placer.place_part` does."""
+        """Choose the node with the highest score for a job, and a GPU there."""
         from clustergym.sim.parts.placers import PLACERS, best_place, no_scores
 
         nodes, parts = allocations.nodes, allocations.parts

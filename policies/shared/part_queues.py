@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def fill_parts(view: View, order: Ints, *, blocks: bool) -> list[tuple[int, int, int]]:
-    """Give jobs their requested parts, in order, as long as there is room; the placer chooses nodes later.
+    """Give jobs the parts of GPUs they request, in order, while there is room; placers choose nodes later.
 
     A waiting job finds room by best fit. Where there is none, it takes that of running jobs which stand
     behind it in the order, from the last one on, of the node that would then fit best.
@@ -72,14 +72,14 @@ class _Room:
             self._give_back(self._without, at)
 
     def find_unfit_requests(self) -> set[int]:
-        """Return the distinct requests for which there is no room even if all those jobs left."""
+        """Return the requests for which there is no room even if all jobs considered left."""
         from clustergym.sim.parts.placement import find_fitting_requests
 
         nodes = self._nodes if self._without is None else self._without
         return set(np.flatnonzero(~find_fitting_requests(nodes, self._parts.requests)).tolist())
 
     def keep(self, at: int) -> bool:
-        """Let a running job go on, unless it was stopped."""
+        """Let a running job go on, unless it was stopped; return whether it goes on."""
         on_node = self._undecided[int(self._parts.node[at])]
         if at not in on_node:
             return False
@@ -89,7 +89,7 @@ class _Room:
         return True
 
     def take(self, at: int) -> bool:
-        """Find room for a waiting job."""
+        """Find room for a waiting job, and take it; return whether there was any."""
         placed = _place_request(self._nodes, self._parts.requests, int(self._parts.request[at]))
         if placed is None and self._without is not None:
             placed = self._in_place_of_others(at)

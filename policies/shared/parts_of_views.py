@@ -53,7 +53,7 @@ class QueueViews:
 
     @cached_property
     def queues(self) -> list[int]:
-        """The queues that have at least one job."""
+        """Indices of the queues that have at least one job."""
         found: list[int] = np.flatnonzero(self.jobs).tolist()
         return found
 
@@ -89,7 +89,7 @@ class QueueViews:
         return slice(self._end[queue - 1] if queue else 0, self._end[queue])
 
     def part(self, queue: int, available: Ints) -> View:
-        """Return the View for a queue's policy, which may use the GPUs `available`, shape (T,)."""
+        """Return the View that a queue's policy sees, with `available` GPUs of each type, shape (T,)."""
         rows = self._rows(queue)
         own = {name: column[rows] for name, column in self._columns.items()}
         some = own["gpus"] > 0
@@ -118,7 +118,7 @@ class QueueViews:
 
         Parameters
         ----------
-        last : PartsOfView
+        last : QueueViews
             Of an earlier View of the same run.
         times : bool
             Whether iteration times count as well as what is feasible.
@@ -139,7 +139,7 @@ class QueueViews:
         return np.union1d(view.queue[other], before.queue[gone])
 
     def unless_kept(self, queue: int, decision: Decision) -> Decision | None:
-        """Return a queue's decision, or None if all its jobs keep what they hold."""
+        """Return a queue's decision, or None if it lets all jobs keep what they hold."""
         rows = self._order[self._rows(queue)]
         rows = rows[self.gpus[rows] > 0]
         job, gpu_type, gpus = decision.job, decision.gpu_type, decision.gpus

@@ -13,7 +13,7 @@ from clustergym.scenario.tenants.queue_tree import QueueTree, of_type
 
 
 def get_queues(policy: str, setting: Setting) -> QueueTree:
-    """Return the tree of queues in a setting; raise an `InputError` if there is none.
+    """Return the tree of queues of a run; raise an `InputError` if there is none.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def get_queues(policy: str, setting: Setting) -> QueueTree:
 
 
 class QueueHoldings:
-    """The GPUs that each queue holds at a decision point, and the free GPUs.
+    """The GPUs that the jobs of each queue hold at a decision point, and the free GPUs.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class QueueHoldings:
         self.free: list[int] = []
 
     def open(self, view: View) -> None:
-        """Read the GPUs that jobs hold at a decision point."""
+        """Read from a View the GPUs that the jobs of each queue hold."""
         self.free = view.free.tolist()
         self.held = {name: [0.0] * len(self.types) for name in self.tree.queues}
         held = np.zeros((len(self.tree.leaves), len(self.types)))
@@ -77,30 +77,30 @@ class QueueHoldings:
                 self.held[name][gpu_type] += float(held[at, gpu_type])
 
     def take(self, leaf: str, gpu_type: int, gpus: int) -> None:
-        """Give free GPUs to a leaf queue, or take them back if `gpus` is negative."""
+        """Count `gpus` free GPUs as held by a leaf queue, or as free again if negative."""
         self.free[gpu_type] -= gpus
         for name in self.paths[leaf]:
             self.held[name][gpu_type] += gpus
 
     def within_limits(self, leaf: str, gpu_type: int, gpus: int) -> bool:
-        """Whether a leaf queue may have more GPUs, by its limit and those of the queues above it."""
+        """Return whether a leaf queue may have `gpus` more GPUs by its own and its parents' limits."""
         return all(
             self.held[name][gpu_type] + gpus <= self.limit[name][gpu_type] for name in self.paths[leaf]
         )
 
     def within_quota(self, queue: str, gpu_type: int, gpus: int) -> bool:
-        """Whether a queue with `gpus` more GPUs would stay within its quota."""
+        """Return whether a queue with `gpus` more GPUs of a type would stay within its quota."""
         return self.held[queue][gpu_type] + gpus <= self.quota[queue][gpu_type]
 
     def sides(self, one: str, other: str) -> tuple[list[str], list[str]]:
-        """Return the queues above each of two leaf queues that are not above both."""
+        """Return the queues above each of two leaf queues, without those that are above both."""
         first, second = self.paths[one], self.paths[other]
         depth = next(at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
         return first[depth:], second[depth:]
 
 
 class Evictions:
-    """How long jobs have been asked to give up GPUs; a job that is spared once starts again.
+    """Records since when each job has been asked to give up GPUs, which it may keep for a while.
 
     Parameters
     ----------
@@ -114,14 +114,14 @@ class Evictions:
         self._first_s: dict[int, float] = {}
 
     def open(self) -> None:
-        """Begin a decision point at which GPUs may be reclaimed."""
+        """Begin a decision point at which GPUs may be taken back."""
         self._before_s, self._first_s = self._first_s, {}
 
     def note_eviction(self, job: int, now_s: float) -> bool:
-        """Record that a job (trace row) must give up GPUs; return whether it must do so now."""
+        """Record that a job (trace row) is to give up GPUs; return whether its time to do so is over."""
         self._first_s[job] = self._before_s.get(job, now_s)
         return now_s - self._first_s[job] >= self._takes_s
 
     def is_leaving(self, job: int) -> bool:
-        """Whether a job was asked to give up GPUs at the previous decision point."""
+        """Return whether a job was asked to give up GPUs at the previous decision point."""
         return job in self._before_s

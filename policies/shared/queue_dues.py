@@ -19,7 +19,7 @@ from .requests import request_options
 
 
 class Demand(NamedTuple):
-    """The GPUs of each of T types that L leaf queues hold and request.
+    """The GPUs of each type that each leaf queue holds and requests, and where jobs may run.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Demand(NamedTuple):
 
 
 def compute_demand(view: View, leaves: int) -> Demand:
-    """Return the GPUs that each leaf queue holds and requests.
+    """Return the GPUs of each type that each leaf queue holds and requests.
 
     A job of any type that waits asks for each type that it can run on, in proportion to the cluster's GPUs.
     """
@@ -73,12 +73,12 @@ class _Divided(NamedTuple):
     bounds: Bounds
 
     def still(self, of: bytes, history: History) -> bool:
-        """Whether the GPUs would be divided the same now."""
+        """Return whether the GPUs would still be divided as they were."""
         return self.of == of and self.bounds.hold(history.gpu_s)
 
 
 class QueueEntitlements:
-    """The GPUs of each type that leaf queues are due, recomputed only if demand or past use changes.
+    """The GPUs of each type due to each leaf queue, recomputed only if demand or past use changes.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class QueueEntitlements:
         self._due: Floats = np.zeros((len(tree.leaves), len(gpu_types)))
 
     def compute_dues(self, available: Ints, asked: Floats, history: History, now_s: float) -> Floats:
-        """Return the GPUs due to each leaf queue, shape (L, T), as the same array if nothing changed.
+        """Return the GPUs due to each leaf queue by GPU type, shape (leaves, types).
 
         What nobody asks for is divided too, among those that have jobs, for jobs that may grow.
         """
@@ -118,7 +118,7 @@ class QueueEntitlements:
         return self._due
 
     def lasts_until_s(self, history: History, held: Floats, total: float) -> float:
-        """Return the time until which dues stay the same if holdings and demand do."""
+        """Return the time (s) until which dues stay the same if demand and held GPUs do."""
         length = self._bounds.reach(*history.growth(held, total))
         return history.until_s(length)
 

@@ -23,7 +23,7 @@ Victims = Literal["recent", "priority", "cheapest"]
 
 
 class Shares(NamedTuple):
-    """The GPUs of each type by leaf queue, shape (L, T).
+    """The GPUs that each leaf queue holds, asks for and is due, by GPU type, shape (leaves, types).
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Shares(NamedTuple):
 
 
 def compute_room(available: Ints, shares: Shares, limits: QueueLimits) -> Ints:
-    """Return the GPUs that each leaf queue may use: those it holds, and idle ones up to its due."""
+    """Return the GPUs that each leaf queue may use: those it holds, and idle ones up to what it is due."""
     room = shares.held.copy()
     idle = available - room.sum(axis=0)
     served = shares.held / np.maximum(shares.due, 1.0)
@@ -61,7 +61,7 @@ def compute_room(available: Ints, shares: Shares, limits: QueueLimits) -> Ints:
 
 
 class ReclaimPlan:
-    """A plan by which jobs of queues above their share release GPUs that other queues lack.
+    """A plan of which jobs release GPUs, in queues above their share, for queues that lack GPUs.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class ReclaimPlan:
         """Whether some queue lacked GPUs of its share that idle ones could not make up for."""
 
     def take(self, shares: Shares) -> Shares:
-        """Plan which GPUs queues give back, for every type; return the shares that result."""
+        """Plan which jobs release GPUs of every type; return what queues hold and are due after that."""
         if self.reclaim == "never":
             return shares
         lacking = np.maximum(np.minimum(shares.due, shares.asked) - shares.held, 0.0)
@@ -121,12 +121,12 @@ class ReclaimPlan:
 
     @property
     def shrunk(self) -> int:
-        """Number of jobs that keep some of their GPUs."""
+        """Number of jobs that release some of their GPUs and keep others."""
         return int(((self.gpus > 0) & (self.gpus < self.view.gpus)).sum())
 
     @property
     def stopped(self) -> int:
-        """Number of jobs that keep none of their GPUs."""
+        """Number of jobs that release all of their GPUs."""
         return int(((self.gpus == 0) & (self.view.gpus > 0)).sum())
 
     def _take(self, gpu_type: int, held: Floats, due: Floats, lacking: Floats) -> None:
@@ -224,7 +224,7 @@ class ReclaimPlan:
 
 
 class QueueLimits:
-    """Limits of Q queues on T GPU types: the most that each may use, and the quota that it keeps for itself.
+    """The most GPUs of each type that each queue may use, and the GPUs kept free for it alone.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ class QueueLimits:
         self.plain = not (self._keeps or len(self._limited))
 
     def compute_reserved(self, used: Floats) -> Floats:
-        """Return the GPUs to keep idle for each queue, shape (Q, T), given leaf queues' use, shape (L, T)."""
+        """Return the GPUs to keep idle for each queue by GPU type, given the leaf queues' use."""
         found = np.zeros(self._kept.shape)
         if self._keeps:
             lacking = np.maximum(self._kept - self.above @ used, 0.0)
@@ -277,7 +277,7 @@ class QueueLimits:
         return found
 
     def compute_idle_reserve(self, used: Floats) -> Floats:
-        """Return the GPUs of each type that stay idle because a queue has them guaranteed, shape (T,)."""
+        """Return the GPUs of each type that stay idle because they are guaranteed to a queue."""
         if not self._keeps:
             return np.zeros(used.shape[1])
         top = np.array(self._parent) < 0
@@ -285,7 +285,7 @@ class QueueLimits:
         return kept
 
     def room(self, at: int, used: Floats, idle: Floats | Ints) -> Floats:
-        """Return the GPUs of each type, shape (T,), that a leaf queue may use, own and idle ones."""
+        """Return the most GPUs of each type that a leaf queue may hold now, given all use and idle GPUs."""
         more: Floats = np.asarray(idle, dtype=np.float64)
         if not self.plain:
             more = more - self._beside[at] @ self.compute_reserved(used)
@@ -296,7 +296,7 @@ class QueueLimits:
         return room
 
     def fits(self, queue: Ints, wanted: Floats, used: Floats, idle: Floats) -> Bools:
-        """Return whether each of n jobs fits within its leaf queue's room; limits must be `plain`.
+        """Return whether each of n jobs fits within what its leaf queue may use, if only leaves have limits.
 
         Parameters
         ----------
@@ -311,7 +311,7 @@ class QueueLimits:
         return found
 
     def limit_shares(self, due: Floats, more: Floats) -> Floats:
-        """Reduce additions to shares, shape (L, T), such that no queue exceeds its limit."""
+        """Reduce the GPUs `more` to be added to leaf queues such that no queue exceeds its limit."""
         for at in self._limited.tolist():
             below = self.above[at]
             # The excess is cut from all leaves below alike, so that their proportions stay.

@@ -28,7 +28,7 @@ def fill(
     free: Ints,
     blocks: Blocks = "nothing",
 ) -> list[tuple[int, int, int]]:
-    """Give jobs their requested GPUs, in order, as long as GPUs are free.
+    """Give jobs their requested GPUs in order while any are free; return (job, type index, GPUs) triples.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class _Server:
         self.done = not any(room)
 
     def serve(self, job: Ints, gpus: Ints, likes: Floats) -> None:
-        """Serve jobs in order; `likes` is their preference, shape (m, T)."""
+        """Give several jobs their GPUs in order; `likes` is their preference of GPU types, shape (m, T)."""
         options = likes < np.inf
         room = np.array(self._room)
         # GPUs only become fewer: what has no room now has none for any job of the block.
@@ -128,7 +128,7 @@ class _Server:
 
 
 def staying_options(view: View, at: Ints | slice = ALL) -> Bools:
-    """Return on which types each request may run if running jobs keep their type, shape (n, T).
+    """Return on which GPU types each request may run if running jobs keep their type, shape (n, T).
 
     A running job that holds another count than its request returns to the request on the same type. With
     positions in the View, of the jobs there alone.
@@ -140,13 +140,13 @@ def staying_options(view: View, at: Ints | slice = ALL) -> Bools:
 
 
 def first_type(options: Bools) -> Floats:
-    """Rank GPU types by their order in the cluster, shape (n, T); inf where a type is not allowed."""
+    """Return each job's ranking of GPU types in the cluster's order, shape (n, T); inf: not allowed."""
     preference: Floats = np.where(options, np.arange(options.shape[1], dtype=np.float64), np.inf)
     return preference
 
 
 def restart_gpu_s(view: View) -> Floats:
-    """Return the GPU-seconds wasted by a start of each job at its request, shape (n,).
+    """Return the GPU-seconds that a start of each job as requested would waste, shape (n,).
 
     The least over the types it may run on; 0 for a job that holds GPUs.
     """
@@ -159,6 +159,6 @@ def restart_gpu_s(view: View) -> Floats:
 
 
 def find_queue_index(service: Floats, thresholds: Sequence[float]) -> Ints:
-    """Return the index of each job's queue: the number of thresholds its service has reached."""
+    """Return the index of each job's queue: how many of the thresholds its service has reached."""
     queue: Ints = np.searchsorted(np.asarray(thresholds, dtype=np.float64), service, side="right")
     return queue

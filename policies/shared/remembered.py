@@ -34,7 +34,7 @@ class _CachedDecision(NamedTuple):
 
 
 class DecisionCache:
-    """Asks each queue's policy for decisions, and reuses the last one if a steady policy sees no change.
+    """Asks each queue's policy for decisions, and reuses a steady policy's last one if nothing changed.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class DecisionCache:
         self._acted: dict[int, _CachedDecision] = {}
 
     def open(self, parts: QueueViews) -> None:
-        """Forget the decisions on jobs that have changed since."""
+        """Forget the cached decisions of queues whose jobs have changed since."""
         if not self._steady:
             return
         last, self._last = self._last, parts
@@ -71,7 +71,7 @@ class DecisionCache:
         self._acted = {}
 
     def decide(self, parts: QueueViews, at: int, available: Ints) -> Decision | None:
-        """Return the decision of a queue's policy; None if all its jobs keep what they hold."""
+        """Return a queue's decision, new or cached; None if all its jobs keep what they hold."""
         if not self._steady:
             return self._policies[at].schedule(parts.part(at, available))
         gpus: list[int] = available.tolist()

@@ -15,19 +15,19 @@ ALL = slice(None)
 
 
 def find_requested_level(view: View) -> Ints:
-    """Return the index in `setting.counts` of each job's requested count, shape (n,)."""
+    """Return the index in `setting.counts` of each job's requested GPU count, shape (n,)."""
     level: Ints = np.searchsorted(view.setting.counts, view.requested_gpus)
     return level
 
 
 def find_held_level(view: View) -> Ints:
-    """Return the index in `setting.counts` of each job's held count, shape (n,); -1 if it holds none."""
+    """Return the index in `setting.counts` of each job's held GPU count, shape (n,); -1 if none."""
     level = np.searchsorted(view.setting.counts, view.gpus)
     return np.where(view.gpus > 0, level, -1)
 
 
 def request_options(view: View, at: Ints | slice = ALL) -> Bools:
-    """Return on which types the requests of all jobs, or of those at `at`, may run, shape (n, T)."""
+    """Return on which GPU types the requests of all jobs, or of those at `at`, may run, shape (n, T)."""
     level = np.searchsorted(view.setting.counts, view.requested_gpus[at])
     fits, wanted = view.find_fitting_types(at, level), view.requested_type[at, None]
     asked = (wanted < 0) | (wanted == np.arange(fits.shape[1]))
@@ -36,7 +36,7 @@ def request_options(view: View, at: Ints | slice = ALL) -> Bools:
 
 
 def get_requested_time_s(view: View) -> Floats:
-    """Return the seconds per iteration at each job's request, shape (n,).
+    """Return the seconds per iteration of each job as requested, shape (n,).
 
     A request of any type has the time of the fastest type. Where the requested type has no known time (yet),
     the time is that of the fastest known allotment with the requested count, or else with any count.
@@ -51,7 +51,7 @@ def get_requested_time_s(view: View) -> Floats:
 
 
 class Allotments:
-    """The allotment that each job would have, and the GPUs that would be free.
+    """The GPU type and count that each job will hold after a decision, and the GPUs that are then free.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Allotments:
         self.cost_s = view.restart_cost_s()
 
     def give(self, at: int, gpu_type: int, level: int) -> None:
-        """Give the job at position `at` of the View a GPU type (-1: none) and count index `level`."""
+        """Give the job at position `at` of the View a GPU type (-1: none) and a GPU count, by its index."""
         if self.gpu_type[at] >= 0:
             self.free[self.gpu_type[at]] += self.counts[self.level[at]]
         self.gpu_type[at], self.level[at] = gpu_type, level
@@ -86,6 +86,6 @@ class Allotments:
             self.free[gpu_type] -= self.counts[level]
 
     def decision(self) -> Decision:
-        """Return the Decision that enacts the allotments."""
+        """Return a Decision that gives the jobs these GPU types and counts."""
         held = np.flatnonzero(self.gpu_type >= 0)
         return Decision(self.view.job[held], self.gpu_type[held], self.counts[self.level[held]])

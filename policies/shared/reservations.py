@@ -12,7 +12,7 @@ Array = TypeVar("Array", Floats, Ints)
 
 
 class Plans(NamedTuple):
-    """A job's finish time and present GPU count, for each cap on its GPUs, arrays of shape (K,).
+    """A job's finish time and present GPU count for each cap on its GPUs, as arrays of shape (K,).
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Plans(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """The GPUs that a job would use, and its speed on them.
+    """How many GPUs a job would use under each cap, and its speed on them.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Demand(NamedTuple):
 
 
 def demands(rate: Floats, iterations: Floats, standstill_s: Floats) -> list[Demand]:
-    """Return the demands of m jobs.
+    """Compute how many GPUs each of m jobs would use under each cap, and its speed on them.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Reservations:
         self._room = self._find_room(self.free)
 
     def plans(self, job: Demand) -> Plans:
-        """Return a job's plan for each cap: at any time it uses all free GPUs up to the cap."""
+        """Return when a job would finish under each cap if it uses all free GPUs up to the cap."""
         usable = job.best[np.minimum(job.caps[:, None], self._room)]
         speed = job.rate[usable]
         # The standstill is charged as work at the count of the last segment, so that the plan needs no
@@ -111,7 +111,7 @@ class Reservations:
         return Plans(finish_s[job.plan_of], usable[job.plan_of, 0])
 
     def take(self, cap: int, job: Demand, finish_s: float) -> None:
-        """Reserve the GPUs that a job uses until it ends, under the cap with index `cap`."""
+        """Reserve the GPUs that a job uses until it ends at `finish_s`, under the cap with index `cap`."""
         last = int(self.start_s.searchsorted(finish_s))
         if np.isfinite(finish_s) and (last == len(self.start_s) or self.start_s[last] != finish_s):
             self.start_s = _insert_value(self.start_s, last, finish_s)

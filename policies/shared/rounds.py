@@ -17,7 +17,7 @@ LEAST_SHARE = 1e-6
 
 
 class RoundMechanism:
-    """Records the time that jobs received and were due on each GPU type, and fills rounds accordingly.
+    """Fills rounds with jobs such that each gets its share of time on each GPU type, as in Gavel.
 
     A job's priority on a type is the time it should have had there by the end of this round over the time it
     has had, the coming round counted half. While its share x stays the same, that is x over the fraction of
@@ -45,7 +45,7 @@ class RoundMechanism:
         self.turn_end_s = np.zeros(0)
 
     def account(self, view: View) -> None:
-        """Add the time since the last decision to what each job received and was due."""
+        """Record what time each job received and was due on each GPU type since the last decision."""
         self._make_room(view)
         since_s = view.now_s - self.last_s
         # By the shares of the round that has just ended: new shares count from the coming round on.
@@ -63,7 +63,7 @@ class RoundMechanism:
         self.turn_end_s = np.concatenate([self.turn_end_s, np.zeros(len(self.share) - len(self.turn_end_s))])
 
     def decide(self, view: View, share: Floats, time_s: Floats) -> Decision:
-        """Fill the next round with jobs at their requests.
+        """Choose the jobs that run in the next round as requested, given their shares of time.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class RoundMechanism:
 
 
 class PackedRounds:
-    """Records the time that single jobs and pairs received and were due, and fills rounds accordingly.
+    """Fills rounds with jobs and pairs that share GPUs, such that each gets its share of time.
 
     A combination is a job alone or a pair. As in `RoundMechanism`, its priority on a type is the time that it
     should have had there over the time it has had; combinations are taken in order of priority while their
@@ -141,7 +141,7 @@ class PackedRounds:
         self._owed_s = self._received_s = self._share = np.zeros((0, 0, 0))
 
     def account(self, view: View) -> None:
-        """Add the time since the last decision to what each combination received and was due."""
+        """Record what time each job and pair received and was due since the last decision."""
         since_s = view.now_s - self._last_s
         self._owed_s = self._move_values(view, self._owed_s + self._share * since_s)
         self._received_s = self._move_values(view, self._received_s)
@@ -168,11 +168,11 @@ class PackedRounds:
 
     @property
     def share(self) -> Floats:
-        """Target share of time of each job or pair on each GPU type, shape (n, n, T)."""
+        """The share of time due to each job [i, i] or pair [i, j] on each GPU type, shape (n, n, T)."""
         return self._share
 
     def decide(self, view: View, share: Floats, time_s: Floats) -> Decision:
-        """Fill the next round with jobs at their requests.
+        """Choose the jobs and pairs that run in the next round as requested, given their shares of time.
 
         Parameters
         ----------

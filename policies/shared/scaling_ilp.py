@@ -20,7 +20,7 @@ RELATIVE_GAP = 1e-3
 
 
 class ScalingCandidates(NamedTuple):
-    """Candidate changes of allotments: the job's position in the View, its new allotment, and the gain."""
+    """Possible changes of jobs' GPUs: the job's position in the View, new GPU type and count, and gain."""
 
     at: Ints
     gpu_type: Ints
@@ -29,7 +29,7 @@ class ScalingCandidates(NamedTuple):
 
 
 def best_scalings(cluster: VirtualCluster, waiting: Ints, gap: float = RELATIVE_GAP) -> list[Scaling] | None:
-    """Choose the launches, halvings and growths with the greatest total gain.
+    """Choose the launches, halvings and enlargements of jobs with the greatest total gain; None on failure.
 
     The candidates are the heuristic's: half, once and twice the request of a waiting job on
     each type; for a running one half its count (not below half its request, nor shortly before

@@ -12,7 +12,7 @@ from clustergym.scenario.policy import View
 
 @dataclass
 class SlurmClock:
-    """The times at which Slurm's controller does its periodic work.
+    """Keeps the times at which Slurm's controller is due to do its periodic work.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ class SlurmClock:
             self._next_backfill_s = first_s if self.boot_s else self.backfill_interval_s
 
     def see(self, state: bytes) -> None:
-        """Store a digest of everything on which backfill depends besides time."""
+        """Store a digest of everything but time on which backfill depends."""
         self._seen = state
 
     def begins_backfill(self, now_s: float) -> bool:
-        """Whether a backfill pass is due: its interval has passed, and something has changed since."""
+        """Return whether a backfill pass is due: its interval is over, and something has changed since."""
         if self._passes_idly and now_s > self._next_backfill_s:
             # Slurm's last pass found nobody waiting; the next is as long after it as after any.
             self._next_backfill_s += self.backfill_interval_s
@@ -61,7 +61,7 @@ class SlurmClock:
         return True
 
     def begins_main_pass(self, view: View) -> bool:
-        """Whether the main pass is due: jobs or GPUs have changed, and its interval has passed."""
+        """Return whether the main pass is due: jobs or GPUs have changed, and its interval is over."""
         there = view.job.tobytes() + view.available.tobytes()
         if there == self._tried or view.now_s < self._next_main_s:
             self._puts_off_main_pass = there != self._tried
@@ -71,7 +71,7 @@ class SlurmClock:
         return True
 
     def begins_shares(self, now_s: float) -> bool:
-        """Whether fair shares are due to be recomputed.
+        """Return whether fair shares are due to be recomputed.
 
         That is at whole intervals after slurmctld began, not an interval after the last time.
         """
@@ -84,7 +84,7 @@ class SlurmClock:
     def next_pass_s(
         self, now_s: float, backfills: bool, shares: bool, waiting: int, started: int
     ) -> float | None:
-        """Return the time of the next pass if nothing happens before; None if there is none.
+        """Return the time (s) of the controller's next pass if no event comes before; None if there is none.
 
         Parameters
         ----------

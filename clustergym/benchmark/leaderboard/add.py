@@ -69,7 +69,7 @@ def add(
     decision_limit_s: float | None = DECISION_LIMIT_S,
     finished: Sequence[Path] = (),
 ) -> Path:
-    """Run a policy or placer, or both, in the cells of a board that lack a run, and write its entry.
+    """Run a policy and/or placer in the cells (scenario, seed) that its board entry lacks; write the entry.
 
     Parameters
     ----------
@@ -197,12 +197,12 @@ def _load_unfinished(folder: Path, entry: Entry, board: Board) -> dict[Cell, Cel
 
 
 def has_started(folder: Path) -> bool:
-    """Return whether a folder has the files of an entry, finished or not."""
+    """Return whether a folder holds the files of a leaderboard entry, finished or not."""
     return all((folder / name).is_file() for name in ("entry.yaml", "results.csv", cell_logs.FILE))
 
 
 def read_runs(folder: Path) -> dict[Cell, CellRun]:
-    """Return the runs of an entry, finished or not, that have both a row of the results and a log."""
+    """Read an entry's runs by cell (scenario, seed), without those that lack a results row or a log."""
     logs, rows = read_logs(folder), read_results(folder)
     return {
         row.cell: CellRun(row, logs.read_packed(row.cell)) for row in rows if str(row.cell) in logs.labels
@@ -210,13 +210,13 @@ def read_runs(folder: Path) -> dict[Cell, CellRun]:
 
 
 def write_runs(folder: Path, board: Board, runs: Mapping[Cell, CellRun]) -> None:
-    """Write the log first and the results second, so that every row of the results has its log."""
+    """Write an entry's runs to its folder: logs first, so that every results row on disk has its log."""
     write_logs(folder, {cell: run.log for cell, run in runs.items()}, board.cells)
     _write_results(folder, [runs[cell].row for cell in board.cells if cell in runs])
 
 
 def write_yaml(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a mapping as YAML, its keys in order."""
+    """Write a mapping to a YAML file, with its keys in the given order."""
     write_text(path, yaml.safe_dump(dict(content), sort_keys=False, width=110))
 
 
@@ -233,7 +233,7 @@ def _write_results(folder: Path, rows: Sequence[ResultRow]) -> None:
 
 
 def write_readme(folder: Path, entry: Entry, board: Board) -> None:
-    """Write an entry's README.md: how it was made, and how to check it."""
+    """Write a leaderboard entry's README.md: how it was made, and how to check it."""
     text = f"""# {entry.title}
 
 An entry of the board [{board.name}](../README.md), version {board.version}. Made by
@@ -248,7 +248,7 @@ the {board.chooses}.
 
 
 def freeze(board: Board, workers: Processes = 1, next_version: bool = False, progress: bool = False) -> Path:
-    """Measure the constants of a board's cells and the hashes of its traces; write them to board.yaml.
+    """Measure the baseline and reference in each scenario and seed; write them and hashes to board.yaml.
 
     For the constants, the baseline and the reference run in every cell.
 
@@ -297,7 +297,7 @@ def _constants(board: Board, workers: Processes, label: str | None) -> dict[str,
 
 
 def measure_constants(board: Board, cell: Cell) -> dict[str, Any]:
-    """Measure the constants of a cell: baseline, reference and lower bound."""
+    """Run the baseline and reference in a cell (scenario, seed); return their metrics and a lower bound."""
     from clustergym.results.bounds.bounds import lower_bounds
 
     runs = {
@@ -339,7 +339,7 @@ def _digest(board: Board, cell: Cell) -> str:
 def load_finished_runs(
     board: Board, parameters: Mapping[str, Any], folders: Sequence[Path]
 ) -> dict[Cell, CellRun]:
-    """Return finished runs that are found in folders, by cell.
+    """Read a policy's finished runs from folders; return them by leaderboard cell (scenario, seed).
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ def _known(name: str) -> str:
 
 
 class AgentEnvironment(StrictSchema):
-    """An environment of a leaderboard of agents.
+    """One of the Gymnasium environments of a leaderboard on which trained agents are compared.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class AgentEnvironment(StrictSchema):
     jobs: Annotated[int, Field(ge=1, le=10_000)] | None = None
 
     def make(self, number: int) -> Any:
-        """Return environments that are stepped together, with flat observations."""
+        """Make a vector environment of `number` copies, with observations as flat arrays."""
         from clustergym.envs.registration import register_envs
 
         register_envs()
@@ -91,11 +91,11 @@ class AgentBoard(InFolder):
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds of the test traces."""
+        """The seeds of the test traces (lists of jobs) that every agent plays."""
         return [trace_seed("test", at) for at in range(self.traces)]
 
     def environment(self, name: str) -> AgentEnvironment:
-        """Return an environment by its name on the board; raise an `InputError` for another name."""
+        """Return one of the board's environments by its name; raise an `InputError` for another name."""
         known = {one.name: one for one in self.environments}
         if name not in known:
             remedy = nearest(name, list(known))
@@ -104,7 +104,7 @@ class AgentBoard(InFolder):
 
 
 class Constants(StrictSchema):
-    """Mean JCTs of random play, the best known agent and heuristics on each trace, seconds."""
+    """Mean job completion times (s) of random play, the best known agent and heuristics, on each trace."""
 
     random: list[Annotated[float, Field(gt=0.0)]]
     best_known: list[Annotated[float, Field(gt=0.0)]]
@@ -112,14 +112,14 @@ class Constants(StrictSchema):
 
 
 class BoardConstants(StrictSchema):
-    """The content of constants.json: the environments' constants by name."""
+    """The content of constants.json: reference results on the test traces, by environment."""
 
     version: int
     environments: dict[Name, Constants]
 
 
 def load_agent_board(name: str, root: Path | None = None) -> AgentBoard:
-    """Read a board of agents.
+    """Read a leaderboard of agents from its file agents.yaml.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def load_agent_board(name: str, root: Path | None = None) -> AgentBoard:
 
 
 def read_constants(board: AgentBoard) -> dict[str, Constants]:
-    """Read the reference results on the traces of each environment of a leaderboard.
+    """Read the results of random play, the best known agent and heuristics, by environment.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def read_constants(board: AgentBoard) -> dict[str, Constants]:
 
 
 class Played(NamedTuple):
-    """Episodes that were played on the traces of a split, one for each trace.
+    """Results of episodes that were played on several traces: arrays with an element for each trace.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class Played(NamedTuple):
 
 
 def play_traces(envs: Any, seeds: list[int], decide: Callable[[Any, Any, Bools], Any]) -> Played:
-    """Play an episode on each trace.
+    """Play one episode on each trace with the actions of `decide`; return the episodes' results.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def play_traces(envs: Any, seeds: list[int], decide: Callable[[Any, Any, Bools],
 
 
 def simulate_policy(envs: Any, seeds: list[int], policy: str) -> Floats:
-    """Return a policy's mean JCT on each trace, seconds; it decides when the environments' agent would."""
+    """Simulate a policy on each trace, deciding as often as an agent would; return mean JCTs in seconds."""
     import clustergym
     from clustergym.scenario.registry import parse_policy
 
@@ -226,7 +226,7 @@ def simulate_policy(envs: Any, seeds: list[int], policy: str) -> Floats:
 
 @cache
 def best_known_weights() -> Floats:
-    """Return the weights of the checkpoint `elastic` in the form that environments of auctions take."""
+    """Return the weights of the shipped checkpoint `elastic`, one for each feature of an auction."""
     from clustergym.agents import auction_features
     from clustergym.agents.auction_checkpoints import load
 
@@ -237,7 +237,7 @@ def best_known_weights() -> Floats:
 
 
 def play_best_known(parameters: Any, seeds: list[int]) -> Floats:
-    """Return the mean JCT of the best known weights on each trace, seconds."""
+    """Play the best known agent on each trace, and return its mean job completion times in seconds."""
     same = {name: getattr(parameters, name) for name in ("jobs", "loads", "cluster")}
     envs: Any = gymnasium.make_vec(
         "ClusterGym/Auction-v1",
@@ -256,7 +256,7 @@ def play_best_known(parameters: Any, seeds: list[int]) -> Floats:
 
 
 def measure_constants(board: AgentBoard) -> Path:
-    """Measure the results of random play, the best known agent and heuristics; write constants.json."""
+    """Play random actions, the best known agent and heuristics; write their results to constants.json."""
     found: dict[str, Any] = {}
     for one in board.environments:
         envs = one.make(board.traces)

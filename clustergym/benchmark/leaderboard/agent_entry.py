@@ -46,7 +46,7 @@ Actions = npt.NDArray[np.int64] | npt.NDArray[np.int16]
 
 
 class AgentEntry(StrictSchema):
-    """The content of the file entry.yaml of an agent's entry.
+    """The content of entry.yaml, which describes an agent on a leaderboard of agents.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ assert {*TUNING, ELSEWHERE} == {"train", "dev", "elsewhere"}
 
 
 class Header(StrictSchema):
-    """The first line of a file of actions."""
+    """The first line of a file of recorded actions: its format, its environment and its number of traces."""
 
     schema_name: Annotated[Literal["clustergym.actions/1"], Field(alias="schema")]
     environment: Name
@@ -81,7 +81,7 @@ class Header(StrictSchema):
 
 
 class Episode(StrictSchema):
-    """A later line of a file of actions: the actions of one episode.
+    """A line of a file of recorded actions after the first: the actions of one episode.
 
     An action is a whole number, or the numbers of a box in units of `UNIT`, without zeros at their end.
     """
@@ -90,24 +90,24 @@ class Episode(StrictSchema):
 
 
 class Run(NamedTuple):
-    """One training run of an entry in one environment, whose recorded actions are in a file."""
+    """A training run of an agent in one environment; its recorded actions are in a file."""
 
     environment: str
     run: int
 
     @property
     def file(self) -> str:
-        """The file's name."""
+        """Name of the file with the run's recorded actions."""
         return f"{self.environment}-{self.run}.jsonl.gz"
 
 
 def agent_names(board: AgentBoard) -> list[str]:
-    """Return the names of a board's folders that look like entries."""
+    """Return the names of the folders on a leaderboard of agents that look like entries."""
     return sorted(path.parent.name for path in board.folder.glob(f"*/{ENTRY}"))
 
 
 def read_agent_entry(board: AgentBoard, name: str) -> tuple[AgentEntry, list[Run]]:
-    """Read an entry and the names of its files of actions, in the board's order.
+    """Read an entry; return its entry.yaml, and its training runs with recorded actions in the board's order.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def read_agent_entry(board: AgentBoard, name: str) -> tuple[AgentEntry, list[Run
 
 
 def read_actions(path: Path, environment: AgentEnvironment, traces: int, space: Any) -> list[Actions]:
-    """Read the actions of a run, one array for each trace, shape (steps,) or (steps, numbers).
+    """Read a run's recorded actions, one array per trace, shape (steps,) or (steps, numbers per action).
 
     Raises
     ------
@@ -224,7 +224,7 @@ def _refuse(path: Path, trace: int, message: str) -> None:
 
 
 def record_run(board: AgentBoard, name: str, run: Run, decide: Decide) -> Played:
-    """Play an agent on the board's traces and write its actions as a file of an entry.
+    """Let an agent play the board's traces, and write its actions to a file of its leaderboard entry.
 
     Numbers are rounded to multiples of `UNIT` before they are played.
 

@@ -55,13 +55,13 @@ class RankedAgent(NamedTuple):
 
 
 def compute_agent_scores(jct_s: Floats, constants: Constants) -> Floats:
-    """Return the score of each mean JCT, shape (runs, traces): 0 is random play, 1 the best known."""
+    """Return a score for each mean JCT, shape (runs, traces): 0 is random play, 1 the best known agent."""
     random, known = np.array(constants.random), np.array(constants.best_known)
     return np.asarray((random - jct_s) / (random - known))
 
 
 def aggregate_agents(scores: Sequence[Floats]) -> Aggregate:
-    """Return the mean over environments of the interquartile mean scores, and its interval.
+    """Average the interquartile mean scores of several environments; return it with a bootstrap interval.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def _standing(
 
 
 def list_heuristics(board: AgentBoard) -> list[RankedAgent]:
-    """Return the leaderboard's heuristics with their scores, from its constants."""
+    """Return the leaderboard's heuristic policies with their scores, from its stored reference results."""
     constants = read_constants(board)
     policies = next(iter(constants.values())).heuristics
     return [
@@ -119,7 +119,7 @@ def list_heuristics(board: AgentBoard) -> list[RankedAgent]:
 
 
 def rank_agents(board: AgentBoard, workers: Processes = 1) -> list[RankedAgent]:
-    """Return all agents, ordered by the number of environments played, then by mean score."""
+    """Return all agents and heuristics, ordered by the number of environments played, then by mean score."""
     replayed = in_order(partial(replay_entry, board), agent_names(board), workers)
     found = [*replayed, *list_heuristics(board)]
     return sorted(
@@ -129,7 +129,7 @@ def rank_agents(board: AgentBoard, workers: Processes = 1) -> list[RankedAgent]:
 
 
 def agent_rows(board: AgentBoard, found: Sequence[RankedAgent]) -> list[list[str]]:
-    """Return the rows of the table: title, runs, processor time, scores."""
+    """Return the leaderboard table's rows as text: title, runs, CPU time of training, scores."""
     rows = []
     for one in found:
         runs = "" if one.entry is None else str(max(len(own) for own in one.scores.values()))
@@ -141,12 +141,12 @@ def agent_rows(board: AgentBoard, found: Sequence[RankedAgent]) -> list[list[str
 
 
 def agent_columns(board: AgentBoard) -> list[str]:
-    """Return the headings of the table's columns."""
+    """Return the column headings of the leaderboard table of agents."""
     return ["agent", "runs", "training, CPU-s", *(one.name for one in board.environments), "all"]
 
 
 def write_agent_page(board: AgentBoard, found: Sequence[RankedAgent]) -> Path:
-    """Write the board's README.md; return its path."""
+    """Write the leaderboard of agents as a README.md; return its path."""
     ids = ", ".join(
         f"`{one.name}` ({one.id}" + ("" if one.jobs is None else f", {one.jobs} jobs") + ")"
         for one in board.environments

@@ -42,7 +42,7 @@ Budget = dict[str, Any]
 
 
 class SearchOutcome(NamedTuple):
-    """The outcome of a search in a cell.
+    """What a search for a better schedule in one cell (scenario and seed) found, beside earlier results.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ def best_known(
     workers: Processes = 1,
     done: Callable[[SearchOutcome], None] = lambda searched: None,
 ) -> Path:
-    """Search for better schedules of cells, and write those that beat the best ones known.
+    """Search for better schedules in cells (scenario, seed); store those that beat the best found so far.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def best_known(
 
 
 def choose_cells(board: Board, words: Sequence[str]) -> list[Cell]:
-    """Return the cells that the arguments name, as cells or scenarios; all cells without arguments.
+    """Return the leaderboard cells that words name, each a cell or a scenario; all cells if no word is given.
 
     Raises
     ------

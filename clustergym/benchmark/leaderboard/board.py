@@ -29,7 +29,7 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Cell(NamedTuple):
-    """A scenario and a seed of a board; every entry has one run for each cell."""
+    """A scenario and a seed of a leaderboard; every entry has one run in each cell."""
 
     scenario: str
     seed: int
@@ -39,7 +39,7 @@ class Cell(NamedTuple):
 
 
 class CellConstants(StrictSchema):
-    """The constants that define a cell's scores; a version of the board never changes them.
+    """A cell's baseline and reference results, between which scores are scaled, and its scenario's hash.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class CellConstants(StrictSchema):
 
 
 class BoardScenario(StrictSchema):
-    """One scenario of a leaderboard, with its constants and the hashes of its traces.
+    """One scenario of a leaderboard, with each seed's baseline and reference results and trace hash.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class BoardScenario(StrictSchema):
 
     @property
     def family(self) -> str:
-        """Family of the scenario's traces: its file in conf/trace, and the trace file named there."""
+        """Name of the scenario's trace family: its file in conf/trace, and the trace file named there."""
         named = self.find_chosen_file("trace") or self.name
         return f"{named} {self._given['trace.path']}" if "trace.path" in self._given else named
 
@@ -87,7 +87,7 @@ class BoardScenario(StrictSchema):
         return {key: value for key, _, value in (words.partition("=") for words in self.overrides)}
 
     def find_chosen_file(self, group: str) -> str | None:
-        """Return the choice of a configuration group, such as `trace`, by the overrides or conf/scenario."""
+        """Return the file chosen in a configuration group, such as `trace`; None if none is chosen."""
         path = conf_dir() / "scenario" / f"{self._given.get('scenario', '')}.yaml"
         if group in self._given or not path.is_file():
             return self._given.get(group)
@@ -97,17 +97,17 @@ class BoardScenario(StrictSchema):
 
 
 class InFolder(StrictSchema):
-    """The content of a leaderboard's file, which knows the folder of the file."""
+    """Base class of the content of a leaderboard's file, which also stores that file's folder."""
 
     _folder: Path = PrivateAttr(default=Path())
 
     @property
     def folder(self) -> Path:
-        """The board's folder, leaderboards/<name>."""
+        """The leaderboard's folder, leaderboards/<name>."""
         return self._folder
 
     def in_folder(self, folder: Path) -> Self:
-        """Return this board, which from now on has a folder."""
+        """Store the leaderboard's folder in this object, and return the object."""
         self._folder = folder
         return self
 
@@ -176,38 +176,38 @@ class Board(InFolder):
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """All cells, scenario by scenario, then seed by seed."""
+        """All cells (pairs of a scenario and a seed), scenario by scenario, then seed by seed."""
         return tuple(Cell(scenario.name, seed) for scenario in self.scenarios for seed in self.seeds)
 
     @cached_property
     def families(self) -> tuple[str, ...]:
-        """The family of each scenario's traces; scores are averaged within families, then over them."""
+        """The trace family of each scenario; scores are averaged in each family, then over families."""
         return tuple(scenario.family for scenario in self.scenarios)
 
     @property
     def components(self) -> tuple[str, ...]:
-        """The components that an entry chooses: `policy`, `placer`, or both."""
+        """What an entry on this leaderboard chooses: `policy`, `placer`, or both."""
         return tuple(self.chooses.split(" and "))
 
     def keys_by_component(self, chosen: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        """Return the names and parameters of the chosen policy and placer, by component."""
+        """Return the chosen names and parameters under the keys `policy`, `placer` or both."""
         return dict(chosen) if len(self.components) > 1 else {self.chooses: chosen}
 
     @property
     def sign(self) -> float:
-        """The factor that makes less of a metric better: 1, or -1 for metrics of which more is better."""
+        """1 if less of the board's metric is better, -1 if more is; times it, less is always better."""
         return 1.0 if self.better == "lower" else -1.0
 
     def content(self) -> dict[str, Any]:
-        """Return the content of board.yaml."""
+        """Return the content of board.yaml as a mapping."""
         return self.model_dump(exclude_none=True)
 
     def with_keys(self, **keys: Any) -> Board:
-        """Return a copy of the board, in the same folder, with other values of keys of board.yaml."""
+        """Return a copy of the board in which keys of board.yaml have the given values."""
         return Board.model_validate(self.content() | keys).in_folder(self.folder)
 
     def constants(self, cell: Cell) -> CellConstants:
-        """Return the constants of a cell."""
+        """Return the baseline's and reference's results in a cell (scenario, seed); raise if missing."""
         found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
         if cell.seed not in found.constants:
             remedy = f"run `clustergym leaderboard freeze {self.name}`"
@@ -221,17 +221,17 @@ class Board(InFolder):
 
     @property
     def splits(self) -> dict[str, list[int]]:
-        """The seeds of every split, by the name of the split."""
+        """Seeds by the name of their split: those for tuning, and those that entries are scored on."""
         return {**self.tuning_seeds, self.split: self.seeds}
 
     def scenario(self, cell: Cell, overrides: Sequence[str] = ()) -> Scenario:
-        """Build the scenario of a cell, changed by further overrides of the main job if given."""
+        """Build the scenario of a cell, with further configuration overrides if given."""
         from clustergym.scenario.scenario_config import build_scenario
 
         return build_scenario(self.configuration(cell, overrides))
 
     def configuration(self, cell: Cell, overrides: Sequence[str] = ()) -> dict[str, Any]:
-        """Return a cell's configuration for `clustergym run`; a scenario's seeds share one composition."""
+        """Return the configuration of a cell (scenario, seed), with further overrides if given."""
         from clustergym.scenario.by_name import compose
 
         found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
@@ -241,7 +241,7 @@ class Board(InFolder):
         return {**deepcopy(self._composed[words]), "seed": cell.seed}
 
     def compose(self) -> None:
-        """Compose every scenario's configuration now, so that worker processes need not do it."""
+        """Compose and store every scenario's configuration now, so that worker processes need not do it."""
         for scenario in self.scenarios:
             self.configuration(Cell(scenario.name, self.seeds[0]))
 
@@ -253,25 +253,25 @@ class Board(InFolder):
         return Conditions.from_config(config).trace(config["trace"], cell.seed)
 
     def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
-        """Return a new policy and placer: those that the entry chooses, else the board's own."""
+        """Build an entry's policy and placer; the board's own stand in for what it does not choose."""
         from clustergym.scenario.registry import make_placer, make_policy
 
         both = {"policy": self.policy or {}, "placer": self.placer or {}} | self.keys_by_component(chosen)
         return make_policy(both["policy"]), make_placer(both["placer"])
 
     def score(self, cell: Cell, value: float) -> float:
-        """Return the score of a metric's value, linear from 0 at the baseline to 1 at the reference."""
+        """Return the score of a value of the metric, linear from 0 at the baseline to 1 at the reference."""
         constants = self.constants(cell)
         return (value - constants.baseline) / (constants.reference - constants.baseline)
 
 
 def boards_dir() -> Path:
-    """Return the folder of the committed boards."""
+    """Return the folder of the leaderboards that come with this project."""
     return PACKAGE.parent / "leaderboards"
 
 
 def board_names(root: Path | None = None) -> list[str]:
-    """Return the names of all boards.
+    """Return the names of all leaderboards in a folder.
 
     Raises
     ------
@@ -287,7 +287,7 @@ def board_names(root: Path | None = None) -> list[str]:
 
 
 def load_board(name: str, root: Path | None = None) -> Board:
-    """Read a board.
+    """Read a leaderboard from its board.yaml.
 
     Raises
     ------
@@ -346,7 +346,7 @@ def _interpolation_problems(board: Board) -> Iterator[tuple[str, str, str]]:
 
 
 def list_texts(value: Any) -> Iterator[str]:
-    """Yield all texts in a plain value."""
+    """Yield every string in a value that is nested of dicts and lists."""
     if isinstance(value, str):
         yield value
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

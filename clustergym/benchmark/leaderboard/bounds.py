@@ -29,7 +29,7 @@ TOLERANCE = 1e-9
 
 
 class CellBound(StrictSchema):
-    """A cell's lower bound on the metric, with its proof.
+    """A proven lower bound on the metric in one cell (scenario and seed), with its proof.
 
     Attributes
     ----------
@@ -63,18 +63,18 @@ class CellBound(StrictSchema):
 
     @property
     def certificate(self) -> Certificate:
-        """The prices that prove the bound."""
+        """The proof of the bound: prices of GPU time by GPU type and time interval."""
         return Certificate(np.array(self.edges_s), np.array(self.price))
 
 
 class BoardBounds(StrictSchema):
-    """The content of bounds.json: the cells' bounds."""
+    """The content of bounds.json: proven lower bounds on the metric by cell (scenario, seed)."""
 
     cells: dict[Text, CellBound]
 
 
 def read_bounds(board_folder: Path) -> dict[str, CellBound]:
-    """Read the bounds of a board's cells, by the cell's name; nothing if there is no file.
+    """Read a board's proven lower bounds by the name of the cell (scenario, seed); empty without a file.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def read_bounds(board_folder: Path) -> dict[str, CellBound]:
 
 
 def add_bounds(board: Board, workers: Processes = 1, scenarios: list[str] | None = None) -> Path:
-    """Find the bounds of cells without one, or whose scenario has changed; write each when it is found.
+    """Compute missing or outdated lower bounds on a board's metric, and store them; return the file.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def add_bounds(board: Board, workers: Processes = 1, scenarios: list[str] | None
 
 
 def bound_of_cell(board: Board, cell: Cell) -> CellBound:
-    """Search for the best provable bound on the metric in a cell."""
+    """Search for the greatest provable lower bound on the metric in a cell (scenario and seed)."""
     scenario = board.scenario(cell)
     bound = search(build_programme(scenario, board.metric))
     return CellBound(
@@ -147,7 +147,7 @@ def _plain(bound: CellBound) -> dict[str, Any]:
 
 
 def problem(board: Board, cell: Cell, scenario: Scenario, found: CellBound) -> str:
-    """Return why a bound's certificate does not prove it; empty if it does."""
+    """Return why a bound's certificate does not prove the bound; empty if it does."""
     if (found.metric, found.scenario) != (board.metric, scenario.sha256):
         return f"the bound of {cell} is of another metric or scenario"
     try:
@@ -160,5 +160,5 @@ def problem(board: Board, cell: Cell, scenario: Scenario, found: CellBound) -> s
 
 
 def beats_bound(board: Board, claimed: float, bound: float) -> bool:
-    """Whether a figure is better than a bound by more than the rounding error."""
+    """Return whether a claimed result is better than a proven bound by more than rounding errors."""
     return board.sign * (claimed - bound) < -TOLERANCE * bound

@@ -30,14 +30,14 @@ Label = Annotated[str, Field(pattern=f"^{NAME}-[0-9]{{1,19}}$")]
 
 
 class LogPart(StrictSchema):
-    """A cell and the number of packed bytes of its log."""
+    """The name of a cell (scenario, seed), and the number of bytes of its compressed log."""
 
     cell: Label
     bytes: Annotated[int, Field(ge=1, lt=2**40)]
 
 
 class Contents(StrictSchema):
-    """The first line of a log file: every cell, in the order of their logs."""
+    """The first line of an entry's log file: names and log sizes of all cells (scenario, seed), in order."""
 
     schema_name: Annotated[Literal["clustergym.cells/1"], Field(alias="schema")]
     cells: list[LogPart]
@@ -45,7 +45,7 @@ class Contents(StrictSchema):
 
 @dataclass(frozen=True)
 class CellLogs:
-    """The positions of the cells' logs in an entry's log file.
+    """An entry's log file, with the place in it of the log of each cell (scenario, seed).
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class CellLogs:
     sizes: tuple[int, ...]
 
     def read_packed(self, cell: Cell) -> bytes:
-        """Return the compressed log of a cell.
+        """Read the compressed log of a cell (scenario, seed) from the file.
 
         Raises
         ------
@@ -84,13 +84,13 @@ class CellLogs:
 
 
 def pack(lines: Iterable[object]) -> bytes:
-    """Return lines of JSON as compressed bytes; equal lines give equal bytes."""
+    """Return objects as compressed lines of JSON; equal objects give equal bytes."""
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     return zlib.compress(text.encode(), 9, wbits=GZIP)
 
 
 def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]) -> None:
-    """Write compressed logs into an entry's folder, in the order of `cells`."""
+    """Write an entry's compressed logs, one per cell (scenario, seed), to one file in order of `cells`."""
     there = [cell for cell in cells if cell in packed]
     parts = [{"cell": str(cell), "bytes": len(packed[cell])} for cell in there]
     contents = {"schema": SCHEMA, "cells": parts}
@@ -98,7 +98,7 @@ def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]
 
 
 def read_logs(folder: Path) -> CellLogs:
-    """Read the table of contents of an entry's log, without the cells' logs.
+    """Read where in an entry's log file each cell's (scenario's and seed's) log is, not the logs.
 
     Raises
     ------

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class FlagReason(enum.StrEnum):
-    """Why a check of an entry fails."""
+    """Reasons why the check of a leaderboard entry can fail."""
 
     SCHEMA = "schema"
     """entry.yaml, results.csv or a file that does not belong there."""
@@ -68,7 +68,7 @@ class FlagReason(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Flag:
-    """A failure that a check found in an entry.
+    """A failure that a check found in a leaderboard entry: its reason, its place and a message.
 
     Attributes
     ----------
@@ -86,14 +86,14 @@ class Flag:
         return visible(f"{self.reason.value}: {self.where}: {self.message}")
 
     def list_fields(self) -> dict[str, str]:
-        """Return the flag as `leaderboard check --json` writes it."""
+        """Return the failure as the JSON object that `leaderboard check --json` writes."""
         return {"kind": self.reason.value, "where": self.where, "message": self.message}
 
 
 def replay_cell(
     board: Board, cell: Cell, scenario: Scenario, entry: Entry, logs: CellLogs
 ) -> tuple[Simulation, int] | Flag:
-    """Replay a cell's log; return the simulation and the number of decisions, or a flag."""
+    """Replay an entry's log of one scenario and seed; return simulation and decisions, or a failure."""
     from clustergym.results.placement_log import PlacementError
     from clustergym.sim.decision_checks import DecisionError
     from clustergym.sim.engine import StalledError
@@ -128,7 +128,7 @@ SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 1.0, 1e6
 
 
 class EntryLog(ABC):
-    """An entry's log in one cell: a policy's decisions, a placer's answers, or both.
+    """Base class of an entry's log in one scenario and seed: decisions, placer's answers, or both.
 
     Attributes
     ----------
@@ -143,22 +143,22 @@ class EntryLog(ABC):
 
     @abstractmethod
     def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
-        """Read the cell's log and return its header; raise an `InputError` for a malformed log."""
+        """Read and keep the log, and return its header; raise an `InputError` for a malformed log."""
 
     @abstractmethod
     def describe_header(self) -> dict[str, Any]:
-        """Return the keys and values that the header must have."""
+        """Return the keys and values that the log's header must have."""
 
     @abstractmethod
     def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
         """Replay the log; return the simulation and the number of decisions; raise if it does not fit."""
 
     def idle(self, simulation: Simulation) -> bool:
-        """Return whether the log contains decisions that changed nothing in the replay."""
+        """Return whether any logged decision changed nothing in the replay; call it after `replay`."""
         return False
 
     def wrong(self, header: Mapping[str, Any], scenario: Scenario) -> str:
-        """Return the first key of a header that has a wrong value; an empty text if all are right."""
+        """Return the first key of a log's header whose value is wrong; an empty text if all are right."""
         for key, value in self.describe_header().items():
             if header.get(key) != value or type(header.get(key)) is not type(value):
                 return key
@@ -175,12 +175,12 @@ class EntryLog(ABC):
 
 
 class DecisionLog(EntryLog):
-    """A log of a policy's decisions, which is replayed with the board's placer."""
+    """An entry's log of a policy's decisions, which is replayed with the board's placer."""
 
     periods: ClassVar = {"round_s": "policy"}
 
     def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
-        """Read the log of decisions; return its header."""
+        """Read and keep the log of decisions; return its header."""
         from clustergym.results.decision_log import read_decisions
 
         self._changes: list[Change]
@@ -188,7 +188,7 @@ class DecisionLog(EntryLog):
         return header
 
     def describe_header(self) -> dict[str, Any]:
-        """Return the entry's policy and information class, and the board's placer."""
+        """Return the header that the log must have: policy, information class, placer and seed."""
         return {
             "policy": self.entry.keys["name"],
             "information_class": self.entry.information_class,
@@ -197,7 +197,7 @@ class DecisionLog(EntryLog):
         }
 
     def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
-        """Enact the logged decisions; return the simulation and the number of decisions."""
+        """Carry out the logged decisions; return the simulation and the number of decisions."""
         from clustergym.sim.drive import replay
 
         information = InformationClass(self.entry.information_class)
@@ -206,7 +206,7 @@ class DecisionLog(EntryLog):
         return made, made.decision_points
 
     def idle(self, simulation: Simulation) -> bool:
-        """Return whether the log has decisions that changed nothing in the replay."""
+        """Return whether any logged decision changed nothing in the replay."""
         return simulation.changes != self._changes
 
     def _placer(self) -> Placer:
@@ -216,12 +216,12 @@ class DecisionLog(EntryLog):
 
 
 class PlacementLog(EntryLog):
-    """A log of a placer's answers, with which the board's policy is run again."""
+    """An entry's log of a placer's answers, with which the board's policy is run again."""
 
     periods: ClassVar = {"defragment_s": "placer"}
 
     def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
-        """Read the log of answers; return its header."""
+        """Read and keep the log of the placer's answers; return its header."""
         from clustergym.results.placement_log import read_placements
 
         self._answers: list[Answer]
@@ -229,7 +229,7 @@ class PlacementLog(EntryLog):
         return header
 
     def describe_header(self) -> dict[str, Any]:
-        """Return the entry's placer and the board's policy, which the header must name."""
+        """Return the header that the log must have: the board's policy, the entry's placer, the seed."""
         return {"policy": _parameters(self._policy()), "placer": self.entry.keys, "seed": self.cell.seed}
 
     def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
@@ -246,12 +246,12 @@ class PlacementLog(EntryLog):
 
 
 class ScheduleLog(EntryLog):
-    """A log of both a policy's decisions and a placer's answers, which is replayed without either."""
+    """An entry's log of a policy's decisions and a placer's answers, replayed without running either."""
 
     periods: ClassVar = {"round_s": "policy", "defragment_s": "placer"}
 
     def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
-        """Read the log of decisions and answers; return its header."""
+        """Read and keep the log of decisions and answers; return its header."""
         from clustergym.results.schedule_log import read_schedule
 
         self._changes: list[Change]
@@ -261,7 +261,7 @@ class ScheduleLog(EntryLog):
         return header
 
     def describe_header(self) -> dict[str, Any]:
-        """Return the entry's policy, information class and placer."""
+        """Return the header that the log must have: policy, information class, placer and seed."""
         return {
             "policy": self.entry.keys["policy"]["name"],
             "information_class": self.entry.information_class,
@@ -270,7 +270,7 @@ class ScheduleLog(EntryLog):
         }
 
     def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
-        """Enact the logged decisions on the logged nodes; return the simulation and their number."""
+        """Carry out the logged decisions on the logged nodes; return the simulation and their number."""
         from clustergym.results.schedule_log import replay_schedule
 
         information, seed = InformationClass(self.entry.information_class), self.cell.seed
@@ -279,7 +279,7 @@ class ScheduleLog(EntryLog):
         return made, made.decision_points
 
     def idle(self, simulation: Simulation) -> bool:
-        """Return whether the log has decisions that changed nothing in the replay."""
+        """Return whether any logged decision changed nothing in the replay."""
         return simulation.changes != self._changes
 
 

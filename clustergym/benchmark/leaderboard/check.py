@@ -56,7 +56,7 @@ def check_entries(
     workers: Processes = 1,
     progress: bool = False,
 ) -> dict[str, list[Flag]]:
-    """Check entries; return the flags of each, by name.
+    """Check leaderboard entries; return the failures found in each entry, by its name.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def check_entries(
 
 
 def check_constants(board: Board, workers: Processes = 1, progress: bool = False) -> list[Flag]:
-    """Run the board's baseline and reference in every cell; return flags where board.yaml differs."""
+    """Run a board's baseline and reference in every scenario and seed; flag where board.yaml differs."""
     from clustergym.benchmark.leaderboard.add import measure_constants
 
     board.compose()
@@ -174,7 +174,7 @@ def _readme(folder: Path) -> Iterator[Flag]:
 
 
 def describe_unverified(board: Board, name: str) -> list[str]:
-    """Return a line on what could not be verified of a valid entry; empty if everything was."""
+    """Return a line on each thing that could not be verified of a valid leaderboard entry."""
     line = explain_unchecked(read_entry(entry_folder(board, name), board))
     return [line] if line else []
 
@@ -274,7 +274,7 @@ LONGEST_DECISION_S = 3600.0
 
 @dataclass(frozen=True)
 class ClaimedCell:
-    """The results and logs that an entry claims for a cell.
+    """The results row and logs that an entry claims for one cell (scenario and seed).
 
     Attributes
     ----------
@@ -292,7 +292,7 @@ class ClaimedCell:
 
 
 def check_cell(board: Board, task: tuple[Cell, Sequence[ClaimedCell]]) -> list[list[Flag]]:
-    """Check one cell of several entries on one scenario; return the flags of each entry."""
+    """Check what entries claim for one cell (scenario, seed); return the failures of each entry."""
     cell, claims = task
     scenario, bound = board.scenario(cell), read_bounds(board.folder).get(str(cell))
     wrong = "" if bound is None else problem(board, cell, scenario, bound)

@@ -26,19 +26,19 @@ HEADER = ["condition", "scenario", "seed", "value"]
 
 
 class Point(NamedTuple):
-    """A condition and a cell at which the board's metric is measured."""
+    """A changed condition (such as longer restarts), a scenario and a seed, at which entries are measured."""
 
     condition: str
     cell: Cell
 
 
 def list_points(board: Board) -> list[Point]:
-    """Return the condition and cell pairs at which every entry has to be measured, in order."""
+    """List every changed condition with every cell (scenario, seed); each entry needs a result for all."""
     return [Point(condition, cell) for condition in board.conditions for cell in board.cells]
 
 
 def read_conditions(board: Board, folder: Path) -> dict[Point, float]:
-    """Read the board's metric of an entry under each condition; nothing if there is no file.
+    """Read an entry's metric by changed condition and cell (scenario, seed); empty without a file.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def _number(text: str) -> float | None:
 def measure_conditions(
     board: Board, folder: Path, parameters: Mapping[str, Any], workers: Processes = 1
 ) -> None:
-    """Run an entry under each of the board's conditions where it was not run yet; write the figures.
+    """Run an entry under all changed conditions that lack a result; write the metrics to its file.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def _measure_or_copy(
 
 
 def measure_point(board: Board, parameters: Mapping[str, Any], point: Point) -> float:
-    """Run a policy or placer in a cell under a condition; return the board's metric."""
+    """Run a policy or placer in a scenario and seed under a changed condition; return the metric."""
     from clustergym.benchmark.leaderboard.run_cells import run_cell
 
     run = run_cell(board, parameters, point.cell, board.conditions[point.condition])
@@ -128,7 +128,7 @@ def measure_point(board: Board, parameters: Mapping[str, Any], point: Point) -> 
 
 
 def changes_nothing(usual: Scenario, changed: Scenario, board: Board, parameters: Mapping[str, Any]) -> bool:
-    """Return whether a changed condition differs only in profiling costs that a policy does not pay."""
+    """Return whether a changed scenario differs only in profiling costs that the policy does not pay."""
     if changed.sha256 == usual.sha256:
         return True
     policy, _ = board.contestants(parameters)
@@ -140,7 +140,7 @@ def changes_nothing(usual: Scenario, changed: Scenario, board: Board, parameters
 def list_condition_problems(
     board: Board, folder: Path, parameters: Mapping[str, Any] | None, cells: Sequence[Cell]
 ) -> Iterator[str]:
-    """Yield the errors in an entry's figures; with `parameters`, also run the entry again in these cells."""
+    """Yield errors in an entry's results under changed conditions; rerun it in `cells` if given."""
     found = read_conditions(board, folder)
     absent = [point for point in list_points(board) if point not in found]
     if absent:

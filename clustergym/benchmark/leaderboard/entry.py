@@ -87,19 +87,19 @@ Parameters = Annotated[dict[str, Any], AfterValidator(_plain)]
 
 
 class ComponentChoice(StrictSchema):
-    """The policy or placer of an entry: its name, published or not, and its parameters."""
+    """The name and parameters of an entry's policy or placer, which may be unpublished."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
     parameters: Parameters = Field(default_factory=dict)
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The name and the parameters, as keys of a configuration."""
+        """Name and parameters in one mapping, as in a configuration."""
         return {"name": self.name, **self.parameters}
 
 
 class Entry(StrictSchema):
-    """The content of the file entry.yaml of an entry.
+    """The content of entry.yaml, which describes an entry on a leaderboard.
 
     Attributes
     ----------
@@ -149,24 +149,24 @@ class Entry(StrictSchema):
 
     @property
     def choices(self) -> dict[str, ComponentChoice]:
-        """The policy, placer or both that the entry chooses, by component."""
+        """The policy, the placer or both that the entry chooses, under the keys `policy` and `placer`."""
         both = {"policy": self.policy, "placer": self.placer}
         return {component: chosen for component, chosen in both.items() if chosen is not None}
 
     @property
     def keys(self) -> dict[str, Any]:
-        """Names and parameters of the entry's policy and placer, in the form of the board's `baseline`."""
+        """Names and parameters of what the entry chooses, in the form of `baseline` in board.yaml."""
         keys = {component: chosen.keys for component, chosen in self.choices.items()}
         return keys if len(keys) > 1 else next(iter(keys.values()))
 
     def division(self, board: Board) -> str:
-        """Return the information class, then `open` if trained on the board's traces, else `closed`."""
+        """Return the entry's division: its information class, and `open` if trained on the board's traces."""
         trained_here = {board.name, board.split} & {*self.trained_on}
         return f"{self.information_class}, {'open' if trained_here else 'closed'}"
 
 
 class ResultRow(NamedTuple):
-    """A row of results.csv."""
+    """A row of an entry's results.csv: one run's digest, decision times and metrics."""
 
     cell: Cell
     digest: str
@@ -176,14 +176,14 @@ class ResultRow(NamedTuple):
 
 
 def entry_names(board: Board) -> list[str]:
-    """Return the names of a board's folders that look like entries."""
+    """Return the names of the folders on a leaderboard that look like entries."""
     return sorted(
         path.name for path in board.folder.iterdir() if path.is_dir() and not path.name.startswith(".")
     )
 
 
 def entry_folder(board: Board, name: str) -> Path:
-    """Return the folder of an entry, checked to be a plain folder of the board.
+    """Return the folder of an entry, after a check that it is a plain folder of the leaderboard.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def entry_folder(board: Board, name: str) -> Path:
 
 
 def read_entry(folder: Path, board: Board) -> Entry:
-    """Read entry.yaml.
+    """Read and check an entry's entry.yaml.
 
     Raises
     ------
@@ -243,7 +243,7 @@ def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
 
 
 def read_results(folder: Path) -> list[ResultRow]:
-    """Read results.csv.
+    """Read an entry's results.csv.
 
     Raises
     ------

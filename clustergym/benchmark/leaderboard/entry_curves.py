@@ -35,7 +35,7 @@ Means = Annotated[list[Figure], Field(min_length=STEPS, max_length=STEPS)]
 
 
 class Curves(StrictSchema):
-    """The curves of a run.
+    """A run's held GPUs and queued jobs over time, and the distribution of job completion times.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Curves(StrictSchema):
 
 
 class EntryCurves(StrictSchema):
-    """The content of curves.json: an entry's curves over time."""
+    """The content of curves.json: an entry's curves over time in one run of each scenario."""
 
     schema_name: Annotated[Literal["clustergym.curves/1"], Field(alias="schema")]
     seed: int
@@ -66,12 +66,12 @@ class EntryCurves(StrictSchema):
 
 
 def select_shown_cells(board: Board) -> list[Cell]:
-    """Return the cells whose curves are shown: the first seed of each scenario."""
+    """Return the runs whose curves entries show: the first seed of each scenario."""
     return [Cell(scenario.name, board.seeds[0]) for scenario in board.scenarios]
 
 
 def compute_curves(simulation: Simulation) -> Curves:
-    """Return the curves of a run."""
+    """Compute a run's held GPUs and queued jobs over time, and its distribution of completion times."""
     from clustergym.results.measured_run import measure_run
 
     measured = measure_run(simulation)
@@ -95,7 +95,7 @@ def _round_figures(values: Sequence[float] | Floats) -> list[float]:
 
 
 def plain(curves: Curves) -> dict[str, Any]:
-    """Return curves as short JSON values, with whole numbers as integers."""
+    """Return curves as JSON values, with whole numbers as integers to save space."""
 
     def short(value: float) -> float:
         return int(value) if value == int(value) else value
@@ -108,7 +108,7 @@ def plain(curves: Curves) -> dict[str, Any]:
 
 
 def write_curves(board: Board, name: str) -> Path:
-    """Replay an entry's decisions in the cells with curves and write the curves.
+    """Replay an entry's decisions in one run of each scenario, and write curves.json.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def write_curves(board: Board, name: str) -> Path:
 
 
 def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
-    """Read an entry's curves, by scenario; nothing if it has none.
+    """Read an entry's curves from curves.json, by scenario; empty if there is no file.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
 
 
 def difference(board: Board, folder: Path, cell: Cell, simulation: Simulation) -> str:
-    """Return how an entry's curves differ from a replay's; empty if they are equal."""
+    """Describe how an entry's stored curves differ from those of a replay; empty if they are equal."""
     if cell not in select_shown_cells(board):
         return ""
     try:

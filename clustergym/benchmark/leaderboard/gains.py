@@ -25,7 +25,7 @@ RANDOM = "random"
 
 
 class Chance(NamedTuple):
-    """The board's metric in each cell for random play (score 0) and for the best known schedule (score 1).
+    """The metric of random play (score 0) and of the best known schedule (score 1) in each scenario and seed.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Chance(NamedTuple):
     best: Mapping[Cell, float]
 
     def gained(self, board: Board, values: Mapping[Cell, float]) -> Aggregate | None:
-        """Return the mean score over cells, 0 for random play and 1 for the best known; None if undefined."""
+        """Return the mean score over cells: 0 is random play, 1 the best known schedule; None: undefined."""
         if self.random is None or any(self.random[cell] == self.best[cell] for cell in board.cells):
             return None
         ends = {cell: (self.random[cell], self.best[cell]) for cell in board.cells}
@@ -48,7 +48,7 @@ class Chance(NamedTuple):
 
 
 def read_chance(board: Board) -> Chance:
-    """Return the metric of random play and of the best known schedules in each cell.
+    """Read the metric of random play and of the best known schedule, by cell (scenario, seed).
 
     Where entries are placers, or policies with placers, and the baseline is random fit, it is chance.
 
@@ -72,12 +72,12 @@ def read_chance(board: Board) -> Chance:
 
 
 def list_values(board: Board, rows: Sequence[ResultRow]) -> dict[Cell, float]:
-    """Return the board's metric in each cell that has a value."""
+    """Return the board's metric from results rows, by cell (scenario, seed); rows without it are left out."""
     return {row.cell: float(value) for row in rows if (value := row.metrics.get(board.metric)) is not None}
 
 
 def compare_conditions(board: Board, folder: Path) -> dict[str, Aggregate | None]:
-    """Compare an entry with the baseline under each of the board's changed conditions.
+    """Return an entry's metric relative to the baseline's under each changed condition of the board.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def compare_conditions(board: Board, folder: Path) -> dict[str, Aggregate | None
 
 
 def compare_with_baseline(board: Board, values: Mapping[Cell, float]) -> Aggregate | None:
-    """Return the metric divided by the baseline's in the same cell; None where a baseline has 0."""
+    """Return an entry's metric over the baseline's, averaged over cells; None if a baseline is 0."""
     base = {cell: board.constants(cell).baseline for cell in board.cells}
     if not all(base.values()):
         return None

@@ -23,7 +23,7 @@ SEEN = ("philly-like", "helios-like", "pai-like", "newtrace-like")
 
 
 def list_training_data(entries: Iterable[ComponentChoice], board: Board) -> list[str]:
-    """Return the data that the trained policies and placers of a board's entries were trained on."""
+    """Return the names of the data on which a board's learned policies and placers were trained."""
     seen = any(family.startswith(SEEN) for family in board.families)
     usual = [TUNING[0]] if seen else [ELSEWHERE]
     splits = [
@@ -36,7 +36,7 @@ def list_training_data(entries: Iterable[ComponentChoice], board: Board) -> list
 
 
 def list_published(component: str) -> frozenset[str]:
-    """Return the names of the policies, or placers, in this project's own package."""
+    """Return the names of the policies, or of the placers, that this project publishes."""
     from clustergym.scenario.registry import entry_points
 
     points = entry_points(component)
@@ -44,7 +44,7 @@ def list_published(component: str) -> frozenset[str]:
 
 
 def find_unpublished(entry: Entry) -> str:
-    """Return the name of an entry's policy or placer that is not published here; empty without one."""
+    """Return the name of an entry's policy or placer that this project does not publish, or an empty text."""
     for component, chosen in entry.choices.items():
         if chosen.name not in list_published(component):
             return chosen.name
@@ -52,12 +52,12 @@ def find_unpublished(entry: Entry) -> str:
 
 
 def can_be_run_again(entry: Entry) -> bool:
-    """Return whether a new run of the entry's policy or placer must repeat its decisions."""
+    """Return whether a check may run the entry's policy or placer again and expect equal decisions."""
     return not (entry.hindsight or entry.variant or find_unpublished(entry))
 
 
 def problems(entry: Entry, board: Board) -> Iterator[str]:
-    """Yield the claims of a board's entry that contradict the registry.
+    """Yield each claim of an entry about its policy or placer that the published code contradicts.
 
     The registry knows of a published policy or placer whether it can be built with these parameters, its
     information class, that it is deterministic, and what it was trained on; of others, and of what an
@@ -98,7 +98,7 @@ def _find_build_problems(entry: Entry, component: str, chosen: ComponentChoice) 
 
 
 def explain_unchecked(entry: Entry) -> str:
-    """Return why an entry's class and parameters cannot be checked; empty if they can."""
+    """Explain why an entry's information class and parameters cannot be checked; empty if they can."""
     if entry.hindsight:
         return "found in hindsight: the schedules are replayed, not searched for again"
     if entry.variant:
@@ -115,7 +115,7 @@ def explain_unchecked(entry: Entry) -> str:
 
 
 def read_period(entry: Entry, component: str, key: str) -> tuple[float | None, ...]:
-    """Return the policy's or placer's period `key`, in seconds; empty if it is not published."""
+    """Return the seconds in attribute `key` of an entry's policy or placer, as a tuple of at most one."""
     chosen = entry.choices[component]
     if chosen.name not in list_published(component):
         return ()

@@ -68,7 +68,7 @@ Entries are a policy and a placer: which jobs run, and on which nodes and parts 
 
 
 def pages(board: Board) -> dict[Path, str]:
-    """Return the content of every page of a board, by path.
+    """Return the text of every page of a leaderboard, by the path of its file.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def pages(board: Board) -> dict[Path, str]:
 
 
 def write(board: Board) -> list[Path]:
-    """Write the pages; return them."""
+    """Write a leaderboard's pages; return their paths."""
     made = pages(board)
     for path, text in made.items():
         write_text(path, text)
@@ -91,7 +91,7 @@ def write(board: Board) -> list[Path]:
 
 
 def stale(board: Board) -> list[Path]:
-    """Return the pages whose files are out of date."""
+    """Return the paths of a leaderboard's pages whose files are out of date."""
     return [
         path
         for path, text in pages(board).items()
@@ -100,7 +100,7 @@ def stale(board: Board) -> list[Path]:
 
 
 def markdown(board: Board, found: Sequence[RankedEntry], best: Optimum) -> str:
-    """Return the board as Markdown, a table for each division."""
+    """Return the leaderboard as Markdown text, with a table for each division."""
     price = [board.price, ""] if board.price else []
     lines = [f"# {board.title}", "", board.summary, "", *price, _rules(board)]
     cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "
@@ -192,7 +192,7 @@ def _cell(text: str) -> str:
 
 
 def page(board: Board, found: Sequence[RankedEntry], best: Optimum) -> str:
-    """Return the board as one HTML page; an entry's data appear in it as text, never as markup."""
+    """Return the leaderboard as one HTML page; an entry's data appear in it as text, never as markup."""
     try:
         template = TEMPLATE.read_text(encoding="utf-8")
     except OSError as error:

@@ -20,7 +20,7 @@ from clustergym.results.metrics.statistics import Aggregate, aggregate_stratifie
 
 
 class RetrainingOutcome(NamedTuple):
-    """The result of training an entry's agent again.
+    """The score of an entry's agent after it was trained again, beside the entry's score.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class RetrainingOutcome(NamedTuple):
 
     @property
     def inside(self) -> bool:
-        """Whether the new score lies within the interval of the entry's score."""
+        """Whether the retrained agent's score lies within the interval of the entry's score."""
         return self.entered.low <= self.found.value <= self.entered.high
 
 
@@ -56,7 +56,7 @@ def retrain(
     processes: Processes = 1,
     workers: Processes = 1,
 ) -> RetrainingOutcome:
-    """Train an entry's agent again, run it in every cell of the board, and compare the scores.
+    """Train an entry's agent again, run it in every scenario and seed, and compare the scores.
 
     Parameters
     ----------

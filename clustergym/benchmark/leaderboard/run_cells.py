@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CellRun(NamedTuple):
-    """The outcome of a run: its row of results.csv, and its packed decision log."""
+    """A run in one cell (scenario, seed): its row of results.csv, and its compressed log."""
 
     row: ResultRow
     log: bytes
@@ -37,7 +37,7 @@ def run_cell(
     overrides: Sequence[str] = (),
     decision_limit_s: float | None = DECISION_LIMIT_S,
 ) -> CellRun:
-    """Run a policy or placer in a cell.
+    """Run a policy or placer in one cell (scenario and seed); return its results row and compressed log.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def run_cell(
 def play_cell(
     board: Board, scenario: Scenario, policy: Policy, placer: Placer, cell: Cell, watch: StepWatchdog
 ) -> CellRun:
-    """Run a policy and a placer on a cell's scenario; return the cell's row and packed log for an entry."""
+    """Run a policy and a placer on a cell's scenario; return the results row and the compressed log."""
     from clustergym.results.result_writing import make_content
 
     result, list_lines = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
@@ -84,7 +84,7 @@ def play_cell(
 
 
 def make_result_row(cell: Cell, content: Mapping[str, Any]) -> ResultRow:
-    """Return the results row of a run from the content of its result.json."""
+    """Return a run's row of results.csv, given its cell (scenario, seed) and its result.json."""
     times = content["decisions"]
     seconds = {
         "decision_s_p50": _digits(times["seconds_p50"] or 0.0),
@@ -159,7 +159,7 @@ def run_cells(
     done: Callable[[CellRun], None] = lambda run: None,
     decision_limit_s: float | None = DECISION_LIMIT_S,
 ) -> list[CellRun]:
-    """Run a policy or placer in cells; call `done` as each run ends. Raises as `run_cell`."""
+    """Run a policy or placer in several cells (scenario, seed), and call `done` as each run ends."""
     board.compose()
     label, started, runs = _names(board, parameters), time.perf_counter(), []
     task = partial(run_cell, board, dict(parameters), decision_limit_s=decision_limit_s)

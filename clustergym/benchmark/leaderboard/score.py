@@ -48,7 +48,7 @@ DECIMALS = 4
 
 @dataclass(frozen=True)
 class RankedEntry:
-    """An entry with its scores and ranks on a board.
+    """A leaderboard entry with its scores and ranks.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class RankedEntry:
 
 
 def standings(board: Board) -> list[RankedEntry]:
-    """Return the board's entries with scores and ranks, by division, the best first.
+    """Score and rank all entries of a leaderboard; return them by division, the best first.
 
     Schedules that were found in hindsight are in no division, and left out.
 
@@ -125,7 +125,7 @@ def standings(board: Board) -> list[RankedEntry]:
 
 
 def ranks(ordered: Sequence[Sequence[Floats]], families: Sequence[str]) -> list[int]:
-    """Return the ranks of entries given in order of score; entries too close to tell apart share a rank.
+    """Return the rank of each entry, given sorted by score; entries too close to tell apart share a rank.
 
     `families` are those of the scenarios that the cells belong to.
 
@@ -141,7 +141,7 @@ def ranks(ordered: Sequence[Sequence[Floats]], families: Sequence[str]) -> list[
 
 
 def compute_scores(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
-    """Return an entry's scores: for each scenario an array over seeds."""
+    """Return an entry's scores as an array over seeds for each scenario of the board."""
     value = {row.cell: row.metrics[board.metric] for row in rows}
     out = []
     for scenario in board.scenarios:
@@ -223,7 +223,7 @@ DECISION_TIME = "decision_s_p99"
 
 
 def list_raw_figures(board: Board) -> dict[str, tuple[str, str]]:
-    """Return the columns of raw figures of a board: title and unit."""
+    """Return title and unit of each metric that the leaderboard shows unscaled, by the metric's name."""
     names = list(SHOWN) if board.shows is None else [*board.shows, DECISION_TIME]
     titles = SHOWN | TENANT_COLUMNS
     return {name: titles[name] if name in titles else _column(name) for name in names}
@@ -235,7 +235,7 @@ def _column(name: str) -> tuple[str, str]:
 
 
 def titles(board: Board) -> dict[str, str]:
-    """Return the titles of the columns of a board, in order."""
+    """Return the headings of a leaderboard's columns by the column's name, in order."""
     return {
         "rank": "rank",
         "rank_all": "rank, all",
@@ -256,13 +256,13 @@ def is_of_fcfs(board: Board) -> bool:
 
 
 def division_words(division: str) -> str:
-    """Return the name of a division in plain words."""
+    """Describe in plain words a division: what its policies know, and whether they train on the board."""
     name, trained = division.split(", ")
     return f"{name}: {KNOWS[name]}" + (", and trained on the board's own traces" if trained == "open" else "")
 
 
 def texts(board: Board, standing: RankedEntry, gap: Gap) -> dict[str, str]:
-    """Return an entry's text for each column of `titles` but the title."""
+    """Return an entry's texts in the leaderboard table by column, without its title."""
     return {
         "rank": str(standing.rank),
         "rank_all": str(standing.rank_all),
@@ -277,19 +277,19 @@ def texts(board: Board, standing: RankedEntry, gap: Gap) -> dict[str, str]:
 
 
 def gap_text(gap: Gap) -> str:
-    """Return a gap as text."""
+    """Return the distance from the optimum as a text in percent."""
     if gap.most is None:
         return f"{100 * gap.least:.1f} % or more"
     return f"{100 * gap.least:.1f} to {100 * gap.most:.1f} %"
 
 
 def interval(found: Aggregate) -> str:
-    """Return a figure with its interval as text."""
+    """Return a value with its confidence interval as text."""
     return f"{found.value:z.2f} [{found.low:z.2f}, {found.high:z.2f}]"
 
 
 def format_figure(value: float | None, unit: str) -> str:
-    """Return a raw figure as text."""
+    """Return a metric's value as text, scaled if its unit is % or ms; `-` if there is none."""
     if value is None:
         return "-"
     if unit == "%":
@@ -300,7 +300,7 @@ def format_figure(value: float | None, unit: str) -> str:
 
 
 class Gap(NamedTuple):
-    """The relative distance of a figure from the optimum.
+    """By how much a mean metric is worse than the optimum, relatively: at least and at most.
 
     Attributes
     ----------
@@ -315,7 +315,7 @@ class Gap(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """Means over the board's cells between which the optimum lies.
+    """The mean best known metric and the mean lower bound of a board, between which the optimum lies.
 
     Attributes
     ----------
@@ -329,14 +329,14 @@ class Optimum(NamedTuple):
     bound: float | None
 
     def gap(self, board: Board, rows: Sequence[ResultRow]) -> Gap:
-        """Return the gap of an entry, given by a row for each cell."""
+        """Return how far the mean metric of an entry's result rows is from the optimum, relatively."""
         value = sum(float(row.metrics[board.metric] or 0.0) for row in rows) / len(rows)
         least, most = (board.sign * (value / limit - 1.0) if limit else None for limit in self)
         return Gap(round(least or 0.0, 6), None if most is None else round(most, 6))
 
 
 def optimum(board: Board) -> Optimum:
-    """Return the means of a board's best known values and, if every cell has one, of its lower bounds.
+    """Compute a board's mean best known metric and, if all are known, its mean lower bound.
 
     Raises
     ------
@@ -353,7 +353,7 @@ def optimum(board: Board) -> Optimum:
 
 
 def cell_bounds(board: Board) -> dict[Cell, float]:
-    """Return the lower bound of each cell that has one.
+    """Return the known lower bounds on the metric, by cell (scenario, seed).
 
     `bounds.json` of the board says it. In other cells it is the bound of the mean JCT that is frozen with the
     board, if that is the metric and no job may be dropped.

@@ -34,7 +34,7 @@ COLUMNS = (parts.FINISHED, parts.DROPPED, parts.THROUGHPUT, parts.PEAK, parts.JC
 
 
 def reproduce(options: Options) -> page.Report:
-    """Run the study and write its page."""
+    """Simulate the runs that reproduce the paper Arena, and return its page with the results."""
     scenarios.check_data(options.data)
     chosen, note = choose(POLICIES, options.policies)
     whole = not options.quick

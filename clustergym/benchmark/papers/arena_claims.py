@@ -36,7 +36,7 @@ METRICS = {
 
 
 class RunComparison(NamedTuple):
-    """A comparison of several policies, or variants of one policy, in each setting.
+    """Runs of several policies, or variants of one, in each setting; the first is the paper's own policy.
 
     `run` returns the run of a setting and a name. The first name is the paper's own policy.
     """
@@ -49,15 +49,15 @@ class RunComparison(NamedTuple):
         return float(self.found[self.run(setting, name)][metric])
 
     def measure_metric(self, name: str, metric: str) -> Measure:
-        """Return a metric of the run of one policy."""
+        """Return a function: setting -> the metric of one policy's run there."""
         return lambda setting: self._figure(setting, name, metric)
 
     def change(self, metric: str, ours: str, theirs: str) -> Measure:
-        """Return the relative difference of a metric between two policies, percent."""
+        """Return a function: setting -> by how many percent `ours` differs from `theirs` in a metric."""
         return lambda s: difference(self._figure(s, ours, metric), self._figure(s, theirs, metric))
 
     def best(self, metric: str) -> Measure:
-        """Return the first policy's greatest gain over the others, in percent or as a ratio."""
+        """Return a function: setting -> the first policy's greatest gain over any other, in % or a ratio."""
 
         def measure_setting(setting: str) -> float:
             own, *others = (self._figure(setting, name, metric) for name in self.names)
@@ -67,11 +67,11 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_gain(self, metric: str, other: str) -> Measure:
-        """Return the first policy's gain over another, in percent or as a ratio."""
+        """Return a function: setting -> the first policy's gain over another, in % or as a ratio."""
         return RunComparison(self.found, self.run, (self.names[0], other)).best(metric)
 
     def measure_padded_ratio(self, ours: str, theirs: str) -> Measure:
-        """Return the ratio of two mean JCTs, each padded to as many jobs as the first of `names` finished."""
+        """Return a function: setting -> ratio of two padded mean JCTs (see `compute_padded_jct`)."""
 
         def measure_setting(setting: str) -> float:
             runs = {name: self.found[self.run(setting, name)] for name in self.names}
@@ -81,24 +81,24 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_padded_change(self, ours: str, theirs: str) -> Measure:
-        """Return the relative difference of two padded mean JCTs, percent."""
+        """Return a function: setting -> difference of two padded mean JCTs, in percent."""
         times = self.measure_padded_ratio(ours, theirs)
         return lambda setting: difference(times(setting) or 0.0, 1.0)
 
 
 def compare_labelled_runs(found: Found, section: Section, *names: str) -> RunComparison:
-    """Compare the runs of a table labelled by name and setting, by default those of all names."""
+    """Return a comparison of a table's runs that have these labels; of all its runs if none are given."""
     every = list(dict.fromkeys(name for name, _ in section.runs))
     return RunComparison(found, lambda setting, name: section.runs[name, setting], names or every)
 
 
 def choose_unit(metric: str) -> c.ClaimUnit:
-    """Return the unit in which the gain in a metric is shown."""
+    """Return the unit of gains in a metric: percent for means of JCT and queueing time, else a ratio."""
     return c.PERCENT if metric in ("jct_mean", "queue_mean") else c.TIMES
 
 
 def make_claims(found: Found, rounds: int) -> list[PaperClaim]:
-    """Return all claims; those on the Philly trace are measured over the page's longest run."""
+    """Return all claims of the paper Arena, each compared with our runs; `rounds` sets the runs on Philly."""
     return [
         *(*_simulator(found), *_week(found, rounds), *place_claims(found, ("arena", *BASELINES), PLACES)),
         *(*_testbeds(found), *deadline_claims(found, "arena")),
@@ -133,7 +133,7 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
 
 
 def gain_claims(runs: RunComparison, metric: str, where: str, source: str) -> Iterator[PaperClaim]:
-    """Yield the first policy's gain over each baseline; the paper states only that it is positive."""
+    """Yield, for each baseline, the claim that the paper's policy gains on it, beside our measured gain."""
     unit = choose_unit(metric)
     for other in runs.names[1:]:
         claim, direction = f"{METRICS[metric]} against {other}, {where}", -1 if unit == c.PERCENT else 1
@@ -167,7 +167,7 @@ def _week(found: Found, rounds: int) -> Iterator[PaperClaim]:
 
 
 class PlaceClaims(NamedTuple):
-    """The gains that one passage of a paper claims.
+    """The gains that one passage of a paper claims on one cluster.
 
     `greatest` has the paper's greatest gain over a baseline by metric, None where no text has it; `metrics`
     are those in which it says that it gains on all. `figures_of` names the section of the preprint whose
@@ -197,7 +197,7 @@ PLACES: Sequence[PlaceClaims] = (
 
 
 def place_claims(found: Found, names: Sequence[str], rows: Iterable[PlaceClaims]) -> Iterator[PaperClaim]:
-    """Yield, for each passage, the first policy's greatest gain and its gain over each other policy."""
+    """Yield each passage's claims of a policy's greatest gain, and of its gain over each other policy."""
     for place, title, source, greatest, why, figures_of in rows:
         runs, where = RunComparison(found, make_run_factory(place), names), title
         shown, first = cite_preprint(source, figures_of), PREPRINT if figures_of else ""
@@ -213,7 +213,7 @@ CRIUS_DEADLINES = "section 8.5, Fig. 19"
 
 
 def cite_preprint(source: str, figures_of: str) -> str:
-    """Return a claim's source with the section of the preprint that has the same figure."""
+    """Return a claim's source as text, with the section of the preprint that states the same figure."""
     return f"{source}; figure of Crius, {figures_of}" if figures_of else source
 
 
@@ -238,7 +238,7 @@ def _testbeds(found: Found) -> Iterator[PaperClaim]:
 
 
 def deadline_claims(found: Found, preset: str) -> Iterator[PaperClaim]:
-    """Yield the claims on deadlines, of the preprint or of the paper."""
+    """Yield the claims on met deadlines of `arena` (paper) or `crius` (preprint), beside our results."""
     source = CRIUS_DEADLINES if preset == "crius" else cite_preprint("section 5.6", CRIUS_DEADLINES)
     first = "" if preset == "crius" else PREPRINT
     runs = compare_labelled_runs(found, parts.deadlines(preset), preset, "elasticflow")

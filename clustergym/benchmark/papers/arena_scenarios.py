@@ -64,18 +64,18 @@ MARGIN, USABLE = 1.2, 0.8
 
 
 def check_data(folder: Path) -> None:
-    """Raise an `InputError` unless the published files are there."""
+    """Raise an `InputError` unless the paper's published files are in a folder."""
     check_published(folder / "arena" / name for name in (MEASUREMENTS, MEMORY, *TRACES.values()))
 
 
 def make_run(trace: str, rounds: int | None, setting: str, policy: str, **parameters: Any) -> RunSpec:
-    """Return a run that lasts a number of rounds."""
+    """Describe a run of a policy that lasts a number of rounds, or to completion if that is None."""
     horizon_s = None if rounds is None else rounds * ROUND_S
     return RunSpec(trace, horizon_s, setting, policy, tuple(parameters.items()))
 
 
 def plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
-    """Return a run, its rounds and its figures as JSON values."""
+    """Return a run's description, its number of rounds and its results as JSON values."""
     rounds = None if spec.horizon_s is None else round(spec.horizon_s / ROUND_S)
     return {**spec.plain(figures), "rounds": rounds}
 
@@ -85,22 +85,22 @@ RunOf = Callable[[str, str], RunSpec]
 
 
 def make_run_factory(trace: str, rounds: int | None = None) -> RunOf:
-    """Return a function that makes the run of a policy in a setting, on this trace."""
+    """Return a function that describes the run of a policy in a setting, on this trace."""
     return lambda setting, policy: make_run(trace, rounds, setting, policy)
 
 
 def variant(setting: str, change: str, value: float | None = None) -> str:
-    """Return the name of a setting to which one of `CHANGES` is applied."""
+    """Return the name of a setting with one change applied, and with the change's value if it has one."""
     return f"{setting}; {change}" if value is None else f"{setting}; {change} {value:g}"
 
 
 def is_measured(place: str) -> bool:
-    """Return whether iteration times on this cluster are measurements that the paper's artifact has."""
+    """Return whether the paper's artifact contains measured iteration times on this cluster."""
     return _MEASURED in PLACES[place]
 
 
 def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
-    """Return the scenario of a run: a setting by name, with the changes that `variant` added."""
+    """Build the scenario of a run from its trace and setting, with the changes named in the setting."""
     setting, *changes = spec.setting.split("; ")
     scenario = _of_place(data, spec.trace)
     if spec.horizon_s is not None:
@@ -139,12 +139,12 @@ def _as_published(
 
 @dataclass(frozen=True)
 class PreciseBootstrap(Scenario):
-    """A scenario where bootstrapped policies know times on the `precise` smallest counts (section 2.3)."""
+    """A scenario that shows bootstrapped policies true times on the `precise` smallest GPU counts."""
 
     precise: int = 1
 
     def known_times(self, information: InformationClass) -> Floats:
-        """Return the times known to a class; a bootstrapped class knows more than the smallest count."""
+        """Return the iteration times that policies of an information class see, shape (C, T, K)."""
         if information != InformationClass.BOOTSTRAP:
             return super().known_times(information)
         times = super().known_times(InformationClass.CLAIRVOYANT)
@@ -212,7 +212,7 @@ Memory = Mapping[tuple[str, str, int], Mapping[int, float]]
 
 @cache
 def read_memory(path: Path) -> Memory:
-    """Read the memory use of pure data parallelism; skip rows without a value."""
+    """Read the memory (GB) that pure data parallelism needs, by model and GPU count; skip empty rows."""
     from clustergym.common.columns import integers, numbers
     from clustergym.common.text_files import read_csv
     from clustergym.oracle.models.catalog import ARENA_FAMILIES
@@ -229,7 +229,7 @@ def read_memory(path: Path) -> Memory:
 
 
 def data_parallel_fits(scenario: Scenario, memory: Memory) -> Bools:
-    """Return whether the memory rule holds for each allotment, shape (C, T, K).
+    """Return whether data parallelism fits in memory by class, GPU type and count, shape (C, T, K).
 
     A count above the greatest recorded degree takes as much as that degree; without a record it does not fit.
     """

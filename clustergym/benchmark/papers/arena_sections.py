@@ -32,7 +32,7 @@ COLUMNS = (FINISHED, THROUGHPUT, JCT, CENSORED, page.RESTARTS)
 
 
 class ArenaFigures(NamedTuple):
-    """Results of the published simulator: finished jobs, samples/s, and their mean JCT in seconds."""
+    """Results of the paper's own simulator: finished jobs, samples/s, and mean JCT in seconds."""
 
     jobs_finished: int
     throughput_mean: float
@@ -57,12 +57,12 @@ REFERENCE: Mapping[tuple[str, int | None], Mapping[str, ArenaFigures]] = {
 
 
 def arena(setting: str, rounds: int | None = ROUNDS, **parameters: Any) -> RunSpec:
-    """Return a run of Arena on the Philly trace."""
+    """Describe a run of the policy Arena on the Philly trace, in a setting and with some parameters."""
     return make_run("philly", rounds, setting, "arena", **parameters)
 
 
 def describe_length(trace: str, rounds: int | None) -> str:
-    """Return the name of a trace and the length of its run."""
+    """Return a trace's name and how long the run on it lasts, as text."""
     lasts = "to completion" if rounds is None else f"{rounds:,} rounds ({rounds / 12:.1f} h)"
     return f"{trace}, {lasts}"
 
@@ -119,7 +119,7 @@ DEPTHS = (1, 3, 5)
 
 
 def ablations(rounds: int) -> Section:
-    """Return the runs of the ablation table, by label and setting."""
+    """Return the page's section on runs of Arena with parts of the policy switched off."""
     runs = {
         (label, setting): arena(f"{setting}{to}", rounds, **parameters)
         for setting in SETTINGS
@@ -132,7 +132,7 @@ def ablations(rounds: int) -> Section:
 def ablations_table(
     text: str, runs: Labelled, whole: str, published: Mapping[str, Sequence[str]] | None = None
 ) -> Section:
-    """Return a table of the policy `whole` and of its variants without one part each.
+    """Return a section with a table of the policy `whole` and of its variants that lack one part each.
 
     `published` has, by label, the paper's JCT and throughput in words.
     """
@@ -162,7 +162,7 @@ def depths(rounds: int) -> Section:
 
 
 def deadlines(preset: str = "arena") -> Section:
-    """Return the table of deadlines met by ElasticFlow and a preset, in budgets as long as the artifact's."""
+    """Return the section with a table of the deadlines that ElasticFlow and a form of Arena meet."""
     budgets = {setting: variant(setting, "deadlines-x", BUDGET_FACTOR) for setting in SETTINGS}
     runs = {
         (policy, setting): make_run("philly", ROUNDS, changed, policy, **parameters)
@@ -224,7 +224,7 @@ CLASS_RUNS = {
 
 
 def gpu_time(found: Found, name: str) -> dict[str, float]:
-    """Return by model family the mean GPU time per sample over Arena's, for models that both ran."""
+    """Return, by model family, a policy's mean GPU time per sample divided by Arena's."""
     theirs, arenas = (found[CLASS_RUNS[policy]]["gpu_s_per_sample"] for policy in (name, "arena"))
     ratios: dict[str, list[float]] = {}
     for model in sorted(theirs.keys() & arenas.keys()):
@@ -249,7 +249,7 @@ LIFESPAN_BASELINES = ("fcfs", "elasticflow-ls", "gavel")
 
 
 def lifespan_runs(factor: float) -> list[RunSpec]:
-    """Return runs of Arena on data-parallel profiles and of the baselines, with longer or shorter jobs."""
+    """Describe the runs of Arena and of baselines in which all jobs last longer or shorter by a factor."""
     setting = variant(PUBLISHED, "lifespan-x", factor)
     baselines = [make_run("philly", ROUNDS, setting, policy) for policy in LIFESPAN_BASELINES]
     return [arena(setting, planner="dp"), *baselines]
@@ -301,7 +301,7 @@ GAINS = {
 
 
 def place(name: str, policies: Sequence[str], reference: str = "arena") -> Section:
-    """Return the table of one cluster, with the reference's gains over the other policies."""
+    """Return the section with a table of the runs on one cluster, and the gains of `reference` there."""
     settings = SETTINGS if is_measured(name) else SETTINGS[:1]
     runs = {(policy, s): make_run(name, None, s, policy) for s in settings for policy in policies}
     shown = page.runs_table(passage("arena", name), ["policy", "setting"], runs, PLACE_COLUMNS)

@@ -25,7 +25,7 @@ BEST_ALPHAS = (0.75, 0.8)
 
 
 def reproduce(options: Options) -> page.Report:
-    """Run the study and write its page."""
+    """Simulate the runs that reproduce the paper Ares, and return its page with the results."""
     ares_study.check_data(
         options.data, [name for trace_type in TRACE_TYPES for name in trace_names(trace_type, options.quick)]
     )

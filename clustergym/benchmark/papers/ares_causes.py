@@ -53,7 +53,7 @@ QUICK_POWERS, QUICK_LOADS = (1.0, 0.25), (1.0, 2.0)
 
 
 class OneChange(NamedTuple):
-    """One change to the comparison: a variant of the setting, or parameters of a policy."""
+    """One change to the comparison of Ares with Pollux: another setting, or parameters of a policy."""
 
     variant: str = ""
     ares: Parameters = ()
@@ -81,22 +81,22 @@ CHANGES = {
 
 
 class Causes(NamedTuple):
-    """The runs that look for the causes of differences from Ares's paper, and the tables of their results."""
+    """Runs that test why our results differ from those of Ares's paper, and tables of their results."""
 
     study: AresStudy
 
     @property
     def traces(self) -> list[str]:
-        """The traces on which changes are tried."""
+        """Names of the traces on which changes are tried."""
         return ["philly sia 1", "helios sia 1"][: 1 if self.study.quick else 2]
 
     @property
     def axes(self) -> tuple[Sequence[float], Sequence[float]]:
-        """Values of the two axes of the map: powers of the efficiency, and offered loads."""
+        """The two axes of a grid of runs: exponents applied to scaling efficiencies, and offered loads."""
         return (QUICK_POWERS, QUICK_LOADS) if self.study.quick else (POWERS, LOADS)
 
     def three(self, trace: str, change: OneChange) -> tuple[RunSpec, RunSpec, RunSpec]:
-        """Return the runs of Ares, Pollux and the work-conserving variant of Ares under a change."""
+        """Describe the runs of Ares, Pollux and the work-conserving variant of Ares under a change."""
         setting = f"{self.study.length} {change.variant}".rstrip()
         return (
             RunSpec(trace, None, setting, "ares", change.ares),
@@ -105,7 +105,7 @@ class Causes(NamedTuple):
         )
 
     def point(self, trace: str, power: float, load: float) -> tuple[RunSpec, RunSpec, RunSpec]:
-        """Return the runs of the three policies at one point of the map of powers and loads."""
+        """Describe the runs of the three policies at one exponent of the efficiencies and one load."""
         return self.three(trace, OneChange(bend(power, load)))
 
     def relative(self, found: Found, specs: tuple[RunSpec, RunSpec, RunSpec]) -> float:
@@ -114,7 +114,7 @@ class Causes(NamedTuple):
         return float(100 * (ares / pollux - 1))
 
     def compute_ratios(self, found: Found, power: float, load: float) -> list[float]:
-        """Return each policy's mean JCT divided by Ares's at a point of the map, averaged over traces."""
+        """Return each policy's mean JCT over Ares's at one exponent and load, averaged over traces."""
         ratios = []
         for trace in self.traces:
             seconds = [float(found[spec]["jct_mean"]) for spec in self.point(trace, power, load)]
@@ -122,7 +122,7 @@ class Causes(NamedTuple):
         return [float(mean) for mean in np.mean(ratios, axis=0)]
 
     def ladder(self) -> Section:
-        """Return the table of runs with a single change each."""
+        """Return the section with a table of runs in which one thing was changed at a time."""
         headers = ["change", "trace", "load", "efficiency at the request", "ares, h", "pollux, h"]
         headers += ["work-conserving form, h", "ares against pollux"]
         runs = {
@@ -147,7 +147,7 @@ class Causes(NamedTuple):
         return Section([spec for specs in runs.values() for spec in specs], text)
 
     def map(self) -> Section:
-        """Return the table and the plot of the map of powers and loads."""
+        """Return the section on the runs over all exponents of the efficiencies and all offered loads."""
         points = [(power, load) for power in self.axes[0] for load in self.axes[1]]
         headers = ["efficiency to the power", "load", "pollux", "work-conserving form"]
         headers += ["first of ares and pollux", "first of the three"]
@@ -164,7 +164,7 @@ class Causes(NamedTuple):
         return Section([s for trace in self.traces for at in points for s in self.point(trace, *at)], text)
 
     def plot(self, found: Found) -> Draw:
-        """Return the plot of the map of powers and loads."""
+        """Return a function that plots which policy has the least mean JCT at each exponent and load."""
         powers, loads = self.axes
         values = [[self.compute_ratios(found, power, load) for load in loads] for power in powers]
         return grid_plot(
@@ -194,7 +194,7 @@ LIMIT_S = 0.06
 
 
 def looks(options: Options, study: AresStudy) -> dict[str, Figures]:
-    """Return each policy's run on one trace, with its jobs and curves over time; runs are cached."""
+    """Run each policy on one trace; return each run's jobs and its held GPUs over time, by policy, cached."""
     runs = {}
     for policy in (name for name in LOOKED_AT if name in study.policies):
         spec = RunSpec(DEEP_TRACE, None, study.length, policy, ares_study.FIXED.get(policy, ()))
@@ -221,12 +221,12 @@ def _measure_looks(options: Options, spec: RunSpec) -> Figures:
 
 
 def on_time(run: Figures) -> float:
-    """Return the share of jobs that end no later than under fluid fair sharing."""
+    """Return the share of a run's jobs that end no later than under fluid fair sharing."""
     return float(np.mean(np.array(run["fairness"]) <= 1 + 1e-9))
 
 
 def look_text(runs: Mapping[str, Figures], plot: str) -> str:
-    """Return the section on one trace."""
+    """Return the section that compares the policies' runs on one trace, job by job."""
     columns = (
         RunColumn("mean JCT, h", "jct_mean", 2, "h"),
         RunColumn("makespan, h", "makespan_s", 1, "h"),
@@ -242,7 +242,7 @@ def look_text(runs: Mapping[str, Figures], plot: str) -> str:
 
 
 def look_panels(runs: Mapping[str, Figures]) -> list[Panel]:
-    """Return the plots of Figs. 8 and 9."""
+    """Return the panels that correspond to the paper's Figs. 8 and 9: held GPUs, JCTs and fairness."""
     hours = np.linspace(0, max(run["time_s"][-1] for run in runs.values()) / 3600, POINTS)
     jct_h, ratio = np.logspace(-3, 6, POINTS, base=2.0), np.linspace(0, 3, POINTS)
     held, jct, fair = {}, {}, {}
@@ -264,7 +264,7 @@ def _below(values: Floats, at: Floats) -> list[float]:
 
 
 def decision_times(options: Options, gpus: int) -> Figures:
-    """Return the duration of Ares's decisions on a cluster with this number of GPUs; measured only once."""
+    """Measure how long Ares's decisions take on a cluster of this many GPUs, or read the cached result."""
     what = f"{build_timed_scenario(gpus).sha256} decisions {LIMIT_S}"
     return load_or_make(options.work, what, partial(_decision_times, gpus))
 
@@ -297,7 +297,7 @@ def _decision_times(gpus: int) -> Figures:
 
 
 def times_text(timed: Sequence[Figures], plot: str) -> str:
-    """Return the section on decision times."""
+    """Return the section on how long Ares's decisions take by cluster size."""
     columns = (
         RunColumn("jobs an hour", "jobs_per_hour"),
         RunColumn("decisions", "decisions"),
@@ -313,16 +313,16 @@ def times_text(timed: Sequence[Figures], plot: str) -> str:
 
 
 def growth(timed: Sequence[Figures]) -> float:
-    """Return the mean decision time on the largest cluster over that on the smallest."""
+    """Return the mean decision time on the largest cluster divided by that on the smallest."""
     return float(timed[-1]["decision_s_mean"] / timed[0]["decision_s_mean"])
 
 
 def logarithmic(timed: Sequence[Figures]) -> float:
-    """Return the growth of decision times if it were logarithmic in the GPU count."""
+    """Return by what factor decision times would grow if they were logarithmic in the number of GPUs."""
     return float(np.log(timed[-1]["gpus"]) / np.log(timed[0]["gpus"]))
 
 
 def time_panel(timed: Sequence[Figures]) -> Panel:
-    """Return the plot of decision times."""
+    """Return the panel that plots decision times over the cluster's number of GPUs."""
     lines = {name: [1000 * row[f"decision_s_{name}"] for row in timed] for name in ("mean", "p99")}
     return Panel("Ares's decisions", "GPUs", "ms", [row["gpus"] for row in timed], lines, log_x=True)

@@ -43,7 +43,7 @@ IN_TEXT = "the paper's text gives no figure"
 
 
 class AresFigures(NamedTuple):
-    """The measured results from which Ares's claims are judged."""
+    """The measured results from which the claims of Ares's paper are judged."""
 
     study: AresStudy
     found: Found
@@ -54,7 +54,7 @@ class AresFigures(NamedTuple):
 
 
 def make_claims(parts: AresFigures) -> list[PaperClaim]:
-    """Return a row for each figure and table of the evaluation."""
+    """Return the claims of Ares's paper, by figure and table of its evaluation, each beside our results."""
     rows = (_testbed(parts), _claim_simulated(parts), _claim_looks(parts), _sensitivity(parts))
     return [claim for part in (*rows, not_simulated("ares")) for claim in part]
 

@@ -26,7 +26,7 @@ TIMED_S = 2 * 3600.0
 
 
 class TraceType(NamedTuple):
-    """A source of traces: a folder of Sia's workloads, and the settings that generate more."""
+    """A type of traces: where those of Sia's workloads are, and the settings that generate more."""
 
     sia: str
     generator: str
@@ -51,7 +51,7 @@ TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
 
 
 def trace_names(trace_type: str, quick: bool) -> list[str]:
-    """Return the names of a type's traces: Sia's, then equally many generated; only the first if `quick`."""
+    """Return the names of a type's traces: Sia's, then as many generated ones; fewer if `quick`."""
     if trace_type == TESTBED:
         names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
     else:
@@ -76,7 +76,7 @@ def _workload(folder: Path, name: str) -> Path:
 
 
 def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
-    """Return the scenario of a run."""
+    """Build the scenario of a run from its trace and setting."""
     length, _, variant = spec.setting.partition(" ")
     bend = variant.startswith("efficiency")
     scenario = _of_trace(data, spec.trace, "" if bend else variant)
@@ -89,7 +89,7 @@ def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
 
 
 def bend(power: float, load: float) -> str:
-    """Return the name of the variant with efficiencies raised to a power, at an offered load."""
+    """Return the name of the setting in which efficiencies are raised to a power, at an offered load."""
     return f"efficiency={power:g} load={load:g}"
 
 
@@ -116,14 +116,14 @@ def _of_trace(data: Path, name: str, variant: str) -> Scenario:
 
 
 def compute_offered_load(scenario: Scenario) -> float:
-    """Return the jobs' requested GPU time divided by the cluster's GPU time until the last submission."""
+    """Return the GPU time that jobs request over the GPU time the cluster has until the last submission."""
     trace = scenario.trace
     work_gpu_s = trace.iterations * scenario.fair_iteration_time_s * scenario.request_gpus
     return float(work_gpu_s.sum() / scenario.cluster.capacity.sum() / np.ptp(trace.submit_s))
 
 
 def request_efficiency(scenario: Scenario) -> float:
-    """Return throughput per GPU at the requested count over that on the fewest GPUs, mean over jobs."""
+    """Return throughput per GPU at the requested count over that on the fewest GPUs, averaged over jobs."""
     gpu_s = scenario.tables.execution.min(axis=3)[:, 0] * scenario.tables.counts
     least = np.argmax(np.isfinite(gpu_s), axis=1)
     rows, level = scenario.class_of, np.searchsorted(scenario.tables.counts, scenario.request_gpus)
@@ -131,7 +131,7 @@ def request_efficiency(scenario: Scenario) -> float:
 
 
 def bent(scenario: Scenario, power: float, load: float) -> Scenario:
-    """Return a scenario with other scaling curves and another load, but the same GPU time of each job.
+    """Return a scenario with scaling efficiencies raised to a power, and stretched to an offered load.
 
     Throughput per GPU over that on the fewest GPUs is raised to the power: 1 leaves it, 0 is linear
     scaling. Iterations change so that every job has the GPU time that it had at its request, and
@@ -153,7 +153,7 @@ def bent(scenario: Scenario, power: float, load: float) -> Scenario:
 
 
 def list_generated_overrides(trace_type: TraceType, jobs: int, span_s: float, seed: int) -> list[str]:
-    """Return the overrides that generate a trace like the committed ones, with another seed."""
+    """Return the configuration overrides that generate a trace of a type with a seed."""
     parameters = (
         f"rule=ares any_type=true jobs={jobs} span_s={span_s} load=1.0 max_gpus=16 min_duration_s=60.0 "
         f"max_duration_s={trace_type.most_s} start_hour={trace_type.start_hour} seed={seed}"
@@ -163,7 +163,7 @@ def list_generated_overrides(trace_type: TraceType, jobs: int, span_s: float, se
 
 @cache
 def build_timed_scenario(gpus: int) -> Scenario:
-    """Return Philly-like jobs for two hours on a cluster of that many GPUs, at full load."""
+    """Build a scenario of two hours of Philly-like jobs at full load on a cluster of that many GPUs."""
     from clustergym.scenario.by_name import load_scenario
 
     jobs = round(JOBS_PER_HOUR_A_GPU * gpus * TIMED_S / 3600)
@@ -192,7 +192,7 @@ class Gain(NamedTuple):
 
 
 class AresStudy(NamedTuple):
-    """The study of Ares: its data, its length and its policies."""
+    """The runs that reproduce Ares's paper: their data, traces and policies."""
 
     data: Path
     quick: bool
@@ -200,11 +200,11 @@ class AresStudy(NamedTuple):
 
     @property
     def length(self) -> str:
-        """The setting's name: a whole trace, or only its start."""
+        """Name of the setting: whole traces, or only their starts in the quick form."""
         return START if self.quick else WHOLE
 
     def specs(self, trace_type: str, policy: str, alpha: float | None = None) -> list[RunSpec]:
-        """Return the runs of a policy, or of the work-conserving Ares, on a type of trace.
+        """Describe the runs of a policy, or of the work-conserving Ares, on all traces of a type.
 
         With an alpha, on every second trace.
         """
@@ -218,29 +218,29 @@ class AresStudy(NamedTuple):
 
     @property
     def rows(self) -> list[str]:
-        """The policies, and the work-conserving Ares if Ares is among them."""
+        """Names of the policies, and of the work-conserving Ares if Ares is among them."""
         return [*self.policies, *([OWN] if "ares" in self.policies else [])]
 
     @property
     def alphas(self) -> Sequence[float]:
-        """The tested values of alpha."""
+        """Tested values of Ares's parameter alpha."""
         return QUICK_ALPHAS if self.quick else ALPHAS
 
     def file(self, what: str) -> str:
-        """Return the file name of a plot."""
+        """Return the file name of a plot on this page."""
         return f"ares-{what}.svg"
 
     def averages(self, found: Found, trace_type: str, policy: str) -> Figures:
-        """Return the mean of each metric over the runs of a policy."""
+        """Return the mean of each metric over the runs of a policy on traces of a type."""
         return _averages(found, self.specs(trace_type, policy))
 
     def beside(self, found: Found, trace_type: str, policy: str) -> Figures:
-        """Return the mean of each metric over those runs of Ares whose traces a policy was run on."""
+        """Return the mean of each metric of Ares over those traces on which a policy was run."""
         names = {spec.trace for spec in self.specs(trace_type, policy)}
         return _averages(found, [spec for spec in self.specs(trace_type, "ares") if spec.trace in names])
 
     def gains(self, found: Found, trace_type: str, metric: str) -> list[Gain]:
-        """Return by how much Ares's metric is below each other policy's, the closest first."""
+        """Return by what share Ares's metric is below each other policy's, in ascending order."""
         compared = []
         for policy in (name for name in self.policies if name != "ares"):
             ours = self.beside(found, trace_type, policy)[metric]

@@ -35,7 +35,7 @@ SHOWN_RULES = (EVEN_CORE, "slowest tier, core 2:1", "rising as log2 k", "rising 
 
 
 def claims(figures: Figures) -> list[PaperClaim]:
-    """Return Arnold's published claims, each judged by our figures.
+    """Return the claims of Arnold's paper, each compared with our results.
 
     "As published" has a core of 1:1, the minipods of Table 1 and the paper's best fit as baseline.
     """
@@ -199,7 +199,7 @@ QUICK_STATES = 10
 
 
 def reproduce(options: Options) -> Report:
-    """Run the placement benchmark, or read its earlier results, and write the page."""
+    """Run the placement benchmark, or read its cached results; return the page of the paper Arnold."""
     if options.policies is not None:
         message, remedy = "placement runs all its algorithms", "leave it out for arnold"
         raise InputError(message, field="--policies", remedy=remedy)

@@ -57,18 +57,18 @@ Rule = Callable[[int], Core]
 
 
 def gpu_packing(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Fill the minipods with the most free nodes first, and rank nodes in order."""
+    """Place a job in the minipods with the most free nodes first; return each of its nodes' minipods."""
     return pack_ranks(free.tolist(), job)
 
 
 def best_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Fill the minipods with the fewest free nodes first (Arnold's best-fit), and rank nodes in order."""
+    """Place a job in the minipods with the fewest free nodes first; return each of its nodes' minipods."""
     order = np.argsort(free, kind="stable")
     return _by_rank(np.repeat(order, free[order]), job)
 
 
 def random_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Draw free nodes at random, as Arnold's random-fit does, and rank nodes in the order of the draws."""
+    """Place a job on randomly sampled free nodes; return each of its nodes' minipods."""
     return _by_rank(rng.permutation(np.repeat(np.arange(len(free)), free)), job)
 
 
@@ -78,7 +78,7 @@ def _by_rank(minipods: Ints, job: PretrainingJob) -> Ints:
 
 
 class Variation(NamedTuple):
-    """A row of the ablation; the defaults are the assumptions of the model in this package."""
+    """A row of the ablation of the step-time model: the assumptions that differ from the usual ones."""
 
     name: str
     rule: Rule = lambda uplinks: constant(SHIPPED_CORE)
@@ -88,7 +88,7 @@ class Variation(NamedTuple):
 
 
 def rules(coefficient: float) -> dict[str, Rule]:
-    """Return the tested rules for core switches, by name; `coefficient` is a parameter of `rising`."""
+    """Return the tested rules for how core switches slow traffic, by name; `coefficient` sets one of them."""
     return {
         "slowest tier, core 2:1": lambda uplinks: constant(SHIPPED_CORE),
         EVEN_CORE: lambda uplinks: constant(1.0),
@@ -111,7 +111,7 @@ TEXT_AND_ROUTES = f"static routes, {TEXT}"
 
 
 def variations(coefficient: float) -> Iterator[Variation]:
-    """Yield the package's model, each changed assumption alone, and those of the paper's text together."""
+    """Yield the usual model, variants with one other assumption each, and one with all of the paper's."""
     named = rules(coefficient)
     yield Variation(SHIPPED)
     for name, rule in list(named.items())[1:]:
@@ -129,7 +129,7 @@ def variations(coefficient: float) -> Iterator[Variation]:
 
 
 def compute_tied_coefficient() -> float:
-    """Return the coefficient at which the rule `rising` yields Fig. 4's gain for a dense model."""
+    """Solve for the coefficient of the rule `rising` at which our gain equals that of the paper's Fig. 4."""
     return float(brentq(lambda c: _two_minipods(DENSE, rising(c))["pp_aligned"] - FIG_4_DENSE, 1e-3, 10.0))
 
 
@@ -142,7 +142,7 @@ def _two_minipods(model: PretrainingModel, core: Core) -> dict[str, float]:
 
 
 def ablate(states: int, seed: int) -> dict[str, Any]:
-    """Run the whole ablation; return its figures as JSON values."""
+    """Compute placement gains under all variants of the step-time model; return them as JSON values."""
     coefficient = compute_tied_coefficient()
     named = {name: rule(PORTS * MINIPOD_NODES) for name, rule in rules(coefficient).items()}
     return {
@@ -168,7 +168,7 @@ def ablate(states: int, seed: int) -> dict[str, Any]:
 
 
 def spread_matrix(job: PretrainingJob, dp: int, pp: int) -> Ints:
-    """Return a matrix in which each column touches `dp` minipods and each row `pp` of them."""
+    """Return each node's minipod such that each column of nodes spans `dp` minipods and each row `pp`."""
     rows = np.arange(job.rows)[:, None] * dp // job.rows
     return (rows + np.arange(job.columns) * pp // job.columns) % dp
 
@@ -242,7 +242,7 @@ MODELS = ("dense", "MoE")
 
 
 def ablation(found: dict[str, Any]) -> str:
-    """Return the report's section on the figures of `ablation.ablate`."""
+    """Return the report's section on the results of `ablate`."""
     return "\n".join((HEAD.format(**found), _rules(found), _scale(found["scale"])))
 
 

@@ -38,7 +38,7 @@ Advance = Callable[[str], None]
 
 
 class SolverAnswer(NamedTuple):
-    """An algorithm's placement with its scores and the solver's report."""
+    """The scores of an algorithm's placement, whether it is proven optimal, and its gap."""
 
     score: float
     cell_score: float
@@ -48,7 +48,7 @@ class SolverAnswer(NamedTuple):
 
 
 def solve(name: str, instance: Instance, rng: np.random.Generator) -> SolverAnswer:
-    """Place an instance by an algorithm and check the answer."""
+    """Solve a placement problem by a named algorithm, check the placement, and return its scores."""
     made = algorithm(name)(instance, rng)
     made.check(instance)
     said = made.solution
@@ -63,7 +63,7 @@ def solve(name: str, instance: Instance, rng: np.random.Generator) -> SolverAnsw
 
 
 def solve_either_unit(instance: Instance) -> float:
-    """Return the lower score, cell by cell, of Arnold with PP groups as units and with DP groups as units."""
+    """Return the lower of Arnold's scores with PP groups and with DP groups as the units that it places."""
     scores = []
     for unit in UNITS:
         other = Instance(instance.job, instance.free_nodes, instance.alpha, unit)
@@ -75,7 +75,7 @@ def solve_either_unit(instance: Instance) -> float:
 def run_setting(
     setting: PlacementSetting, alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
 ) -> dict[str, Any]:
-    """Run every algorithm on every state and alpha of a setting; return JSON values.
+    """Run every algorithm of a setting for every cluster state and alpha; return scores as JSON values.
 
     Scores are lists by alpha of lists by state.
     """
@@ -133,7 +133,7 @@ def _column(rows: list[list[SolverAnswer]], field: str) -> list[list[float]]:
 def run_benchmark(
     alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
 ) -> dict[str, Any]:
-    """Run all settings; return their scores and a summary as JSON values."""
+    """Run all placement settings; return their scores and a summary as JSON values."""
     settings = [run_setting(setting, alphas, states, seed, advance) for setting in SETTINGS]
     return {
         "schema": SCHEMA,
@@ -146,7 +146,7 @@ def run_benchmark(
 
 
 def summary(settings: Sequence[dict[str, Any]], alphas: Sequence[float]) -> dict[str, Any]:
-    """Return the ratios of the best baseline's score to Arnold's, and the share of ties, for each setting.
+    """Return, by setting, the best baseline's score divided by Arnold's, and the share of ties.
 
     The best baseline of a setting and alpha is the baseline of least mean score over states.
     `greatest_ratio` and `mean_ratio` are over alphas above 0 and below 1, where both types of group count;
@@ -190,5 +190,5 @@ def _ties(scores: dict[str, list[list[float]]]) -> dict[str, float]:
 
 
 def estimates(scores: Sequence[Sequence[float]]) -> list[Estimate]:
-    """Return the mean and 95 % interval over states for each alpha."""
+    """Return, for each alpha, the mean score over cluster states with its 95 % interval."""
     return [estimate(row) for row in scores]

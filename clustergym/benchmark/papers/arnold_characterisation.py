@@ -44,7 +44,7 @@ ALPHAS = tuple(round(0.2 * step, 1) for step in range(6))
 
 
 class Scale(NamedTuple):
-    """A large job on a cluster, with the number of minipods and the nodes in each."""
+    """A large job and its cluster: the number of minipods and the nodes in each."""
 
     job: PretrainingJob
     minipods: int
@@ -59,14 +59,14 @@ SCALES = (
 
 
 def fabric_tiers(core_oversubscription: float, network_share: float = PORT_SHARE) -> Tiers:
-    """Return the tiers of Arnold's H800 nodes under core switches of a given oversubscription."""
+    """Return the network tiers of Arnold's H800 nodes, given the core switches' oversubscription."""
     cluster: ClusterSpec = load_cluster("arnold-i")
     fabric = replace(cluster.fabric, core_oversubscription=core_oversubscription)
     return Tiers.from_cluster(ClusterSpec(cluster.name, cluster.groups, fabric), network_share)
 
 
 def pack_ranks(free: Sequence[int], job: PretrainingJob) -> Ints:
-    """Return the matrix of a scheduler that ignores groups and fills the minipods in rank order.
+    """Fill minipods in rank order, ignoring communication groups; return each node's minipod as a matrix.
 
     Parameters
     ----------
@@ -87,14 +87,14 @@ def pack_ranks(free: Sequence[int], job: PretrainingJob) -> Ints:
 
 
 def align_groups(free: Sequence[int], job: PretrainingJob, unit: Unit) -> Ints:
-    """Return the matrix that splits the fewest groups of one unit (Arnold with that unit alone)."""
+    """Place a job so that the fewest `unit` groups are split; return each node's minipod as a matrix."""
     alpha = 0.0 if unit == "pp" else 1.0
     made = algorithm("arnold")(Instance(job, np.array(free), alpha, unit), random_streams.PLACER.generator(0))
     return cells(made, job, unit)
 
 
 def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
-    """Return the matrices of the three compared placements, by name."""
+    """Return each node's minipod under packing, PP-aligned and DP-aligned placement, by name."""
     return {
         "packed": pack_ranks(free, job),
         "pp_aligned": align_groups(free, job, "pp"),
@@ -123,7 +123,7 @@ def two_minipods(
 
 
 def inside_a_minipod(models: Sequence[PretrainingModel]) -> dict[str, float]:
-    """Return for each model how much slower the worst placement over two leaf switches is than the best."""
+    """Return, by model, how much slower its worst placement over two leaf switches is than its best."""
     tiers, variation = fabric_tiers(Fabric().core_oversubscription), {}
     for model in models:
         minipod = np.zeros((JOB.rows, JOB.columns), dtype=np.int64)
@@ -136,7 +136,7 @@ def inside_a_minipod(models: Sequence[PretrainingModel]) -> dict[str, float]:
 
 
 class Candidate(NamedTuple):
-    """Arnold's placements of a job for one unit and alpha: a matrix for each state, and which are optimal."""
+    """Arnold's placements of a job for one unit and alpha: a matrix for each cluster state."""
 
     unit: Unit
     alpha: float
@@ -145,7 +145,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(job: PretrainingJob, states: Sequence[Ints]) -> list[Candidate]:
-    """Return Arnold's placements of a job for both units and each of `ALPHAS`.
+    """Place a job by Arnold for both units and each of `ALPHAS`, on every cluster state.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def choose_alpha(
     tiers: Tiers,
     core: Core | None = None,
 ) -> Candidate:
-    """Return the placements with the least mean step time of the model.
+    """Return the placements with the least mean step time of the model, over units and alphas.
 
     Ties: the least spread of both types, then PP groups before DP groups, then the lowest alpha.
     """
@@ -182,7 +182,7 @@ def choose_alpha(
 
 
 def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
-    """Draw random states with room for the job; return each state's free nodes by minipod."""
+    """Sample random cluster states with room for the job; return each state's free nodes by minipod."""
     job, minipods, nodes = scale
     streams = [
         random_streams.PLACEMENT_SCALE_STATES.generator(seed, job.gpus, minipods, state)
@@ -192,7 +192,7 @@ def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
 
 
 def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str, Any]]:
-    """Compare Arnold with packing on random states, with the best unit and alpha for each model.
+    """Compare Arnold with packing on random cluster states, with the best unit and alpha for each model.
 
     `gain_by_core` has the mean gain for each of `SCALE_CORE_FACTORS`, unit and alpha chosen anew, and
     `gain_unsplit` that of a placement in which no PP group leaves its minipod and every DP group does.
@@ -227,7 +227,7 @@ def choose_placements(
     tiers: Tiers,
     core: Core | None = None,
 ) -> tuple[Candidate, dict[str, Any]]:
-    """Return the best of Arnold's placements for a model, with its gains over other placements."""
+    """Return the best of Arnold's placements for a model, and its gains over the placements `before`."""
     choice = choose_alpha(model, job, offered, tiers, core)
     return choice, compare_placements(before, choice.matrices, job, model, tiers, core)
 
@@ -240,7 +240,7 @@ def compare_placements(
     tiers: Tiers,
     core: Core | None = None,
 ) -> dict[str, Any]:
-    """Compare placements; return the throughput gain (mean, 95 % interval) and mean spread ratios."""
+    """Return the throughput gain of `after` over `before` (mean, 95 % interval) and mean ratios of spread."""
     gains, dp_ratios, pp_ratios = [], [], []
     for theirs, ours in zip(before, after, strict=True):
         slower, faster = (predict(matrix, job, model, tiers, core=core).total_s for matrix in (theirs, ours))
@@ -261,7 +261,7 @@ def _gains(tiers: Tiers) -> dict[str, dict[str, float]]:
 
 
 def characterise(states: int, seed: int) -> dict[str, Any]:
-    """Measure what placement gains at each size and network; return the figures as JSON values."""
+    """Compute what placement gains at each job size and network; return the results as JSON values."""
     core = Fabric().core_oversubscription
     tiers = fabric_tiers(core)
     return {

@@ -9,7 +9,7 @@ STATES, QUICK_STATES, FEWEST_STATES = 20, 3, 3
 
 
 def placement_figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
-    """Return all figures of the placement benchmark as JSON values."""
+    """Run the whole placement benchmark, and return its results as JSON values."""
     from clustergym.benchmark.papers.arnold_ablation import ablate
     from clustergym.benchmark.papers.arnold_benchmark import QUICK_ALPHAS, run_benchmark
     from clustergym.benchmark.papers.arnold_characterisation import characterise

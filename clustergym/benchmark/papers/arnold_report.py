@@ -38,7 +38,7 @@ PAPER_RATIOS = "up to 1.67, 1.2 on average"
 
 
 def report(figures: dict[str, Any]) -> str:
-    """Return the report on the figures of `run_benchmark` and `characterise`."""
+    """Return the Markdown report on the results of `run_benchmark` and `characterise`."""
     parts = [
         HEAD.format(**figures),
         _summary(figures),
@@ -272,7 +272,7 @@ def _scale(rows: list[dict[str, Any]]) -> str:
 
 
 def draw(figures: dict[str, Any], path: Path, option: str) -> None:
-    """Draw the plot as `draw_figure` does and write it; the bands are 95 % intervals over states."""
+    """Plot each setting's scores over alpha, with 95 % intervals over cluster states; write the image."""
 
     def fill(figure: Any) -> None:
         for axes, setting in zip(figure.subplots(1, 3), figures["settings"], strict=True):

@@ -24,7 +24,7 @@ FAIR, PUBLISHED = "fair", "as published"
 
 
 class ClaimUnit(NamedTuple):
-    """The unit, neutral value and decimals by which a claim's figures are shown and compared."""
+    """The unit, the value that means "no effect", and the decimals of a paper's figures and of ours."""
 
     unit: str = "%"
     neutral: float | None = 0.0
@@ -96,7 +96,7 @@ class PaperClaim:
             raise ValueError(f"{self.claim}: a direction is for an effect of which the paper gives no figure")
 
     def judge_figure(self, ours: float) -> str:
-        """Return the verdict on one measured figure."""
+        """Return the verdict on one of our figures, such as "reproduced" or "reversed"."""
         if self.paper is None:
             against = self.direction and self.direction * (ours - (self.neutral or 0.0)) <= 0
             return REVERSED if against else NO_FIGURE
@@ -125,12 +125,12 @@ class PaperClaim:
 
     @property
     def ours(self) -> list[float]:
-        """Our figures in the published setting and in the fair one."""
+        """Our figures, first under the paper's own rules, then under equal rules for all policies."""
         return [value for value in (self.as_published, self.fair) if value is not None]
 
     @property
     def verdict(self) -> str:
-        """The verdict in the published setting, and in the fair setting too if it differs."""
+        """The verdict under the paper's own rules, and that under equal rules if it differs."""
         if not self.ours:
             return NOT_SIMULATED if self.quick else NOT_RUN
         first, second = self.judge_figure(self.ours[0]), self.judge_figure(self.ours[-1])
@@ -139,27 +139,27 @@ class PaperClaim:
 
     @property
     def main_verdict(self) -> str:
-        """The verdict in the published setting alone."""
+        """The verdict under the paper's own rules alone."""
         return next(name for name in VERDICTS if self.verdict.startswith(name))
 
     @property
     def cells(self) -> list[str]:
-        """The claim's row of a table with the columns `HEADERS`."""
+        """The paper's claim as a row of a table with the columns `HEADERS`."""
         figures = (self.format_figure(value) for value in (self.fair, self.as_published))
         return [self.claim, self.source, self.shown_paper, *figures, self.verdict, self.why]
 
     def plain(self) -> dict[str, Any]:
-        """Return the claim as JSON values, unrounded."""
+        """Return the paper's claim and our verdict as JSON values, unrounded."""
         return {**asdict(self), "verdict": self.verdict}
 
     @staticmethod
     def from_row(row: Mapping[str, Any]) -> PaperClaim:
-        """Return the claim that `plain` wrote."""
+        """Rebuild a paper's claim from the JSON values that `plain` returns."""
         return PaperClaim(**{entry.name: row[entry.name] for entry in fields(PaperClaim)})
 
     @property
     def shown_paper(self) -> str:
-        """The paper's figure, range, or direction, with its unit; `-` if it states none."""
+        """The paper's figure, range or direction as text with its unit; `-` if it states none."""
         if self.direction:
             return f"{'>' if self.direction > 0 else '<'} {self.format_figure(self.neutral)}"
         if self.paper_most is not None:
@@ -168,7 +168,7 @@ class PaperClaim:
         return side + self.format_figure(self.paper)
 
     def format_figure(self, value: float | None) -> str:
-        """Return a figure with its unit; `-` for None."""
+        """Return a figure as text with its unit; `-` for None."""
         if value is None:
             return "-"
         sign = "+" if self.unit == "%" and self.neutral == 0 else ""
@@ -177,7 +177,7 @@ class PaperClaim:
 
 
 def not_simulated(paper: str) -> list[PaperClaim]:
-    """Return a paper's claims that were not simulated, from `texts/not_simulated.yaml`."""
+    """Return the claims of a paper that are listed in `texts/not_simulated.yaml` as not simulated."""
     rows = (Path(__file__).parent / "texts" / "not_simulated.yaml").read_text(encoding="utf-8")
     return [PaperClaim(**{"paper": None, **row}) for row in yaml.safe_load(rows)[paper]]
 
@@ -186,7 +186,7 @@ HEADERS = ("claim", "source", "paper", "ours, fair", "ours, as published", "verd
 
 
 def claims_table(claims: Iterable[PaperClaim]) -> str:
-    """Return the table of claims at the top of a page."""
+    """Return a Markdown table of papers' claims beside our figures."""
     return table(HEADERS, (claim.cells for claim in claims), words=(0, 1, 5, 6))
 
 
@@ -201,7 +201,7 @@ def quantity(
     why: str = "",
     **others: Any,
 ) -> PaperClaim:
-    """Return a claim whose figures should equal the paper's; `others` are further fields of it."""
+    """Return a paper's claim of an absolute quantity, which our figures should equal."""
     return PaperClaim(claim, source, paper, fair, as_published, unit, None, why, decimals, **others)
 
 
@@ -218,7 +218,7 @@ def make_measured_claim(
     why: str = "",
     **others: Any,
 ) -> PaperClaim:
-    """Return a claim whose figures are `of(setting)`; it is "not run" if neither setting has a run.
+    """Return a paper's claim beside our figures `of(setting)`; "not run" if there are none.
 
     Where ours is not what the paper says and no reason is given, it is not known. `others` are further
     fields of the claim.
@@ -242,16 +242,16 @@ def _value(of: Measure, setting: str) -> float | None:
 
 
 def following(claim: PaperClaim, parts: Iterable[PaperClaim]) -> PaperClaim:
-    """Return a claim that depends on other claims, marked if one of those is reversed."""
+    """Return a copy of a paper's claim that follows from others, marked if one of those is reversed."""
     turned = next((part.claim for part in parts if part.main_verdict == REVERSED), "")
     return replace(claim, rests_on=turned)
 
 
 def only_published(of: Callable[[], float | None]) -> Measure:
-    """Return a measure that is defined for the published setting alone."""
+    """Return a function from a setting to a figure, which is None but under the paper's own rules."""
     return lambda setting: of() if setting == PUBLISHED else None
 
 
 def difference(ours: float, theirs: float) -> float:
-    """Return a relative difference in percent."""
+    """Return by how many percent `ours` is above `theirs`."""
     return 100 * (ours / theirs - 1)

@@ -41,7 +41,7 @@ JCT_LOWER = {"fcfs": 81.3, "elasticflow-ls": 75.8, "gandiva": 80.1, "gavel": 66.
 
 
 class Ablation(NamedTuple):
-    """An ablated part of Crius, with the preprint's JCT (times), jobs and throughput (percent) without it."""
+    """A part of Crius that is switched off, with the preprint's JCT, jobs and throughput without it."""
 
     parameters: dict[str, Any]
     jct: float | None = None
@@ -61,7 +61,7 @@ DENSITIES = (1.0, 2.0, 4.0)
 
 
 def make_claims(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
-    """Return all claims; those on JCT against baselines appear once for each number of rounds."""
+    """Return all claims of the preprint Crius beside our results, for runs of each number of rounds."""
     return [
         *(claim for rounds in lengths for claim in _claim_gains(found, rounds)),
         *(
@@ -154,7 +154,7 @@ COLUMNS = (parts.FINISHED, parts.THROUGHPUT, parts.PEAK, parts.JCT, parts.CENSOR
 
 
 def reproduce(options: Options) -> page.Report:
-    """Run the study and write its page."""
+    """Simulate the runs that reproduce the preprint Crius, and return its page with the results."""
     check_data(options.data)
     chosen, note = choose(POLICIES, options.policies)
     lengths = [664] if options.quick else [664, 2000]

@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 
 class FillCurves(NamedTuple):
-    """The curves of one run in percent, shape (LAST + 1,), and its rejected requests."""
+    """Curves of one run in percent of the cluster's GPUs over requested GPUs, and its rejected requests."""
 
     curves: Mapping[str, Floats]
     rejected: int
@@ -56,7 +56,7 @@ class FillCurves(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One workload and seed, with the placers to run."""
+    """One workload and seed, with the placers to run on it."""
 
     folder: Path
     workload: str
@@ -65,7 +65,7 @@ class Run(NamedTuple):
 
 
 def reproduce(options: Options) -> Report:
-    """Run the study and write its page."""
+    """Simulate the runs that reproduce the paper on FGD, and return its page with the results."""
     if not has_numba():
         raise InputError("needs the package numba", field="fgd", remedy=install_line("learn"))
     folder = find_folder(options.data)
@@ -88,7 +88,7 @@ def reproduce(options: Options) -> Report:
 
 
 def find_folder(data: Path) -> Path:
-    """Return the folder laid out as openb: the given one, or its subfolder of that name."""
+    """Return the folder with openb's files: the given one, or its subfolder `openb`."""
     inner = data / "openb"
     return inner if inner.is_dir() and not openb.find_packed_file(data / openb.NODES).exists() else data
 
@@ -255,7 +255,7 @@ LAST = 130
 
 
 def at_arrived_pct(arrived_milli: Ints, value_milli: Ints | Floats, installed_milli: int) -> Floats:
-    """Return the mean of a value over the arrivals, at each percent of requested GPUs.
+    """Return a value at each percent of GPUs requested so far, averaged over the arrivals near it.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ ARRIVED = 1.3
 
 
 def draw_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
-    """Shuffle pods and nodes; add or drop pods until they ask for `ARRIVED` times the installed GPUs.
+    """Shuffle pods and nodes at random; add or drop pods until they request `ARRIVED` times the cluster.
 
     Where no pod asks for GPUs, all pods arrive once.
     """

@@ -45,7 +45,7 @@ TRACE, RATES = Path("traces_physical") / "max_min_fairness.trace", Path("simulat
 
 
 def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
-    """Return the scenario of a run: a stream of jobs, or the paper's trace of 96 jobs."""
+    """Build the scenario of a run: a stream of jobs, or the paper's trace of 96 jobs."""
     if spec.setting == PACKING:
         return packing_scenario(data, spec)
     return with_pairs(data, _scenario(data)) if spec.setting == PAIRS_OF_96 else _scenario(data)
@@ -99,7 +99,7 @@ ARTIFACT = "its simulator, max_min_fairness.trace"
 
 
 class GavelRow(NamedTuple):
-    """A row of the table: a policy, its parameters, and the published figures in hours."""
+    """A row of the page's table: a policy, its parameters, and the paper's figures in hours."""
 
     label: str
     policy: str
@@ -110,18 +110,18 @@ class GavelRow(NamedTuple):
     seeds: int = 1
 
     def specs(self, more: Parameters = ()) -> list[RunSpec]:
-        """Return the row's runs, one for each seed, with further parameters."""
+        """Describe the row's runs, one for each seed, with further parameters of the policy."""
         parameters = (*self.parameters, *more)
         spec = ("max_min_fairness", None, "free restarts", self.policy, parameters)
         return [RunSpec(*spec, seed) for seed in range(self.seeds)]
 
     def hours(self, found: Found, metric: str, more: Parameters = ()) -> list[float]:
-        """Return a metric for each seed, in hours."""
+        """Return a metric (a time) of the row's run for each seed, in hours."""
         return [found[spec][metric] / 3600 for spec in self.specs(more)]
 
     @property
     def compared(self) -> tuple[str, str, float | None]:
-        """The published metric, its name in words, and its published value in hours."""
+        """The metric that the paper states: its name, its name in words, and the paper's value in hours."""
         if self.makespan_h is not None:
             return "makespan", "makespan", self.makespan_h
         return "jct_mean", "mean JCT", self.jct_h
@@ -155,7 +155,7 @@ RULES: dict[str, Parameters] = {
 
 
 def reproduce(options: Options) -> Report:
-    """Run the study and write its page."""
+    """Simulate the runs that reproduce the paper Gavel, and return its page with the results."""
     check_published(options.data / "gavel" / name for name in (TRACE, RATES))
     chosen, note = choose(POLICIES, options.policies)
     rows = [row for row in ROWS if row.policy in chosen]

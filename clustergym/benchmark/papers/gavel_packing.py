@@ -43,7 +43,7 @@ PLOT = "gavel-packing.svg"
 
 
 class Load(NamedTuple):
-    """A Poisson stream of jobs at one rate; jobs `first` to `last` are measured.
+    """A Poisson stream of jobs at one arrival rate; jobs `first` to `last` are measured.
 
     `published` is the mean JCT in hours, not packed and packed.
     """
@@ -57,12 +57,12 @@ class Load(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the stream and of its trace."""
+        """Name of the stream of jobs and of its trace."""
         gpus = "1 to 8 GPUs" if self.several else "one GPU"
         return f"{self.jobs_per_h:g} jobs an hour, {gpus}"
 
     def spec(self, parameters: Parameters) -> RunSpec:
-        """Return the run of Gavel with some parameters."""
+        """Describe the run of the policy Gavel on this stream, with some parameters."""
         return RunSpec(self.name, None, PACKING, "gavel", parameters)
 
 
@@ -103,7 +103,7 @@ def _table(path: Path) -> tuple[Rates, PairTable]:
 
 
 def draw_trace(load: Load, rates: Rates, seed: int = 0) -> Trace:
-    """Draw a stream as the artifact's generator (`utils.py`) does, with other random numbers.
+    """Generate a random stream of jobs, distributed as by the generator (`utils.py`) of Gavel's artifact.
 
     Job types are uniform, those of several GPUs among those that have such rates; a job runs 10^x minutes on
     V100, x uniform from 1.5 to 3 for four fifths of the jobs, from 3 to 4 for the others.
@@ -134,7 +134,7 @@ def _draw_job(
 
 
 def packing_scenario(data: Path, spec: RunSpec) -> Scenario:
-    """Return a stream on 36 V100, 36 P100 and 36 K80 until its last job arrives; restarts cost nothing."""
+    """Build a scenario of a stream of jobs on 36 V100, 36 P100 and 36 K80; restarts cost nothing."""
     rates, _ = _table(data / RATES)
     cluster, trace = _cluster(), draw_trace(ALL[spec.trace], rates, spec.seed)
     classes, counts = model_classes(trace), np.array(sorted(set(trace.gpus.tolist())))
@@ -158,7 +158,7 @@ def packing_scenario(data: Path, spec: RunSpec) -> Scenario:
 
 
 def with_pairs(data: Path, scenario: Scenario) -> Scenario:
-    """Return a scenario with the speeds of Gavel's job pairs."""
+    """Return a copy of a scenario in which pairs of jobs may share GPUs, at speeds measured by Gavel."""
     tables = scenario.tables
     speeds = PairSpeeds.from_table(
         _table(data / RATES)[1], tables.classes, scenario.cluster, tables.counts, "refuse"
@@ -184,7 +184,7 @@ RULES: dict[str, Parameters] = {
 
 
 def packing_sections() -> list[Section]:
-    """Return the sections on packed jobs: the curve, and our rules in place of Gavel's."""
+    """Return the page's sections on jobs that share GPUs."""
     loads = [*LOADS, *SEVERAL]
     curve = [load.spec(parameters) for load in loads for parameters in (UNPACKED, PACKED)]
     objectives = [_of_96(name, which) for name in OBJECTIVES for which in (UNPACKED, PACKED)]
@@ -264,7 +264,7 @@ def _objectives(found: Found) -> str:
 
 
 def packing_claims(found: Found) -> Iterator[PaperClaim]:
-    """Yield claims on how packing changes mean JCT at low and high load, and for jobs on several GPUs."""
+    """Yield the paper's claims on how sharing GPUs changes mean JCT, beside our results."""
     for load in (LOADS[0], LOADS[6], *SEVERAL):
         alone, packed = (found.get(load.spec(which)) for which in (UNPACKED, PACKED))
         ours = None if alone is None or packed is None else 100 * (_jct_h(packed) / _jct_h(alone) - 1)
@@ -275,7 +275,7 @@ def packing_claims(found: Found) -> Iterator[PaperClaim]:
 
 
 def packing_plots(found: Found) -> dict[str, Draw]:
-    """Return the plot of mean JCT over load, by file name; nothing if it was not run."""
+    """Return the plot of mean JCT over load, by file name; empty if the runs are missing."""
     if LOADS[0].spec(PACKED) not in found:
         return {}
     lines = {
@@ -300,7 +300,7 @@ Rates = Mapping[str, Mapping[tuple[str, int], float]]
 
 
 def read_rates(path: Path) -> Rates:
-    """Read the throughput table; raise an `InputError` if its layout is not the published one."""
+    """Read Gavel's throughput table; raise an `InputError` if its layout is not the published one."""
     remedy = "give simulation_throughputs.json"
     table = read_json(path, LARGEST_BYTES, remedy)
     try:

@@ -35,7 +35,7 @@ STRATEGIES = {"arena": "least_bias", "crius": "assembly"}
 
 
 def oracle_claims(data: Path, paper: str) -> list[PaperClaim]:
-    """Return the claims of the paper `arena` or `crius` that concern iteration times alone."""
+    """Return the claims of the paper `arena` or `crius` on iteration times alone, beside our predictions."""
     path, memory = (data / "arena" / name for name in ("arena_profile.csv", "arena_dp_memory.csv"))
     check_published([path, memory])
     measured = read_measurements(path, load_catalog())
@@ -60,12 +60,12 @@ class _OracleFigures:
         return 100 * float(self.figures[name])
 
     def minutes(self, name: str) -> float:
-        """Return the mean wall-clock minutes of a search that uses all GPUs of its allocation in parallel."""
+        """Return the mean wall-clock minutes of a plan search that uses all GPUs of an allocation."""
         return float((getattr(self.rows, name) / self.rows.gpus).mean() / 60)
 
     @property
     def worst_error(self) -> float:
-        """Greatest of the mean errors by GPU count, percent."""
+        """The greatest over GPU counts of the mean error, in percent."""
         return float(max(self.error.values()))
 
     @property
@@ -79,7 +79,7 @@ class _OracleFigures:
 
     @property
     def without_plan(self) -> int:
-        """Number of allocations where the pruned half of the space has no plan although the whole has one."""
+        """Number of allocations on which the pruned search finds no plan although a full search does."""
         return int((~np.isfinite(self.rows.half_space_s)).sum())
 
 
@@ -97,7 +97,7 @@ class _Oracles(NamedTuple):
     charged: _OracleFigures
 
     def both(self, of: Callable[[_OracleFigures], float]) -> tuple[float, float]:
-        """Return one figure of two oracles: the simulations', and one that follows the paper's text."""
+        """Return a figure for two oracles: the one of our simulations, and one by the letter of the paper."""
         return of(self.ours), of(self.letter)
 
 

@@ -43,7 +43,7 @@ class Panel(NamedTuple):
 
 
 def panel_plot(panels: Sequence[Panel]) -> Draw:
-    """Return a function that draws panels side by side."""
+    """Return a function that plots panels side by side."""
 
     def fill(figure: Any) -> None:
         for at, panel in enumerate(panels, start=1):
@@ -74,7 +74,7 @@ def grid_plot(
     legend: Sequence[str],
     **labels: str,
 ) -> Draw:
-    """Return a function that draws a grid of cells, each with a policy's colour and a text.
+    """Return a function that plots a grid of squares, each with a policy's colour and a text.
 
     `x` labels the columns, `y` the rows from the top; `labels` are the title and those of Matplotlib's axes.
     """
@@ -101,7 +101,7 @@ def grid_plot(
 
 @dataclass(frozen=True)
 class Report:
-    """A paper's page in Markdown, with its claims, its unrounded figures and its plots.
+    """A page on one paper in Markdown, with its claims, the figures of its runs, and its plots.
 
     `plots` gives, by file name, what draws each plot; the text refers to plots by these names.
     """
@@ -117,7 +117,7 @@ Labelled = Mapping[Any, RunSpec]
 
 
 class Section(NamedTuple):
-    """A section of a page: the runs that it needs, and a function that makes its text and table from them."""
+    """A section of a paper's page: the runs that it needs, and a function from their results to its text."""
 
     specs: Sequence[RunSpec]
     text: Callable[[Found], str]
@@ -132,7 +132,7 @@ def _passages(paper: str) -> Mapping[str, str]:
 
 
 def passage(paper: str, name: str, **values: Any) -> str:
-    """Return the passage under `<!-- name -->` in `texts/PAPER.md`, with values filled in."""
+    """Return the prose under `<!-- name -->` in `texts/PAPER.md`, with values filled in."""
     return _passages(paper)[name].format(**values)
 
 
@@ -142,7 +142,7 @@ def words(text: str) -> Section:
 
 
 def list_specs(sections: Iterable[Section]) -> list[RunSpec]:
-    """Return the runs of all sections."""
+    """Return the descriptions of all runs that the sections of a page need."""
     return [spec for section in sections for spec in section.specs]
 
 
@@ -154,7 +154,7 @@ def make_report(
     plots: Mapping[str, Draw] | None = None,
     plain: Callable[[RunSpec, Figures], dict[str, Any]] = RunSpec.plain,
 ) -> Report:
-    """Write the page: introduction, claims (where there are any), sections."""
+    """Compose a paper's page of an introduction, a table of claims (if there are any) and sections."""
     opening = [introduction, *([f"## Claims\n\n{claims_table(claims)}"] if claims else [])]
     parts = [*opening, *(section.text(found) for section in sections)]
     runs = [plain(spec, figures) for spec, figures in found.items()]
@@ -162,7 +162,7 @@ def make_report(
 
 
 class RunColumn(NamedTuple):
-    """A column of a table: a metric and its unit (hours, milliseconds or percent), if it has one."""
+    """A column of a table of runs: a metric, and a unit (hours, milliseconds or percent) if it has one."""
 
     header: str
     metric: str
@@ -170,7 +170,7 @@ class RunColumn(NamedTuple):
     unit: str = ""
 
     def format_figure(self, figures: Figures) -> str:
-        """Return the figure of a run; `-` where there is none."""
+        """Return the column's metric of a run as text; `-` if the run has none."""
         value = figures.get(self.metric)
         if value is None:
             return "-"
@@ -190,7 +190,7 @@ def figures_table(
     columns: Sequence[RunColumn],
     added: Added | None = None,
 ) -> str:
-    """Return a table with a row for each run and columns of labels, metrics and additional values."""
+    """Return a Markdown table with a row for each run: labels, metrics and additional values."""
     more = added or {}
     headers = [*labels, *(column.header for column in columns), *(header.rstrip() for header in more)]
     lines = [
@@ -211,7 +211,7 @@ def runs_table(
     columns: Sequence[RunColumn],
     added: Callable[[Found, Labelled], Added] = lambda found, runs: {},
 ) -> Section:
-    """Return a section with a text and a table of runs."""
+    """Return a section that consists of a text and a table of runs."""
 
     def render(found: Found) -> str:
         rows = {opening: found[spec] for opening, spec in runs.items()}
@@ -221,7 +221,7 @@ def runs_table(
 
 
 def changes(found: Found, runs: Labelled, metric: str) -> list[str]:
-    """Return the relative change of a metric of each run to the first run in the same setting."""
+    """Return, for each run, the change of a metric in percent from the first run in the same setting."""
     first: dict[tuple[str, ...], float] = {}
     for labels, spec in runs.items():
         first.setdefault(labels[1:], found[spec][metric])
@@ -229,7 +229,7 @@ def changes(found: Found, runs: Labelled, metric: str) -> list[str]:
 
 
 def compute_padded_by_label(found: Found, runs: Labelled, reference: str, *group: str) -> dict[str, float]:
-    """Return the padded JCT, seconds, by first label, of the runs whose later labels are `group`."""
+    """Return padded mean JCTs in seconds, by first label, of runs whose other labels are `group`."""
     figures = {labels[0]: found[spec] for labels, spec in runs.items() if labels[1:] == group}
     return compute_padded_jct(figures, reference) if reference in figures else {}
 
@@ -238,18 +238,18 @@ OF_PREPRINT, IF_FAIR = "counted with its preprint", "otherwise if fair"
 
 
 def claims_path(page: Path) -> Path:
-    """Return the path of the claims' file, in the folder of the paper's page."""
+    """Return the path of the file of a paper's claims, which lies beside the paper's page."""
     return page.with_suffix(".claims.json")
 
 
 def claims_text(paper: str, quick: bool, claims: Sequence[PaperClaim]) -> str:
-    """Return the content of the file of a paper's claims."""
+    """Return the JSON content of the file of a paper's claims."""
     plain = {"paper": paper, "quick": quick, "claims": [claim.plain() for claim in claims]}
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_claims(path: Path) -> list[PaperClaim]:
-    """Return the claims in a file written by `reproduce`."""
+    """Read a paper's claims from the file that `clustergym reproduce` wrote."""
     try:
         return [PaperClaim.from_row(row) for row in json.loads(path.read_text(encoding="utf-8"))["claims"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -259,18 +259,18 @@ def read_claims(path: Path) -> list[PaperClaim]:
 
 
 def page_name(paper: str) -> str:
-    """Return the name of the file of a paper's page."""
+    """Return the file name of a paper's page."""
     return f"{paper}.md"
 
 
 def find_claims(folder: Path) -> dict[str, list[PaperClaim]]:
-    """Return the claims in the files of a folder, by paper."""
+    """Read the claims of all papers from the files in a folder; return them by paper."""
     paths = {paper: claims_path(folder / page_name(paper)) for paper in PAPERS}
     return {paper: read_claims(path) for paper, path in paths.items() if path.is_file()}
 
 
 def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
-    """Return a Markdown page of all papers' claims; it names the papers that have none."""
+    """Return one Markdown page of all papers' claims; it names the papers that have none."""
     head = passage("all", "head", papers=len(PAPERS), command="all" + " --quick" * quick)
     reading = passage("all", "reading", tolerance=100 * TOLERANCE)
     parts = [head, verdict_table(claims, quick), reading, "## Claims", _rows(claims)]
@@ -278,7 +278,7 @@ def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
 
 
 def verdict_counts(claims: Sequence[PaperClaim]) -> dict[str, int]:
-    """Return the number of claims with each verdict; figures first stated in the preprint count apart."""
+    """Count claims by verdict; those first stated in the preprint are counted apart."""
     own = [claim for claim in claims if not claim.first_stated_by]
     counts = Counter(claim.main_verdict for claim in own)
     return {
@@ -290,7 +290,7 @@ def verdict_counts(claims: Sequence[PaperClaim]) -> dict[str, int]:
 
 
 def verdict_table(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
-    """Return the table of verdicts by paper; it names the papers that have none."""
+    """Return a Markdown table that counts each paper's claims by verdict; it names papers without claims."""
     headers, rows = ["paper", "command", *verdict_counts([])], []
     for paper, title in PAPERS.items():
         name, told = title, ["no claims kept", *[""] * (len(headers) - 3)]

@@ -64,7 +64,7 @@ SIA_CHANGES: Mapping[str, study.Parameters] = {
 
 
 class SiaFigures(NamedTuple):
-    """Results of the published simulator: mean JCT and makespan in hours, restarts per job."""
+    """Results of the paper's own simulator: mean JCT and makespan in hours, and restarts per job."""
 
     jct_h: float | None = None
     makespan_h: float | None = None
@@ -82,7 +82,7 @@ PUBLISHED_ROWS = {label for _, label in REFERENCE}
 
 
 def reproduce(options: study.Options) -> page.Report:
-    """Run the study and write its page."""
+    """Simulate the runs that reproduce the paper Sia, and return its page with the results."""
     workloads = (
         QUICK
         if options.quick
@@ -117,7 +117,7 @@ def _make_jittered_specs(trace: str, label: str) -> list[study.RunSpec]:
 
 
 def build_run_scenario(data: Path, spec: study.RunSpec) -> Scenario:
-    """Return a run's scenario: `TRACE`, or `TRACE jitter N`, which delays each job by up to `JITTER_S`."""
+    """Build a run's scenario; a trace named `... jitter N` has each job delayed at random by seed N."""
     trace, _, jitter = spec.trace.partition(" jitter ")
     scenario = _scenario(data, trace, spec.setting)
     if not jitter:

@@ -37,7 +37,7 @@ Parameters = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `clustergym reproduce`.
+    """The options of the command `clustergym reproduce`.
 
     `data` is the folder of the published data; `work` is that of finished runs, which are not run again.
     `quick` asks for only what fits in a few minutes. `policies` are files of conf/policy; None: the paper's.
@@ -55,7 +55,7 @@ class Options:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run to make: its policy, its scenario and its seed.
+    """The description of one run of a paper's page: its policy, trace, setting and seed.
 
     The paper's module gives the names of the trace and of the setting a meaning. `policy` is a file of
     conf/policy, and `parameters` are those that differ from that file.
@@ -74,7 +74,7 @@ class RunSpec:
         return " ".join([self.policy, *(f"{name}={value}" for name, value in self.parameters)])
 
     def make_policy(self) -> Policy:
-        """Build the policy."""
+        """Build the run's policy from its file in conf/policy and its parameters."""
         given = yaml.safe_load((conf_dir() / "policy" / f"{self.policy}.yaml").read_text(encoding="utf-8"))
         return make_policy({**given, **dict(self.parameters)})
 
@@ -90,14 +90,14 @@ ScenarioOf = Callable[[Path, RunSpec], Scenario]
 
 
 def presets() -> list[str]:
-    """Return the files of conf/policy for which the policy is installed."""
+    """Return the names of the files in conf/policy whose policies are installed."""
     files = sorted((conf_dir() / "policy").glob("*.yaml"))
     names = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")).get("name") for path in files}
     return [preset for preset, name in names.items() if name in entry_points("policy")]
 
 
 def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str], str]:
-    """Return the policies to run, and a sentence on the paper's policies that are not installed.
+    """Return the policies to run, and a sentence on those of the paper that are not installed.
 
     Raises an `InputError` if the user asks for a policy that does not exist, or no policy is left.
     """
@@ -113,7 +113,7 @@ def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str
 
 
 def check_published(paths: Iterable[Path]) -> None:
-    """Raise an `InputError` unless all published files and folders are there; folders have no suffix."""
+    """Raise an `InputError` for the first published file (or folder: no suffix) that is missing."""
     for path in paths:
         if not (path.is_file() if path.suffix else path.is_dir()):
             remedy = "name the folder of the published data with --data DIR or CLUSTERGYM_DATA"
@@ -121,7 +121,7 @@ def check_published(paths: Iterable[Path]) -> None:
 
 
 def load_or_make(work: Path, what: str, make: Callable[[], Figures]) -> Figures:
-    """Return figures from the folder `work`; make them if this version of the code has not yet."""
+    """Return results cached in `work` by this version of the code; compute them if there are none."""
     key = hashlib.sha256(f"{code_sha256()} {what}".encode()).hexdigest()
     path = work / f"{key[:40]}.json"
     if not path.is_file():
@@ -131,7 +131,7 @@ def load_or_make(work: Path, what: str, make: Callable[[], Figures]) -> Figures:
 
 
 def run_all(specs: Iterable[RunSpec], scenario_of: ScenarioOf, options: Options) -> dict[RunSpec, Figures]:
-    """Run each distinct spec, or read the result of an earlier call from `options.work`."""
+    """Simulate each distinct run, or read its cached result; return the results by run."""
     distinct = list(dict.fromkeys(specs))
     run = partial(_run, scenario_of, options.data, options.work)
     return dict(zip(distinct, in_order(run, distinct, options.workers), strict=True))
@@ -158,7 +158,7 @@ def _run(scenario_of: ScenarioOf, data: Path, work: Path, spec: RunSpec) -> Figu
 
 @cache
 def code_sha256() -> str:
-    """Return the digest of all modules that can change a result, in this package and its policies."""
+    """Return a digest of the source of all modules that can change a run's result."""
     digest = hashlib.sha256()
     for folder in [PACKAGE, *(Path(place) for place in policies.__path__)]:
         for path in sorted(folder.rglob("*.py")):
@@ -168,22 +168,22 @@ def code_sha256() -> str:
 
 
 def number(value: float | int | None, decimals: int = 0) -> str:
-    """Return a figure for a table; `-` where there is none."""
+    """Return a number as text for a table; `-` for None."""
     return "-" if value is None else f"{value:,.{decimals}f}"
 
 
 def column(values: Sequence[float | None], decimals: int = 0) -> list[str]:
-    """Return figures for a column of a table; `-` where there is none."""
+    """Return numbers as texts for a column of a table; `-` for None."""
     return [number(value, decimals) for value in values]
 
 
 def change(value: float | None, reference: float | None) -> str:
-    """Return a relative difference in percent, signed; `-` where it is undefined."""
+    """Return by how many percent a value is above a reference, as signed text; `-` if undefined."""
     return "-" if value is None or not reference else f"{100 * (value / reference - 1):+.0f} %"
 
 
 def summarise_run(result: Result) -> dict[str, Any]:
-    """Return figures of a run as plain JSON values.
+    """Return the figures of a finished run that papers' pages use, as JSON values.
 
     `jct_max` is the longest JCT (seconds; None where no job finished). `gpu_s_per_sample` is, by model, the
     GPU-seconds of work that a sample took. `by_priority` is, where a trace has priorities, by priority: the
@@ -224,7 +224,7 @@ def _by_priority(result: Result) -> dict[str, dict[str, float]]:
 
 
 def compute_padded_jct(runs: Mapping[str, Mapping[str, Any]], reference: str) -> dict[str, float]:
-    """Return mean JCTs by policy, in seconds, computed as in Arena's and Crius's figures and artifact.
+    """Return mean JCTs in seconds by policy, unfinished jobs counted at the greatest JCT of any policy.
 
     The list of a policy that finished fewer jobs than the reference is padded to as many with the greatest
     JCT of any policy; the mean of any other policy is over its finished jobs. Empty where the reference

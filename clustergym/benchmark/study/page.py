@@ -36,7 +36,7 @@ INTERVALS = (
 
 
 def make_tables(study: Study, results: StudyResults) -> list[TextTable]:
-    """Return the tables of a study: the summary, one of each scenario, and one of each policy compared."""
+    """Return a study's tables: a summary, one for each scenario, and one for each policy across scenarios."""
     units = choose_units(study, results)
     return [
         summary_table(study, results.by_scenario, units),
@@ -53,7 +53,7 @@ def write_page(
     out: Path,
     command: str,
 ) -> list[Path]:
-    """Write the page, its tables in LaTeX and Markdown, and the list of runs; return their paths."""
+    """Write a study's page, its tables in LaTeX and Markdown, and the list of runs; return the paths."""
     files = {out / "runs.csv": _runs_csv(study, results.runs)}
     for table in tables:
         files[out / "tables" / f"{table.name}.tex"] = table.latex
@@ -66,7 +66,7 @@ def write_page(
 def page(
     study: Study, results: StudyResults, tables: Sequence[TextTable], plots: Sequence[Plot], command: str
 ) -> str:
-    """Return the page in Markdown."""
+    """Return a study's page as Markdown text, with its tables and plots."""
     parts = [f"# {study.title}", *filter(None, [study.text])]
     parts.append(_counts(study, len(results.runs)))
     drawn = {plot.name: plot for plot in plots}
@@ -102,7 +102,7 @@ def _facts(study: Study, results: StudyResults) -> str:
 
 
 def versions(results: StudyResults) -> dict[str, str]:
-    """Return the versions that the runs were made with; all of them if runs differ."""
+    """Return the versions of clustergym and its libraries in a study's runs, by name."""
     found: dict[str, set[str]] = {}
     for _, result in results.runs:
         for name, version in result.versions.items():
@@ -111,13 +111,13 @@ def versions(results: StudyResults) -> dict[str, str]:
 
 
 def digest(results: StudyResults) -> str:
-    """Return the SHA-256 of all runs' labels and digests."""
+    """Return one SHA-256 of all runs' labels and event-log digests."""
     lines = (f"{cell.scenario}\t{cell.policy}\t{cell.seed}\t{run.digest}\n" for cell, run in results.runs)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def study_json(study: Study, results: StudyResults, command: str) -> Mapping[str, Any]:
-    """Return all figures of a study, unrounded."""
+    """Return all figures of a study as JSON values, unrounded."""
     metrics = list(study.metrics)
     return {
         "schema": "clustergym.study/1",
@@ -163,7 +163,7 @@ FORMATS = (".svg", ".pdf")
 
 
 class Plot(NamedTuple):
-    """A plot of a study: its file name, its title, its rows, and a panel for each metric."""
+    """What a study's plot shows: a title, a row for each policy or scenario, and a panel for each metric."""
 
     name: str
     title: str
@@ -173,7 +173,7 @@ class Plot(NamedTuple):
 
 
 def make_plots(study: Study, results: StudyResults) -> list[Plot]:
-    """Return the plots of a study: of each scenario in the summary, and of each policy over scenarios."""
+    """List a study's plots: policies compared in each scenario, and scenarios compared for each policy."""
     found = []
     for label, metrics in study.summary.items():
         group = results.by_scenario[label]
@@ -193,7 +193,7 @@ def make_plots(study: Study, results: StudyResults) -> list[Plot]:
 
 
 def draw(study: Study, results: StudyResults, plot: Plot, folder: Path) -> list[Path]:
-    """Draw a plot in each of `FORMATS`; the same results give the same bytes."""
+    """Plot figures of a study, and write an image file in each of `FORMATS`; return the paths."""
     names = [column.any.policy.name for column in plot.columns]
     several = len(set(names)) > 1
     colours = [style.colour for style in choose_styles(names)] if several else [COLOURS[0]] * len(names)
@@ -238,7 +238,7 @@ LATEX = {
 
 
 class TextTable(NamedTuple):
-    """A table whose cells are texts.
+    """A table of text cells that can be written as Markdown and LaTeX.
 
     Attributes
     ----------
@@ -276,12 +276,12 @@ class TextTable(NamedTuple):
 
 
 def escape_latex(text: str) -> str:
-    """Return a text as LaTeX."""
+    """Return a text with LaTeX's special characters escaped."""
     return "".join(LATEX.get(character, character) for character in text)
 
 
 def order_columns(group: ResultGroup, metric: Metric) -> list[Column]:
-    """Return a group's columns, first those of less information, then those with the better metric."""
+    """Sort a group's columns: policies that know less first, then by the metric, the best first."""
     known = {name.value: place for place, name in enumerate(reversed(InformationClass))}
     sign = -1.0 if metric.better == "higher" else 1.0
 
@@ -294,7 +294,7 @@ def order_columns(group: ResultGroup, metric: Metric) -> list[Column]:
 
 
 def summary_table(study: Study, groups: Mapping[str, ResultGroup], units: Mapping[str, Unit]) -> TextTable:
-    """Return the table of chosen metrics of all scenarios, a row for each policy."""
+    """Return the table of the summary's metrics, with a row for each policy, columns by scenario."""
     first, (metric, *_) = next(iter(study.summary.items()))
     order = order_columns(groups[first], study.about[metric])
     headers = ["knows", "policy"]
@@ -318,7 +318,7 @@ def _classes(order: Sequence[Column]) -> list[str]:
 
 
 def comparison(study: Study, of: str, label: str, group: ResultGroup, units: Mapping[str, Unit]) -> TextTable:
-    """Return the table of all metrics of one scenario by policy, or of one policy by scenario.
+    """Return a table of all metrics: of each policy in one scenario, or of one policy in each scenario.
 
     Beside each metric stands its ratio to the reference, if there is one, with its paired interval.
     """
@@ -350,13 +350,13 @@ def comparison(study: Study, of: str, label: str, group: ResultGroup, units: Map
 
 
 def heading(study: Study, metric: str, unit: Unit) -> str:
-    """Return the heading of a metric's column."""
+    """Return the heading of a metric's column: its title and its unit."""
     named = f" ({unit.name})" if unit.name else ""
     return f"{study.metrics[metric]}{named}{ARROWS[study.about[metric].better]}"
 
 
 def choose_units(study: Study, results: StudyResults) -> dict[str, Unit]:
-    """Return the unit of each metric, the same in all tables and plots of a study."""
+    """Choose each metric's unit (such as hours for seconds) for all tables and plots of a study."""
     figures = [group.figures(column) for group in results.by_scenario.values() for column in group.columns]
     found = {}
     for metric in study.metrics:
@@ -366,12 +366,12 @@ def choose_units(study: Study, results: StudyResults) -> dict[str, Unit]:
 
 
 def format_figure(figure: Estimate | None, unit: Unit) -> str:
-    """Return a figure with its interval, without its unit."""
+    """Return a metric's mean with its interval as text, in a unit but without the unit's name."""
     return "-" if figure is None else human_value(figure, Unit(unit.factor, ""))
 
 
 def format_ratio(plain: float | None, pair: Aggregate | None) -> str:
-    """Return a ratio with its interval, unless the interval has no width."""
+    """Return a ratio with its interval as text; without the interval if its ends are equal."""
     if plain is None:
         return ""
     interval = "" if pair is None or pair.low == pair.high else f" [{pair.low:.2f}, {pair.high:.2f}]"

@@ -17,7 +17,7 @@ from clustergym.scenario.configuration.hydra_edge import run_hydra
 
 
 class StudyResults(NamedTuple):
-    """The results of a study.
+    """The results of a study's runs, also grouped by scenario and by policy.
 
     Attributes
     ----------
@@ -34,13 +34,13 @@ class StudyResults(NamedTuple):
 
 
 def quiet_job(config: Mapping[str, Any], folder: Path) -> float | None:
-    """Run one configuration without output on stdout."""
+    """Run one configuration with stdout switched off; return the value of its objective, if it has one."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
         return run_job(config, folder)
 
 
 def run_cells(cells: Sequence[Cell], folder: Path, hydra_words: Sequence[str]) -> tuple[int, int]:
-    """Run the unfinished cells; return the exit status and the number of cells finished before."""
+    """Run those runs of a study that are unfinished; return the exit status and how many were finished."""
     before = _read_write_times(cells, folder)
     words = ["-m", f"cell=range(0,{len(cells)})", f"hydra.sweep.dir={_quote_folder(folder)}", *hydra_words]
     overrides = {cell.folder: cell.overrides for cell in cells}
@@ -61,7 +61,7 @@ def _quote_folder(folder: Path) -> str:
 
 
 def read_cells(study: Study, folder: Path) -> StudyResults:
-    """Read the results of all cells.
+    """Read the results of all runs of a study from their folders.
 
     Raises
     ------

@@ -28,7 +28,7 @@ COMMON_CLOCK = ("scenario.rounds=event", "scenario.apart_s=60")
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the conditions.
+    """A change of the simulated conditions, such as the load, under which policies are compared again.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Change:
 
 
 def scale_restarts(factor: float) -> Callable[[Scenario, int], Scenario]:
-    """Return a change that multiplies the durations of checkpoints and of searches for plans."""
+    """Return a function that multiplies a scenario's checkpoint and plan-search times by a factor."""
 
     def adapt(scenario: Scenario, _: int) -> Scenario:
         costs = scenario.costs
@@ -61,7 +61,7 @@ def scale_restarts(factor: float) -> Callable[[Scenario, int], Scenario]:
 
 
 def misstate_times(scenario: Scenario, seed: int) -> Scenario:
-    """Return a scenario whose policies see iteration times with errors of up to 10 %.
+    """Return a scenario whose policies see iteration times that are wrong by up to 10 %.
 
     The factor is fixed for each model class and GPU type; jobs run as fast as ever.
     """
@@ -71,7 +71,7 @@ def misstate_times(scenario: Scenario, seed: int) -> Scenario:
 
 
 def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Change, ...]:
-    """Return the six changes of conditions that are tested.
+    """Return the six changes of conditions under which the ranking of policies is tested.
 
     Parameters
     ----------
@@ -94,12 +94,12 @@ def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Chan
 
 
 def compute_score(random: float, value: float, best: float) -> float:
-    """Return (random - value) / (random - best): 0 is random play, 1 the best known, NaN undefined."""
+    """Return (random - value) / (random - best): 0 is random play, 1 the best known; NaN if undefined."""
     return (random - value) / (random - best) if random != best else float("nan")
 
 
 def compute_scores(values: Mapping[str, Sequence[float]], best: Sequence[float]) -> dict[str, float]:
-    """Return the mean score over cells of each policy.
+    """Return each policy's mean score over cells (scenario, seed): 0 is random play, 1 the best known.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def compute_scores(values: Mapping[str, Sequence[float]], best: Sequence[float])
 
 
 def compute_tau(values: Mapping[str, float], other: Mapping[str, float]) -> float:
-    """Return Kendall's tau-b of two rankings of the same policies."""
+    """Return Kendall's tau-b between two rankings of the same policies, given a metric's values."""
     from scipy.stats import kendalltau
 
     names = sorted(values)
@@ -136,7 +136,7 @@ def compute_tau(values: Mapping[str, float], other: Mapping[str, float]) -> floa
 def measure_cells(
     overrides: Sequence[str], change: Change | None, policies: Sequence[str], seeds: Sequence[int]
 ) -> Iterator[tuple[str, int, float]]:
-    """Yield policy, seed and mean JCT (s) of all submitted jobs, cell by cell."""
+    """Simulate each policy with each seed; yield policy, seed and mean JCT (s) of all submitted jobs."""
     more = () if change is None else change.overrides
     for seed in seeds:
         own = seed + (0 if change is None else change.seeds)
@@ -163,7 +163,7 @@ def measure_stability(
     changes: Sequence[Change],
     tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Run policies on cells, first unchanged and then under each change.
+    """Run policies without and with each change of conditions; return JCTs and how rankings change.
 
     Parameters
     ----------

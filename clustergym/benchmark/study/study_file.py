@@ -30,7 +30,7 @@ Labelled = Annotated[dict[Text, Text], Field(min_length=1)]
 
 
 class StudyKeys(StrictSchema):
-    """The keys of a study file."""
+    """The keys that a study's YAML file may have, and their types."""
 
     title: Text | None = None
     text: Text | None = None
@@ -46,7 +46,7 @@ class StudyKeys(StrictSchema):
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a study.
+    """One run of a study: a scenario, a policy and a seed.
 
     Attributes
     ----------
@@ -104,11 +104,11 @@ class Study:
 
     @property
     def about(self) -> dict[str, Metric]:
-        """The catalogue's descriptions of the study's metrics."""
+        """The descriptions of the study's metrics, by the metric's name."""
         return {name: metric for name in self.metrics if (metric := metric_named(name)) is not None}
 
     def cells(self) -> Iterator[Cell]:
-        """Yield the runs: every scenario with every policy and seed."""
+        """Yield the study's runs: every scenario with every policy and every seed."""
         for scenario, of_scenario in self.scenarios.items():
             for policy, of_policy in self.policies.items():
                 for seed in self.seeds:
@@ -118,12 +118,12 @@ class Study:
 
 
 def slug(label: str) -> str:
-    """Return a label as part of a file name that LaTeX accepts."""
+    """Return a label with other characters than letters, digits and underscores replaced by hyphens."""
     return re.sub(r"[^A-Za-z0-9_]+", "-", label).strip("-")
 
 
 def read_study(path: Path, words: Sequence[str] = ()) -> Study:
-    """Read and check a study; compose its scenarios and policies first, so that errors show before any run.
+    """Read a study from a YAML file and check it before any run, with further configuration overrides.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class _Reader:
         return study
 
     def choices(self, key: str) -> dict[str, tuple[str, ...]]:
-        """Return overrides by label, from a list of `NAME KEY=VALUE …` or a mapping of labels to these."""
+        """Return each label's overrides, from a list of `NAME KEY=VALUE …` or a mapping of labels."""
         group, given = {"scenarios": "scenario", "policies": "policy"}[key], getattr(self.keys, key)
         listed = isinstance(given, list) and given and all(isinstance(entry, str) for entry in given)
         mapped = isinstance(given, dict) and given and all(isinstance(entry, str) for entry in given.values())
@@ -206,7 +206,7 @@ class _Reader:
         return found
 
     def metrics(self) -> dict[str, str]:
-        """Return titles by metric, from a list of metrics or a mapping of metrics to titles."""
+        """Return each metric's title, from a list of metrics or a mapping of metrics to titles."""
         given = self.keys.metrics
         known = given if isinstance(given, dict) else {}
         if isinstance(given, list):
@@ -247,7 +247,7 @@ class _Reader:
             raise self.error(f"{label!r} is not among the {what}", key, remedy=nearest(label, labels))
 
     def check_overrides(self, study: Study, words: tuple[str, ...]) -> None:
-        """Compose each scenario and each policy once, and raise an `InputError` that names the key."""
+        """Check each scenario's and policy's overrides; raise an `InputError` that names a wrong one."""
         first = (*next(iter(study.scenarios.values())), *next(iter(study.policies.values())))
         scenarios = [(self.place("scenarios", at), its) for at, its in enumerate(study.scenarios.values())]
         policies = [(self.place("policies", at), its) for at, its in enumerate(study.policies.values())]
@@ -264,18 +264,18 @@ class _Reader:
             check_run((*first, *settings, *words))
 
     def place(self, key: str, at: int) -> tuple[str, str | int]:
-        """Return the keys of an entry of a list or mapping."""
+        """Return where entry number `at` under a key of the file is: the key, and its position or name."""
         given = getattr(self.keys, key)
         return key, at if isinstance(given, list) else str(list(given)[at])
 
 
 def parse_key(word: str) -> str:
-    """Return the key of an override."""
+    """Return the key of a configuration override such as `KEY=VALUE`."""
     return word.partition("=")[0].lstrip("+~")
 
 
 def check_run(overrides: Sequence[str]) -> None:
-    """Raise an `InputError` if a run cannot be composed of overrides."""
+    """Raise an `InputError` if the configuration of a run cannot be composed from these overrides."""
     for word in overrides:
         if parse_key(word) in ("seed", "compare") or word.startswith("hydra"):
             raise InputError("is not for a run of a study", field=parse_key(word), remedy="leave it out")

@@ -18,7 +18,7 @@ TRAIN_SEEDS = (0, 1)
 
 @dataclass(frozen=True)
 class ParameterRange:
-    """The range of a policy's parameter.
+    """The range of values from which a policy's parameter is sampled.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class ParameterRange:
             raise InputError(message, field="ranges", remedy="give low <= high, above 0 if logarithmic")
 
     def value(self, chance: float) -> float | int:
-        """Return the value at a quantile in [0, 1)."""
+        """Return the parameter's value at a quantile of the range, from 0 to 1."""
         if self.whole:
             if self.logarithmic:
                 return round(self._between(chance))
@@ -64,7 +64,7 @@ Setting = tuple[tuple[str, float | int], ...]
 def draw_settings(
     ranges: Mapping[str, ParameterRange], number: int = SETTINGS, seed: int = 0
 ) -> list[Setting]:
-    """Return settings drawn from ranges; policies with equal ranges get equal settings."""
+    """Sample parameter settings at random from ranges; equal ranges and seeds give equal settings."""
     if not ranges or number < 1:
         raise InputError("nothing to draw", field="ranges", remedy="give a range, and at least one setting")
     chance = random_streams.TUNED_SETTINGS.generator(seed).random((number, len(ranges)))
@@ -82,7 +82,7 @@ def choose_tuned(
     number: int = SETTINGS,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[str, list[tuple[str, float]]]:
-    """Return the setting of a policy with the least mean JCT on the train cells, and all settings tried.
+    """Try random settings of a policy; return the one with the least mean JCT, and all with their JCTs (s).
 
     The policy with its own defaults is tried first, and stays where no setting is better.
 

@@ -27,7 +27,7 @@ SHADOW_SCHEMA = "clustergym.shadow/1"
 
 
 def estimate_starts(ahead: Ahead, draws: int, seed: int = 0) -> list[dict[str, Any]]:
-    """Return when each waiting job starts: quantiles over drawn run times, in seconds from now.
+    """Estimate when each waiting job starts: quantiles over simulations with random run times, s from now.
 
     A quantile is None where so many draws do not start the job within thirty days.
     """
@@ -45,7 +45,7 @@ def estimate_starts(ahead: Ahead, draws: int, seed: int = 0) -> list[dict[str, A
 
 
 def quantiles(starts: Floats) -> list[float]:
-    """Return the quantiles `QUANTILES` of drawn start times, each a bound on a further draw.
+    """Return the quantiles `QUANTILES` of simulated start times, with a correction for their number.
 
     Of n draws in order, a further one lies below the k-th with the chance k / (n + 1).
     """
@@ -54,7 +54,7 @@ def quantiles(starts: Floats) -> list[float]:
 
 
 def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
-    """Return a row for each job that a decision changes, and a reason for each job that keeps waiting.
+    """Explain a policy's decision: return a row for each job that it changes or leaves waiting, with reasons.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def _why_waits(asked: int, wanted: int, free: np.ndarray, types: Sequence[str]) 
 
 
 def log_shadow(path: Path, rows: Sequence[Mapping[str, Any]], present: Present, policy: str) -> None:
-    """Append the policy's present decision to a file, as a line of JSON.
+    """Append to a file, as a line of JSON, what a policy would do with the jobs that are present now.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def log_shadow(path: Path, rows: Sequence[Mapping[str, Any]], present: Present, 
 
 
 def read_shadow(path: Path) -> list[tuple[float, list[str]]]:
-    """Return the time of each poll (seconds since 1970) and the jobs that the policy would have started then.
+    """Read the file that `log_shadow` writes; return each line's time (s since 1970) and the jobs to start.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def read_shadow(path: Path) -> list[tuple[float, list[str]]]:
 
 
 def score_shadow(path: Path, trace: Trace) -> dict[str, Any]:
-    """Compare the starts that a policy advised with the starts in a later log.
+    """Compare when a policy would have started jobs with when they started by a later log.
 
     Each job counts at the first poll that would have started it.
 

@@ -30,7 +30,7 @@ QUANTILES = (0.1, 0.5, 0.9)
 
 
 class Ahead:
-    """A simulation of a cluster from now on, under a policy.
+    """A simulation of a real cluster from now on, under a policy, with random run times and arrivals.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Ahead:
         self.base_s = min([*first, present.now_s])
 
     def starts(self, draw: int, seed: int = 0) -> dict[str, float]:
-        """Return in how many seconds each waiting job starts in one random draw; NaN if it never starts."""
+        """Simulate once with random run times; return the seconds until each waiting job starts, or NaN."""
         generator = random_streams.REMAINING_RUN_TIMES.generator(seed, draw)
         arrivals = self._arrivals(generator)
         scenario = self._scenario(self.past.draw(generator).run_s, arrivals)
@@ -80,7 +80,7 @@ class Ahead:
         return found
 
     def now(self) -> Moment | None:
-        """Return the policy's decision now, with each job's run time estimated from its user's past jobs.
+        """Return the policy's decision for the jobs that are present now; None if there are none.
 
         None where no job runs or waits.
         """

@@ -33,7 +33,7 @@ COSTS = ("held_gpu_s", "overhead_gpu_s", "lost_gpu_s")
 
 @dataclass(frozen=True)
 class Prices:
-    """An operator's prices of GPUs and energy.
+    """A cluster's price of a GPU-hour, watts of its GPUs, and carbon emissions of a kWh.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Prices:
 
 
 class UsageCurve(NamedTuple):
-    """A run's jobs, and its use of the cluster over time, as arrays.
+    """The jobs of a finished run, and the held GPUs and queue length over time, as arrays.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class UsageCurve(NamedTuple):
 
 
 def read_course(folder: Path, origin_s: float, capacity: Mapping[str, int]) -> UsageCurve:
-    """Read a run from the folder of its result.
+    """Read the jobs of a run and its use of the cluster over time from the folder of its result.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def read_course(folder: Path, origin_s: float, capacity: Mapping[str, int]) -> U
 
 
 def check_counts(course: UsageCurve, path: Path) -> None:
-    """Raise an `InputError` if a job held another number of GPUs than it asked for."""
+    """Raise an `InputError` if a job held another number of GPUs than it requested."""
     run_s = np.where(course.run_s > 0, course.run_s, np.nan)
     other = np.abs(course.held_gpu_s / run_s - course.jobs.gpus) > 1e-6
     if other.any():
@@ -120,7 +120,7 @@ def check_counts(course: UsageCurve, path: Path) -> None:
 
 
 def summarise_run(course: UsageCurve, prices: Prices) -> dict[str, Any]:
-    """Return the figures of a run as plain values, in GPU-hours, kWh and kg."""
+    """Return a run's waits, utilisation, cost and energy as plain values, in GPU-hours, kWh and kg."""
     found: dict[str, Any] = {"waits": {}, "lost": {}}
     for by in BY:
         found["waits"][by] = {
@@ -148,7 +148,7 @@ def summarise_run(course: UsageCurve, prices: Prices) -> dict[str, Any]:
 
 
 def divide_goodput(course: UsageCurve) -> dict[str, float]:
-    """Return the cluster's GPU-hours by use, from the first submission to the end."""
+    """Divide the cluster's GPU-hours from the first submission to the end by what the GPUs were used for."""
     overhead, undone = float(course.overhead_gpu_s.sum()), float(course.lost_gpu_s.sum())
     working = course.held_gpu_s - course.overhead_gpu_s - course.lost_gpu_s
     early = np.isin(course.log_outcome, (FAILED, KILLED))
@@ -167,7 +167,7 @@ def divide_goodput(course: UsageCurve) -> dict[str, float]:
 
 
 def utilisation(course: UsageCurve) -> float | None:
-    """Return the share of GPUs held from the end of the warm-up to the last submission."""
+    """Return the share of GPUs that are held, from the end of the warm-up to the last submission."""
     first, last = float(course.jobs.submit_s.min()), float(course.jobs.submit_s.max())
     begin = first + WARM_UP * (last - first)
     if last <= begin:
@@ -178,7 +178,7 @@ def utilisation(course: UsageCurve) -> float | None:
 
 
 def energy_by_hour(course: UsageCurve, watts: Mapping[str, tuple[float, float]]) -> Floats:
-    """Return the GPUs' energy use in each hour of the day, kWh, shape (24,).
+    """Return the GPUs' energy use in kWh by hour of the day, shape (24,).
 
     A held GPU takes its busy watts, any other its idle ones.
 

@@ -17,7 +17,7 @@ from clustergym.scenario.scenario_config import build_scenario
 
 
 def replay_past(twin: TwinFolder, policy: str | None, more: list[str]) -> tuple[Result, dict[str, Any]]:
-    """Simulate the log under a policy, by default the folder's; return the result and the configuration."""
+    """Simulate a cluster's log under a policy (by default today's); return result and configuration."""
     words = ["scenario=own-log", *twin.policy_words(policy), *twin.words(more=more)]
     config = compose(words)
     scenario = build_scenario(config)
@@ -27,7 +27,7 @@ def replay_past(twin: TwinFolder, policy: str | None, more: list[str]) -> tuple[
 def fit(
     twin: TwinFolder, policy: str | None = None, more: list[str] | None = None
 ) -> tuple[Fit, dict[str, Any]]:
-    """Compare a log with its replay.
+    """Simulate a cluster's log, and compare logged with simulated waits; return them and all figures.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def fit(
 
 
 def fit_text(found: Fit) -> str:
-    """Return the comparison of a log with its replay as Markdown tables, in minutes."""
+    """Return the comparison of logged and simulated waits as Markdown tables, in minutes."""
     parts = []
     for by, rows in found.tables.items():
         headers = [BY[by], "jobs", "logged mean", *(f"{name[:3]}" for name in QUANTILES)]
@@ -87,7 +87,7 @@ def fit_text(found: Fit) -> str:
 
 
 def unexplained_text(found: Fit) -> str:
-    """Describe in words the starts that a replay does not explain."""
+    """Describe in words the logged starts that the simulation does not explain."""
     left = found.unexplained
     lines = [
         "Not explained by the rules:",
@@ -104,7 +104,7 @@ def unexplained_text(found: Fit) -> str:
 
 
 def minutes(seconds: float | None) -> str:
-    """Return seconds as minutes for a table."""
+    """Return seconds as a text in minutes; `-` for none."""
     if seconds is None or not np.isfinite(seconds):
         return "-"
     value = seconds / 60
@@ -112,7 +112,7 @@ def minutes(seconds: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Return a share in percent."""
+    """Return a share from 0 to 1 as a text in percent; `-` for None."""
     return "-" if value is None else f"{100 * value:.1f} %"
 
 

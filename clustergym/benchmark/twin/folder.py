@@ -31,7 +31,7 @@ REMEDY = {
 
 @dataclass(frozen=True)
 class TwinFolder:
-    """The files of a digital twin of a cluster.
+    """The folder with the files of a cluster's digital twin: log, cluster, queues and policy.
 
     Attributes
     ----------
@@ -48,18 +48,18 @@ class TwinFolder:
         return found
 
     def content(self, name: str) -> dict[str, Any]:
-        """Return the content of a YAML file of the folder."""
+        """Read a YAML file of the folder, and return its content."""
         return dict(read_mapping(self.file(name)).content)
 
     @property
     def queues(self) -> Path | None:
-        """The path of the queues file, or None."""
+        """Path of the file of queues; None if there is none."""
         found = self.path / QUEUES
         return found if found.is_file() else None
 
     @cached_property
     def log(self) -> Trace:
-        """The log's jobs with one iteration per second, on the log's clock."""
+        """The log's jobs as a trace in which one iteration lasts one second, so that run times are kept."""
         from clustergym.cluster.cluster_files import gpu_type_names, load_cluster
 
         cluster = load_cluster(str(self.file(CLUSTER)))
@@ -84,7 +84,7 @@ class TwinFolder:
         queues: Path | None = None,
         more: Sequence[str] = (),
     ) -> list[str]:
-        """Return the configuration overrides of a run of the twin, without its policy.
+        """Return the configuration overrides of a run of this cluster, except those of its policy.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class TwinFolder:
         return [*words, *more]
 
     def policy_words(self, given: str | None) -> list[str]:
-        """Return the overrides that choose a policy, given as `NAME KEY=VALUE …` or a YAML file.
+        """Return the overrides that choose a policy, given as `NAME KEY=VALUE …` or as a YAML file.
 
         Raises
         ------
@@ -122,14 +122,14 @@ class TwinFolder:
 
 
 def parameter_words(content: Mapping[str, Any]) -> list[str]:
-    """Return the overrides that choose a policy with these parameters; raises the errors of `make_policy`."""
+    """Return the configuration overrides that choose a policy with these parameters."""
     policy = make_policy(content)
     own = {key: value for key, value in content.items() if key != "name"}
     return [f"policy={policy.name}", *(f"policy.{key}={json.dumps(value)}" for key, value in own.items())]
 
 
 def quote_path(path: Path) -> str:
-    """Return an absolute path as a value of an override."""
+    """Return a path, made absolute, as a quoted value for a configuration override."""
     text = str(path.absolute()).replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
 
@@ -137,7 +137,7 @@ def quote_path(path: Path) -> str:
 def write_rules(
     folder: Path, queues: Mapping[str, Any], policy: Mapping[str, Any], source: str
 ) -> list[Path]:
-    """Write the queues and the policy of a twin, and check that they can be read again."""
+    """Write a twin's files of queues and policy, read them again as a check, and return their paths."""
     from clustergym.scenario.tenants.queue_tree import load_queues
 
     written = []

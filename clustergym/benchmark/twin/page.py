@@ -19,7 +19,7 @@ th:first-child, td:first-child { text-align: left; }
 
 
 class Section(NamedTuple):
-    """A table with its title."""
+    """A titled table of the page that answers a what-if question."""
 
     title: str
     headers: Sequence[str]
@@ -27,7 +27,7 @@ class Section(NamedTuple):
 
 
 def list_sections(figures: Mapping[str, Any]) -> list[Section]:
-    """Return the tables that show a what-if question's figures."""
+    """Return the tables that show the figures of a what-if question."""
     options = figures["options"]
     found = [_overview(options, figures["ratios"])]
     for by, title in BY.items():
@@ -90,7 +90,7 @@ def _plain(cell: Mapping[str, float] | None) -> str:
 
 
 def markdown_page(title: str, notes: Sequence[str], sections: Sequence[Section]) -> str:
-    """Return a page in Markdown."""
+    """Return a page of titled tables and notes as Markdown."""
     parts = [f"# {title}", *notes]
     for section in sections:
         parts += [f"## {section.title}", table(section.headers, section.rows)]
@@ -98,7 +98,7 @@ def markdown_page(title: str, notes: Sequence[str], sections: Sequence[Section])
 
 
 def html_page(title: str, notes: Sequence[str], sections: Sequence[Section]) -> str:
-    """Return a page as one self-contained HTML file that can be printed."""
+    """Return a page of titled tables and notes as one self-contained, printable HTML file."""
     parts = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(note)}</p>" for note in notes)]
     for section in sections:
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in section.headers)

@@ -14,7 +14,7 @@ COLUMNS = ("network", "batch_size", "optimizer", "power_limit", "time_per_epoch"
 
 
 class MeasuredPower(NamedTuple):
-    """Measured time and energy of training at one power limit.
+    """Measured power and slowdown of training under one limit of the GPU's power.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class MeasuredPower(NamedTuple):
 
 
 def read_power(path: Path, limit_w: float) -> MeasuredPower:
-    """Read the rows of a table that were measured at a power limit.
+    """Read a table of measured trainings; return mean watts and the slowdown at a power limit in watts.
 
     Parameters
     ----------

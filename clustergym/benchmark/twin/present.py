@@ -22,7 +22,7 @@ WAITING = ("PENDING", "PD")
 
 @dataclass(frozen=True)
 class Present:
-    """The jobs of a cluster at one moment.
+    """The running and waiting jobs of a cluster at one moment.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Present:
 
 
 def read_queue(path: Path, now: str | None = None) -> Present:
-    """Read the jobs that run and wait on GPUs, as squeue, sacct or Kueue's list of Workloads prints them.
+    """Read a cluster's running and waiting GPU jobs from the output of squeue, sacct or Kueue.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def read_queue(path: Path, now: str | None = None) -> Present:
 
 
 def find_present(rows: list[SlurmJob], now_s: float) -> Present:
-    """Return a table's running and waiting jobs at a moment; a waiting job array becomes its tasks."""
+    """Return the jobs of a table that ran or waited at a moment; a waiting job array becomes its tasks."""
     running, waiting = list[SlurmJob](), list[SlurmJob]()
     for job in rows:
         if not job.gpus or not job.submit_s <= now_s:
@@ -79,7 +79,7 @@ def find_present(rows: list[SlurmJob], now_s: float) -> Present:
 
 
 def snapshot(trace: Trace, now_s: float) -> Present:
-    """Return the jobs that were running and waiting at a moment of a log (seconds on the log's clock)."""
+    """Return the jobs of a log that ran or waited at a moment, in seconds on the log's clock."""
     assert trace.start_s is not None
     end_s = trace.start_s + trace.work_iterations
     limits = np.full(len(trace), np.nan) if trace.time_limit_s is None else trace.time_limit_s

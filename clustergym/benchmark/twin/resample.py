@@ -18,7 +18,7 @@ from clustergym.trace.trace import Trace
 
 
 class Drawn(NamedTuple):
-    """A randomly generated log: its file, its jobs, and when its clock starts (seconds since 1970)."""
+    """A log resampled at random: its file, number of jobs, and start of its clock (seconds since 1970)."""
 
     path: Path
     jobs: int
@@ -30,7 +30,7 @@ MANY_WEEKS = 8
 
 
 def drawn_days(trace: Trace, days: int, seed: int) -> Ints:
-    """Return which day of the log each drawn day copies, shape (days,).
+    """Sample for each of `days` new days the day of the log that it repeats, shape (days,).
 
     They are whole weeks of a log of at least `MANY_WEEKS`; otherwise each is a day of the same weekday,
     or any day of a log of less than two weeks.
@@ -55,7 +55,7 @@ def drawn_days(trace: Trace, days: int, seed: int) -> Ints:
 
 
 def draw_log(trace: Trace, days: float, seed: int, path: Path) -> Drawn:
-    """Write a log of `days` drawn days: each job keeps its time of day and its duration.
+    """Write a log of days resampled from a trace; each job keeps its time of day and its duration.
 
     Parameters
     ----------

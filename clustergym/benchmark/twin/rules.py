@@ -15,7 +15,7 @@ REMEDY = "give what scontrol show config, sacctmgr -P show assoc or kubectl get 
 
 
 def read_rules(sources: Sequence[Path], by: Literal["account", "user"], fair_sharing: bool) -> Rules:
-    """Read the rules of Slurm (its configuration, its accounts, or both) or of Kueue.
+    """Read a cluster's scheduling rules from files of Slurm (configuration, accounts) or of Kueue.
 
     Without Slurm's configuration jobs start by age and backfill, Slurm's defaults; without its accounts all
     jobs are in one queue.

@@ -19,14 +19,14 @@ LEAST_LEFT_S = 60.0
 
 
 class Pool(NamedTuple):
-    """Run times of similar past jobs in ascending order, and the rows of those jobs."""
+    """Run times of similar past jobs in ascending order, and the positions of those jobs among all."""
 
     values: Floats
     rows: Ints
 
 
 class PastRuns:
-    """Past run times by user, as shares of their time limits, or in seconds for jobs without limits.
+    """Run times of past jobs, from which the run times of present jobs are estimated.
 
     Parameters
     ----------
@@ -48,15 +48,15 @@ class PastRuns:
         return len(self._run_s)
 
     def draw(self, generator: np.random.Generator) -> DrawnRunTimes:
-        """Draw distributions of run times that are consistent with the past runs."""
+        """Sample random distributions of run times that are consistent with the past runs."""
         return DrawnRunTimes(self, generator)
 
     def find_limit(self, job: SlurmJob) -> float | None:
-        """Return a job's time limit, or None if run times are drawn in seconds."""
+        """Return a job's time limit, s; None if run times are not estimated relative to time limits."""
         return job.limit_s if job.limit_s > 0 and bool(np.isfinite(self._limits).any()) else None
 
     def pools(self, user: str, limit_s: float | None) -> list[Pool]:
-        """Return pools of past runs, from those most similar to a job's to all runs.
+        """Return groups of past runs, from those most similar to a job of this user and limit to all runs.
 
         They are the user's with a limit that is neither twice nor half as long, all of the user's, all with
         such limits, all; without limits the user's and all.
@@ -81,7 +81,7 @@ def _sort(values: Floats, rows: Ints) -> Pool:
 
 
 class DrawnRunTimes:
-    """Draws run times from randomly weighted past runs; the fewer the runs, the more the draws vary.
+    """Samples jobs' run times from past runs with random weights, which vary more the fewer the runs.
 
     Of n past runs each has a weight drawn as in the Bayesian bootstrap (Rubin, The Annals of Statistics
     1981), the same for all jobs: what is not known of a user's run times is common to all of his jobs. The
@@ -95,7 +95,7 @@ class DrawnRunTimes:
         self._drawn: dict[tuple[str, float | None], list[tuple[Floats, float]]] = {}
 
     def run_s(self, job: SlurmJob, elapsed_s: float) -> float:
-        """Draw the total run time of a job that has already run for `elapsed_s`, in seconds.
+        """Sample the total run time in seconds of a job that has already run for `elapsed_s` seconds.
 
         Where none was longer, what is left is `LEAST_LEFT_S`.
         """

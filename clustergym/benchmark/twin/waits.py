@@ -53,14 +53,14 @@ class JobTable(NamedTuple):
 
     @classmethod
     def of(cls, trace: Trace) -> JobTable:
-        """Return the table of a trace whose jobs do one iteration per second."""
+        """Return the table of a trace's jobs, whose iterations last one second each."""
         gpu_s = trace.gpus.astype(np.float64) * trace.work_iterations
         partition = trace.partition or ("",) * len(trace)
         return cls(trace.gpus, gpu_s, trace.submit_s, trace.origin_s or 0.0, trace.virtual_cluster, partition)
 
 
 def list_groups(jobs: JobTable, by: str) -> Iterator[tuple[str, Bools]]:
-    """Yield the name and the jobs, shape (n,), of each group of a grouping in `BY`."""
+    """Divide jobs into groups, such as teams; yield each group's name and a mask of its jobs, shape (n,)."""
     names = _names(jobs, by)
     found: dict[str, float] = {}
     for name, gpu_s in zip(names, jobs.gpu_s.tolist(), strict=True):
@@ -91,7 +91,7 @@ def _names(jobs: JobTable, by: str) -> list[str]:
 
 
 def waits(wait_s: Floats, run_s: Floats) -> dict[str, Any]:
-    """Return the mean, quantiles and bounded slowdown of waits; None if there is no job."""
+    """Return mean, quantiles and bounded slowdown of waiting times by name; None without a job."""
     known = np.isfinite(wait_s) & np.isfinite(run_s)
     wait_s, run_s = wait_s[known], run_s[known]
     if not len(wait_s):
@@ -108,7 +108,7 @@ def waits(wait_s: Floats, run_s: Floats) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Fit:
-    """The waiting times of jobs in a log and in its replay.
+    """How well simulated waiting times fit those in a cluster's log.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Fit:
 
 
 def compare(trace: Trace, start_s: Floats) -> Fit:
-    """Compare the starts in a log with simulated starts, shape (n,); NaN marks a job that never started."""
+    """Compare a log's start times with simulated ones, shape (n,); NaN marks a job that never started."""
     assert trace.start_s is not None
     run_s = trace.work_iterations.astype(np.float64)
     logged, simulated = trace.start_s - trace.submit_s, start_s - trace.submit_s

@@ -34,7 +34,7 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Question:
-    """A what-if question: which rules, quotas or GPUs to change.
+    """A what-if question about a cluster: which rules, quotas or GPUs to change.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Question:
 
 
 def changed_cluster(twin: TwinFolder, add: Sequence[str], out: Path) -> Path:
-    """Write the cluster with nodes added; return its file.
+    """Write the cluster's file with nodes added, given as texts such as `16xA100`; return its path.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def changed_cluster(twin: TwinFolder, add: Sequence[str], out: Path) -> Path:
 
 
 def changed_queues(twin: TwinFolder, question: Question, out: Path) -> Path:
-    """Write the queues with other quotas and limits; return their file.
+    """Write the file of queues with the quotas and limits that a question changes; return its path.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def changed_queues(twin: TwinFolder, question: Question, out: Path) -> Path:
 
 
 def write_study(twin: TwinFolder, question: Question, out: Path) -> tuple[Path, dict[int, Drawn]]:
-    """Draw the logs and write the study of a question; return its file and the logs by seed."""
+    """Resample logs at random and write a question's study file; return its path and the logs by seed."""
     (out / "logs").mkdir(parents=True, exist_ok=True)
     drawn = {
         seed: draw_log(twin.log, question.days, seed, out / "logs" / f"log-{seed}.csv")
@@ -154,7 +154,7 @@ def write_study(twin: TwinFolder, question: Question, out: Path) -> tuple[Path, 
 def ask(
     twin: TwinFolder, question: Question, prices: Prices, out: Path, hydra_words: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Run the study of a question and return all figures, each with its interval over the drawn months.
+    """Simulate a what-if question on resampled logs; return all figures, each with a confidence interval.
 
     A run that is finished is not run again, so that a question which was stopped goes on.
 
@@ -194,14 +194,14 @@ def ask(
 
 
 def make_label(study: Study, scenario: str, policy: str) -> str:
-    """Return the label of a scenario with a policy; `today` if neither differs from today's."""
+    """Return the label of a scenario with a policy; `today` if both are those of today."""
     parts = [scenario] if scenario != TODAY else []
     parts += [policy] if policy != study.reference_policy else []
     return ", ".join(parts) or TODAY
 
 
 def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the figures of several runs as estimates: mean, and low and high end of the 95 % interval."""
+    """Average the figures of several runs; return each as its mean with the ends of its 95 % interval."""
     found: dict[str, Any] = {}
     for key in dict.fromkeys(key for run in runs for key in run):
         values = [run[key] for run in runs if run.get(key) is not None]
@@ -214,7 +214,7 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def ratios(today: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the ratio of mean waits to today's over the same drawn months, by grouping and group.
+    """Return mean waits divided by those of today's rules on the same logs, by grouping and group.
 
     It is the ratio of the means over months, between the least and the greatest ratio that leaving out one
     month gives.

@@ -49,7 +49,7 @@ READINGS: dict[str, dict[str, Any]] = {
 
 
 def measure_figures(data: Path, progress: Callable[[str], None] = lambda message: None) -> Figures:
-    """Measure every figure of the page on the oracle's accuracy, with shares as fractions.
+    """Compute every figure of the page on the oracle's accuracy from published measurements.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def measure_figures(data: Path, progress: Callable[[str], None] = lambda message
 
 
 def accuracy(profile: Path, oracle: StackOracle, progress: Callable[[str], None]) -> Figures:
-    """Return errors against measured times: the stack, cross-validated and fitted, and the roofline."""
+    """Return errors of predicted iteration times, of the stack (cross-validated, fitted) and the roofline."""
     from clustergym.oracle.calibration.operator_fit import SCHEMES, cross_validate
     from clustergym.oracle.calibration.validation import validate
 
@@ -94,7 +94,7 @@ def accuracy(profile: Path, oracle: StackOracle, progress: Callable[[str], None]
 
 
 def planning(oracle: GridOracle) -> Figures:
-    """Return figures of time estimates and plan searches on Arena's three clusters."""
+    """Return how good the oracle's time estimates and plan searches are on Arena's three clusters."""
     found = plan_clusters(oracle, COUNTS)
     every = join_outcomes(list(found.values()))
     return {
@@ -107,18 +107,18 @@ def planning(oracle: GridOracle) -> Figures:
 
 
 def plan_clusters(oracle: GridOracle, counts: Sequence[int]) -> dict[str, PlanningOutcomes]:
-    """Return the planning outcomes for the models of Arena's evaluation, by cluster."""
+    """Search plans for the models of Arena's evaluation; return the outcomes by cluster."""
     classes = arena_classes(oracle.catalog)
     return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}
 
 
 def evaluate_oracle(**parameters: Any) -> PlanningOutcomes:
-    """Return the planning outcomes on 1 to 16 GPUs of all clusters, by an oracle with these parameters."""
+    """Search plans by an oracle with these parameters on 1 to 16 GPUs of all clusters; return outcomes."""
     return join_outcomes(list(plan_clusters(make_operators_oracle(**parameters), PAPER_COUNTS).values()))
 
 
 def variants() -> Figures:
-    """Return figures of both pipeline schedules, on the smallest cluster."""
+    """Return how good plan searches are with pipeline schedules 1F1B and GPipe, on the smallest cluster."""
     oracles = {"1F1B": make_operators_oracle(), "GPipe": make_operators_oracle(schedule="gpipe")}
     cluster = load_cluster(CLUSTERS[0])
     return {

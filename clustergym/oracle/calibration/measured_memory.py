@@ -19,7 +19,7 @@ COLUMNS = ("model_family", "params", "batch_size", "dp_degree", "memory_gb")
 
 
 def validate_memory(path: str | Path) -> Figures:
-    """Return errors of predicted data-parallel memory against a table (with arena_dp_memory.csv's columns).
+    """Return the errors of predicted memory of data parallelism against a CSV file of measured memory.
 
     Rows ran with `MICRO_BATCHES` micro-batches, as Arena's did.
 

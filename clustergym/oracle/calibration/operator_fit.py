@@ -63,7 +63,7 @@ HALVINGS = 4
 
 @dataclass(frozen=True)
 class Fit:
-    """Fitted constants, with the measurements they were fitted to.
+    """Constants fitted to measured iteration times, with these measurements and the errors.
 
     Attributes
     ----------
@@ -86,12 +86,12 @@ class Fit:
 
 
 def vector(constants: Constants) -> Floats:
-    """Return the fitted constants in the order of `PRIORS`, shape (14,)."""
+    """Return the values of the fitted constants as an array in the order of `PRIORS`, shape (14,)."""
     return np.array([getattr(constants, name) for name in PRIORS], dtype=np.float64)
 
 
 def with_vector(values: Floats) -> Constants:
-    """Return the constants with these values, in the order of `PRIORS`."""
+    """Return constants with the values of an array in the order of `PRIORS`."""
     return Constants(**dict(zip(PRIORS, values.tolist(), strict=True)))
 
 
@@ -119,12 +119,12 @@ class _Group:
         self.layouts: Layouts | None = None
 
     def plan(self, constants: Constants) -> None:
-        """Search for the best plans with these constants, and keep them."""
+        """Search for the best plans under these constants, and keep them."""
         self.found = full_search(self.rows, Machine.from_rows(self.rows, constants))
         self.layouts = Layouts(self.rows, self.found.plans)
 
     def seconds(self, constants: Constants) -> Floats:
-        """Return the times of the kept plans."""
+        """Return the iteration times of the kept plans under these constants."""
         if self.found is None or self.layouts is None:
             raise AssertionError("plan first")
         machine = Machine.from_rows(self.rows, constants)
@@ -133,7 +133,7 @@ class _Group:
 
 
 class Calibrator:
-    """Fits constants to some of the measured rows, and predicts all of them.
+    """Fits an oracle's constants to chosen measured iteration times, and predicts all of them.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class Calibrator:
         self.groups = [_Group(rows, chosen, catalog) for chosen in by_length.values()]
 
     def predict(self, constants: Constants) -> Floats:
-        """Return the times that the oracle predicts with the constants, shape (n,)."""
+        """Return the iteration times (s) that the oracle predicts under these constants, shape (n,)."""
         for group in self.groups:
             group.plan(constants)
         return self._seconds(constants)
@@ -163,7 +163,7 @@ class Calibrator:
         return seconds
 
     def fit(self, chosen: Bools, rounds: int = ROUNDS) -> Constants:
-        """Return the constants fitted to the feasible rows among the chosen, with four digits."""
+        """Return constants fitted to the chosen rows that were feasible, with four significant digits."""
         from scipy.optimize import least_squares
 
         constants = Constants()
@@ -190,7 +190,7 @@ class Calibrator:
 
 
 def robust(errors: Floats) -> Floats:
-    """Return residuals, half of whose squares are the pseudo-Huber losses of the errors."""
+    """Transform errors such that half of their squares are their pseudo-Huber losses."""
     losses = np.sqrt(1 + (errors / ROBUST) ** 2) - 1
     return np.asarray(np.sign(errors) * ROBUST * np.sqrt(2 * losses))
 
@@ -205,7 +205,7 @@ def fit(
     schemes: Sequence[str] = SCHEMES,
     progress: Progress = _silent,
 ) -> Fit:
-    """Fit the constants to a CSV of measured iteration times.
+    """Fit the oracle's constants to a CSV file of measured iteration times.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def cross_validate(
     catalog: Catalog | None = None,
     progress: Progress = _silent,
 ) -> Figures:
-    """Return the errors on models that were left out of the fit of the constants.
+    """Return the prediction errors on models that were left out when the constants were fitted.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ Figures = dict[str, Any]
 
 
 def arena_classes(catalog: Catalog) -> list[ModelClass]:
-    """Return the model classes of Arena's evaluation, from three families and with three batches each."""
+    """Return the model classes of Arena's evaluation: three families, each size with three batches."""
     pairs = [(family, size) for family in ARENA_FAMILIES.values() for size in catalog.sizes(family)]
     return [
         ModelClass(family, size, batch)
@@ -37,7 +37,7 @@ def arena_classes(catalog: Catalog) -> list[ModelClass]:
 
 @dataclass(frozen=True)
 class PlanningOutcomes:
-    """Times and costs of estimates and searches on R allocations; arrays of shape (R,).
+    """Iteration times and search costs of the plans found on R allocations; arrays of shape (R,).
 
     Attributes
     ----------
@@ -80,14 +80,14 @@ class PlanningOutcomes:
     frontier_plans: Ints
 
     def where(self, rows: Bools) -> PlanningOutcomes:
-        """Return some of the rows."""
+        """Return the outcomes of the rows that a mask selects."""
         return PlanningOutcomes(*(getattr(self, entry.name)[rows] for entry in fields(self)))
 
 
 def outcomes(
     oracle: GridOracle, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
 ) -> PlanningOutcomes:
-    """Plan, estimate and search every class on compact allocations of every GPU type and count."""
+    """Search plans by every method for each class on compact allocations; return their times and costs."""
     places = [
         cell
         for cell, stands_for in cells(len(classes), cluster, counts).items()
@@ -107,7 +107,7 @@ def outcomes(
 
 
 def join_outcomes(parts: Sequence[PlanningOutcomes]) -> PlanningOutcomes:
-    """Concatenate several outcomes into one."""
+    """Concatenate several planning outcomes into one."""
     columns = [entry.name for entry in fields(PlanningOutcomes)]
     return PlanningOutcomes(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
 
@@ -159,7 +159,7 @@ def _gpu_s(costs: Iterable[Cost]) -> Floats:
 
 
 def summary(rows: PlanningOutcomes) -> Figures:
-    """Return the figures that Arena and Crius report, as shares and factors.
+    """Return the figures that Arena and Crius report of planning, as shares and ratios by name.
 
     A row without a proxy plan, or in which a pruned search finds no plan, counts as a share of 0 of the
     optimum; errors of estimates are over the rows that have an estimate.
@@ -207,5 +207,5 @@ def _least(values: Floats) -> float | None:
 
 
 def by_gpus(rows: PlanningOutcomes) -> dict[str, Figures]:
-    """Return the figures for each GPU count, ascending."""
+    """Return the figures of `summary` for each GPU count, ascending."""
     return {str(gpus): summary(rows.where(rows.gpus == gpus)) for gpus in np.unique(rows.gpus).tolist()}

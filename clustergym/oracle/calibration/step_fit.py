@@ -25,7 +25,7 @@ libraries."""
 
 @dataclass(frozen=True)
 class Prior:
-    """The prior of a fitted constant: a log-normal centre and width, within physical bounds."""
+    """The prior distribution of a fitted constant: a log-normal with a centre, a width and bounds."""
 
     centre: float
     low: float
@@ -79,12 +79,12 @@ OPTIONAL = (
 
 
 def compute_rate(setting: Setting, seconds: float) -> float:
-    """Return tokens per second per GPU for a step of a given duration."""
+    """Return tokens per second per GPU, given a setting and the seconds of a step."""
     return setting.global_batch * setting.sequence_length / seconds / setting.plan.gpus
 
 
 def tokens_per_s_per_gpu(setting: Setting, constants: StackConstants) -> float:
-    """Return the predicted tokens per second of each GPU."""
+    """Predict the tokens per second per GPU of a setting under the given constants."""
     parts = step_parts(
         setting.shape,
         setting.machine,
@@ -97,7 +97,7 @@ def tokens_per_s_per_gpu(setting: Setting, constants: StackConstants) -> float:
 
 
 def usable_rows(rows: Iterable[ThroughputRow], stack: str) -> list[ThroughputRow]:
-    """Return the rows for a stack's fit: pre-training in the newest release, without known misprints.
+    """Return a stack's measured rows that can be fitted: pre-training in the newest release, no misprints.
 
     Rows that dropped tokens are not comparable with those that did not, nor are those of a known defect of
     the software.
@@ -111,7 +111,7 @@ def usable_rows(rows: Iterable[ThroughputRow], stack: str) -> list[ThroughputRow
 
 
 def fitted_stack(rows: Sequence[ThroughputRow], name: str, constants: StackConstants) -> Stack:
-    """Return a stack with fitted constants, and the GPU types and architectures of its rows."""
+    """Return a software stack with fitted constants, and the GPU types and architectures of its rows."""
     used = usable_rows(rows, name)
     releases = sorted({row.release for row in used})
     sources = ", ".join(sorted({row.source for row in used}))
@@ -126,7 +126,7 @@ def fitted_stack(rows: Sequence[ThroughputRow], name: str, constants: StackConst
 
 
 def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> StackConstants:
-    """Return the constants of a stack, fitted to its rows.
+    """Fit a software stack's constants to its measured rows, and return the constants.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def _fit(rows: Sequence[ThroughputRow], start: StackConstants, priors: Mapping[s
 
 
 def leave_out_groups(rows: Sequence[ThroughputRow], stack: str) -> dict[str, float]:
-    """Return predictions of rows by id, each by a fit without the rows of its own group."""
+    """Predict each row by a fit without the rows of its group; return tokens/s per GPU by the row's id."""
     of_stack = [
         row for row in rows if row.stack == stack and row.setting and row.setting.planned and row.measured
     ]

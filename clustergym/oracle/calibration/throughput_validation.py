@@ -31,7 +31,7 @@ MODERN = Path("../shared/data/modern/throughput.csv")
 
 
 def predict_row(row: ThroughputRow, constants: StackConstants) -> dict[str, Any]:
-    """Return a row's `id`, measured and predicted throughput, and whether its plan fits.
+    """Return a row's `id`, measured and predicted throughput, and whether its plan fits in memory.
 
     `predicted` is of the published plan, None where it does not fit or cannot be expressed; where the table
     has no plan, of the search's own;
@@ -83,7 +83,7 @@ def fastest(
     global_batch: int,
     sequence_length: int,
 ) -> float | None:
-    """Return the step time of the fastest plan, seconds; None if no plan fits."""
+    """Return the seconds of a step by the fastest plan; None if no plan fits in memory."""
     steps = best_steps(
         shape,
         machine,
@@ -98,7 +98,7 @@ def fastest(
 
 
 def predict_rows(rows: Sequence[ThroughputRow], stack: str | None = None) -> list[dict[str, Any]]:
-    """Predict each row, with the stack of its source and date or with one stack for all."""
+    """Predict each row's throughput, with the stack of its source and date or with one stack for all."""
     constants: dict[str, StackConstants] = {}
     found = []
     for row in rows:
@@ -110,7 +110,7 @@ def predict_rows(rows: Sequence[ThroughputRow], stack: str | None = None) -> lis
 
 
 def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the prediction errors, overall and by groups.
+    """Return the errors of predicted throughputs, overall and by groups of rows.
 
     Errors are shares of what was measured, of rows given the published plan.
     """
@@ -155,7 +155,7 @@ def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, An
 
 
 def errors_without_parts(rows: Sequence[ThroughputRow]) -> dict[str, dict[str, Any]]:
-    """Return errors with one part of each step left out and the constants unchanged, on newest releases.
+    """Return prediction errors if one part of the step time is left out, by part, constants unchanged.
 
     Rows whose step has none of a part do not count for it.
     """
@@ -201,7 +201,7 @@ def _error(row: ThroughputRow, predicted: float | None) -> float:
 
 
 def scaling_curves(rows: Sequence[ThroughputRow], predicted: Sequence[float | None]) -> list[dict[str, Any]]:
-    """Return speed per GPU relative to the fewest GPUs, measured and predicted, of dense models.
+    """Return measured and predicted speed per GPU, relative to that on the fewest GPUs, of dense models.
 
     Curves that begin at more than 64 GPUs are left out.
 
@@ -243,7 +243,7 @@ def scaling_curves(rows: Sequence[ThroughputRow], predicted: Sequence[float | No
 
 
 def scaling_errors(curves: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the errors of curves by their fewest GPUs and the larger count, in points."""
+    """Return errors of scaling curves by fewest and larger GPU count, in percentage points."""
     points: dict[tuple[int, int], list[float]] = {}
     for curve in curves:
         for point in curve["points"]:
@@ -260,7 +260,7 @@ def scaling_errors(curves: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, A
 
 
 def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -> dict[str, Any]:
-    """Return errors where each group of model, GPU type and precision is left out of the fit."""
+    """Return prediction errors if each group (model, GPU type, precision) is left out of the fit in turn."""
     predictions: dict[str, float] = {}
     for stack in FREE:
         tell(f"fitting {stack} without one model, GPU type and precision at a time")
@@ -281,7 +281,7 @@ def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -
 def errors_without_constants(
     rows: Sequence[ThroughputRow], tell: Callable[[str], None]
 ) -> dict[str, dict[str, Any]]:
-    """Return errors of fits without one constant, on the newest rows, which they are fitted to."""
+    """Return the errors of fits without one constant each, on the rows that they are fitted to."""
     kept = [
         row
         for row in newest(rows)
@@ -313,7 +313,7 @@ def draw(
     predictions: Sequence[Mapping[str, Any]],
     arena: Iterable[tuple[str, float, float]] = (),
 ) -> None:
-    """Draw predicted against measured step times by GPU type, newest releases only.
+    """Plot predicted against measured step times by GPU type, and write the image to a file.
 
     Parameters
     ----------

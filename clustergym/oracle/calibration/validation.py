@@ -22,7 +22,7 @@ Figures = dict[str, Any]
 
 
 class MeasuredLayout(NamedTuple):
-    """GPU type and nodes of a measured row."""
+    """The GPU type, nodes and GPUs per node on which an iteration time was measured."""
 
     gpu_type: str
     nodes: int
@@ -50,7 +50,7 @@ SLOW_MACHINES = frozenset({MeasuredLayout("V100", 1, 4), MeasuredLayout("V100", 
 
 @dataclass(frozen=True)
 class Rows:
-    """Measured iteration times of optimal plans.
+    """Measured iteration times of each model's fastest plan on several allocations, as columns.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Rows:
 
     @property
     def anomalous(self) -> Bools:
-        """Which rows are in `ANOMALIES`."""
+        """Whether each row is listed in `ANOMALIES`."""
         named = [
             any((m.family, m.size, batch, layout) in ANOMALIES for batch in (m.global_batch, None))
             for m, layout in zip(self.models, self.layouts, strict=True)
@@ -80,11 +80,11 @@ class Rows:
 
     @property
     def slow(self) -> Bools:
-        """Which rows were measured on a machine in `SLOW_MACHINES`."""
+        """Whether each row was measured on a machine listed in `SLOW_MACHINES`."""
         return np.array([layout in SLOW_MACHINES for layout in self.layouts], dtype=bool)
 
     def take(self, chosen: Bools | Ints) -> Rows:
-        """Return the rows selected by a mask or by positions."""
+        """Return the rows that a mask or positions select."""
         kept = np.arange(len(self.models))[chosen].tolist()
         parts = (tuple(part[row] for row in kept) for part in (self.models, self.layouts, self.gpu_types))
         models, layouts, types = parts
@@ -92,7 +92,7 @@ class Rows:
 
 
 def read_rows(path: str | Path, catalog: Catalog) -> Rows:
-    """Read the measured iteration times of optimal plans.
+    """Read a CSV file of measured iteration times of each model's fastest plan.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _gpu_type(key: Key, measured: Measurements) -> GpuType:
 
 
 def predict_times(rows: Rows, oracle: Oracle) -> Floats:
-    """Return the oracle's times of measured rows, shape (n,); inf where it finds no plan that fits."""
+    """Predict the seconds per iteration of each measured row, shape (n,); inf if no plan fits in memory."""
     seconds = np.full(len(rows.models), np.inf)
     for layout in sorted(set(rows.layouts)):
         here = [row for row, other in enumerate(rows.layouts) if other == layout]
@@ -141,7 +141,7 @@ def predict_times(rows: Rows, oracle: Oracle) -> Floats:
 
 
 def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
-    """Return the errors of an oracle against measured iteration times.
+    """Return the errors of an oracle against a CSV file of measured iteration times.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
 
 
 def predict_measured(path: str | Path, oracle: Oracle | None = None) -> tuple[Rows, Floats]:
-    """Return the measured rows of a file, and an oracle's predicted seconds for each; see `validate`."""
+    """Read a file's measured iteration times; return them and an oracle's predictions in seconds."""
     from clustergym.oracle.stacks.stack_oracle import StackOracle
 
     known = oracle or StackOracle()
@@ -179,7 +179,7 @@ def predict_measured(path: str | Path, oracle: Oracle | None = None) -> tuple[Ro
 
 
 def rows_as_plain(rows: Rows, seconds: Floats) -> list[Figures]:
-    """Return each row with its measured and predicted seconds, None where it does not fit."""
+    """Return each row as a dict with its measured and predicted seconds, None where it does not fit."""
     return [
         {
             "model": model.model,
@@ -197,7 +197,7 @@ def rows_as_plain(rows: Rows, seconds: Floats) -> list[Figures]:
 
 
 def figures(rows: Rows, seconds: Floats) -> Figures:
-    """Return the errors of predictions, as `validate` describes them."""
+    """Return the errors of predicted against measured seconds, by name as `validate` lists them."""
     fits, plain = np.isfinite(rows.seconds), ~rows.anomalous
     both = fits & np.isfinite(seconds)
     ape = np.full(len(seconds), np.nan)
@@ -255,7 +255,7 @@ def _ranks(rows: Rows, seconds: Floats) -> Figures:
 
 
 def summary(ape: Floats) -> Figures:
-    """Return number, mean, median and ninetieth percentile of the known absolute percentage errors."""
+    """Return the number, mean, median and 90th percentile of absolute percentage errors, NaN left out."""
     known = ape[np.isfinite(ape)]
     if not len(known):
         return {"rows": 0, "mape": None, "median_ape": None, "p90": None}
@@ -268,7 +268,7 @@ def summary(ape: Floats) -> Figures:
 
 
 def summarise_groups(ape: Floats, names: Sequence[str | int]) -> dict[str, Figures]:
-    """Return the `summary` of the errors in each group, by its name; empty groups are left out."""
+    """Return the `summary` of the errors in each group, by the group's name; empty groups are left out."""
     found = {}
     for name in sorted(set(names)):
         chosen = np.array([other == name for other in names])
@@ -286,7 +286,7 @@ def _sets(keys: Iterable[Any], usable: Bools) -> list[list[int]]:
 
 
 def spearman(rows: Rows, seconds: Floats) -> float | None:
-    """Return the mean rank correlation of predicted and measured times, over classes with at least 3 rows."""
+    """Return the mean rank correlation of predicted and measured times over model classes."""
     from scipy.stats import spearmanr
 
     usable = np.isfinite(rows.seconds) & np.isfinite(seconds)
@@ -300,7 +300,7 @@ def spearman(rows: Rows, seconds: Floats) -> float | None:
 
 
 def regret(rows: Rows, seconds: Floats, within_type: bool) -> float | None:
-    """Return the share of throughput per GPU that is lost by choosing placements by predicted time.
+    """Return the share of throughput per GPU that is lost if placements are chosen by predicted time.
 
     Mean over classes (within a type: over pairs of class and GPU type) with at least two placements.
     """

@@ -18,7 +18,7 @@ MOST_NODES = 8
 
 @dataclass(frozen=True)
 class Constants:
-    """What kernels and networks reach, one number for all GPU types; defaults are the centres of the priors.
+    """Shares of data-sheet rates that kernels and networks reach: the fitted constants of the grid oracle.
 
     Attributes
     ----------
@@ -64,22 +64,22 @@ class Constants:
     slow_machine: float = 1.3
 
     def matmul_flops(self, gpu: GpuType) -> float:
-        """Return the FLOP/s of large matrix products."""
+        """Return the FLOP/s that large matrix products reach on a GPU."""
         return gpu.fp16_tflops * 1e12 * self.matmul * clock_share(gpu)
 
     def convolution_flops(self, gpu: GpuType) -> float:
-        """Return the FLOP/s of large convolutions."""
+        """Return the FLOP/s that large convolutions reach on a GPU."""
         arithmetic = self.convolution * _fp32_tflops(gpu) * 1e12
         memory = self.convolution_intensity * gpu.memory_gbs * 1e9
         return 1 / (1 / arithmetic + 1 / memory)
 
     def network_share(self, gpu: GpuType) -> float:
-        """Return the share of a shared port's line rate that collectives across two nodes reach."""
+        """Return the share of a node's line rate that collectives across two nodes reach."""
         return self.network if gpu.links_by("nvlink") else self.host_network
 
 
 def clock_share(gpu: GpuType) -> float:
-    """Return the share of its highest clock that a GPU's power sustains in matrix products.
+    """Return the share of its highest clock that a GPU keeps in matrix products under its power limit.
 
     Power grows with the third power of the clock, as voltage grows with it.
     """

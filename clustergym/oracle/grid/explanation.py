@@ -28,7 +28,7 @@ def explain(
     per_node: int,
     locality: Locality | None = None,
 ) -> Explanation:
-    """Return grids, frontiers, plans and costs of a model on an allocation.
+    """Predict a model's iteration time on an allocation; return it with all plans and costs compared.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class _Explainer:
         )
 
     def grids(self, estimates: Estimates) -> tuple[list[Frontier], dict[int, OutOfMemory]]:
-        """Return the frontiers of the grids that fit, and why the others do not."""
+        """Return the Pareto frontiers of the stage counts that fit in memory, and why others do not fit."""
         found: list[Frontier] = []
         failures: dict[int, OutOfMemory] = {}
         view = self.machine.as_profiled()
@@ -144,7 +144,7 @@ class _Explainer:
         return Grid(self.gpu_type, self.gpus, stages)
 
     def point(self, candidates: NormalisedPartitions, index: int, counts: np.ndarray) -> ProxyPlan:
-        """Return a partition with its estimated times."""
+        """Return one partition of the operators as a plan with its estimated times."""
         plans = candidates.pipelines(np.array([index]))
         found = BestPlans(plans, counts, np.zeros(1))
         plan = self.plan(found, self.machine.as_profiled())
@@ -153,7 +153,7 @@ class _Explainer:
         return ProxyPlan(plan, float(candidates.bias[0, index]), float(candidates.communication_s[0, index]))
 
     def plan(self, found: BestPlans, machine: Machine) -> Plan | None:
-        """Return a found plan with its times on a machine; None where there is none."""
+        """Return a found plan with its times on a machine; None if no plan was found."""
         if not found.plans.count[0]:
             return None
         prices = price(self.rows, machine, Layouts(self.rows, found.plans), found.micro_batches)
@@ -202,7 +202,7 @@ class _Explainer:
         )
 
     def failure(self, candidates: NormalisedPartitions) -> OutOfMemory:
-        """Return the largest stage of the partition that exceeds memory least."""
+        """Return the largest stage of the partition that exceeds the memory least."""
         limit = float(self.machine.memory_bytes[0, 0, 0])
         worst = candidates.memory_bytes[0].max(axis=1)
         best = int(np.argmin(worst))
@@ -216,12 +216,12 @@ class _Explainer:
         )
 
     def leanest_counts(self) -> Floats:
-        """Return the largest number of micro-batches tried, which needs least memory."""
+        """Return the largest number of micro-batches to try, which needs the least memory."""
         tried = [counts for rows, counts in micro_batch_counts(self.rows, self.machine) if len(rows)]
         return tried[-1]
 
     def shortage(self) -> OutOfMemory:
-        """Return by how much memory falls short for the whole model in one stage, at best."""
+        """Return by how much memory falls short at best if the whole model is one stage."""
         table = stage_table(self.rows, self.machine, self.leanest_counts(), self.gpus)
         needed = table.memory_bytes[0, self.rows.operators - 1]
         size = int(np.argmin(needed))

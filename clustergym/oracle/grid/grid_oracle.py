@@ -32,7 +32,7 @@ SCHEDULES = ("1f1b", "gpipe")
 
 
 class SearchCell(NamedTuple):
-    """A model class on an allocation whose plans are searched.
+    """A model class and an allocation of GPUs, for which parallel plans are searched.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class SearchCell(NamedTuple):
 
 
 class GridOracle(Oracle):
-    """Iteration times of searched, estimated and data-parallel plans, for the software stack alpa-2022.
+    """An oracle that searches parallel plans, and predicts the iteration times of the best ones.
 
     `execution` is the best plan that the full search finds (pipelines of unequal stages, each with its own
     split), with kernel efficiency by device and shape; `profiled` is the profiler's estimate of the best
@@ -104,7 +104,7 @@ class GridOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the iteration times of the classes; raise an `InputError` for an unknown class."""
+        """Predict the iteration times of the classes; raise an `InputError` for an unknown class."""
         values = self.fill(classes, cluster, counts, range(len(cluster.groups)))
         return OracleTables.from_oracle(classes, cluster, counts, values)  # type: ignore[arg-type]
 
@@ -115,7 +115,7 @@ class GridOracle(Oracle):
         counts: Sequence[int],
         columns: Collection[int],
     ) -> Floats:
-        """Return executed, estimated and data-parallel seconds, shape (3, C, T, K, 4); inf outside `columns`.
+        """Return executed, estimated and data-parallel seconds by class, type, count and tier; else inf.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class GridOracle(Oracle):
         return values
 
     def times(self, rows: GraphAllocations) -> tuple[Floats, Floats, Floats]:
-        """Return executed, estimated and data-parallel iteration times of rows with the same GPU count."""
+        """Return executed, estimated and data-parallel iteration times (s) for models on allocations."""
         machine = self.machine(rows)
         parallel = data_parallel_search(rows, machine)
         if not machine.planned.any():
@@ -154,11 +154,11 @@ class GridOracle(Oracle):
         return executed, np.where(np.isfinite(executed), estimated, np.inf), parallel.iteration_s
 
     def machine(self, rows: GraphAllocations) -> Machine:
-        """Return the rates that kernels and links reach on the rows."""
+        """Return the rates that kernels and links reach on each allocation."""
         return replace(Machine.from_rows(rows, self.constants, self.schedule), overlaps=self.overlap)
 
     def fingerprint(self) -> dict[str, object]:
-        """Return the version, parameters and constants."""
+        """Return the oracle's version, parameters and constants, as JSON values."""
         return {
             "version": VERSION,
             "strategy": self.strategy,
@@ -177,19 +177,19 @@ def _estimate_plans(found: BestPlans, rows: GraphAllocations, machine: Machine) 
 
 @lru_cache(maxsize=256)
 def build_graph(spec: ModelSpec) -> OperatorGraph:
-    """Return the operators of a model, from a cache that all batch sizes share."""
+    """Return a model's chain of operators, from a cache that all batch sizes share."""
     return operator_graph(spec)
 
 
 def spread(gpus: int, per_node: int, locality: Locality) -> int:
-    """Return the number of nodes of an allocation: one, or the fewest (at least two) across nodes."""
+    """Return the number of nodes of an allocation: one, or if it is across nodes the fewest, at least two."""
     return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
 
 
 def cells(
     classes: int, cluster: ClusterSpec, counts: Sequence[int]
 ) -> dict[SearchCell, list[tuple[int, int]]]:
-    """Return the distinct allocations to search, each with the (count, locality) entries that it fills.
+    """Return the distinct plan searches, each with the table entries (count, tier) that it fills.
 
     Allocations that the plans cannot tell apart are searched once.
     """
@@ -219,7 +219,7 @@ def allocations(
     classes: Sequence[ModelClass],
     cluster: ClusterSpec,
 ) -> GraphAllocations:
-    """Return the allocations of cells."""
+    """Gather models and the allocations on which their plans are searched into arrays."""
     return GraphAllocations.from_graphs(
         [graphs[cell.model] for cell in some],
         [classes[cell.model].global_batch for cell in some],
@@ -231,7 +231,7 @@ def allocations(
 
 
 def batches(every: Sequence[SearchCell], graphs: Sequence[OperatorGraph]) -> Iterator[list[SearchCell]]:
-    """Yield cells with equal GPU counts and graphs of equal length, a chunk at a time."""
+    """Divide plan searches into batches with equal GPU counts and equal numbers of operators."""
     groups: dict[tuple[int, int, bool], list[SearchCell]] = {}
     for cell in every:
         graph = graphs[cell.model]

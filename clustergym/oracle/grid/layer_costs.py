@@ -44,7 +44,7 @@ WAVE_CHANNELS = 900.0
 
 @dataclass(frozen=True)
 class GraphAllocations:
-    """Allocations of R model classes whose graphs all have K operators.
+    """R models, each on an allocation of GPUs, as arrays with a row for each of them.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class GraphAllocations:
         nodes: Sequence[int],
         network_gbs: Sequence[float],
     ) -> GraphAllocations:
-        """Gather allocations into arrays; `network_gbs` is a node's line rate (unused on one node)."""
+        """Gather models and their allocations into arrays, with a row for each."""
         names = graphs[0].columns
         columns = {name: np.stack([graph[name] for graph in graphs])[:, None, :] for name in names}
         count, hosts = np.array(gpus, dtype=np.float64), np.array(nodes, dtype=np.float64)
@@ -99,11 +99,11 @@ class GraphAllocations:
 
     @property
     def operators(self) -> int:
-        """Number of operators of a graph, K."""
+        """The number of operators of each model, K."""
         return len(self.graphs[0])
 
     def take(self, rows: Ints) -> GraphAllocations:
-        """Return some of the rows."""
+        """Return the models and allocations with the given row numbers."""
         return GraphAllocations(
             tuple(self.graphs[row] for row in rows),
             {name: column[rows] for name, column in self.columns.items()},
@@ -114,14 +114,14 @@ class GraphAllocations:
 
 
 def select_rows(layout: Layout, rows: Ints | None = None) -> Layout:
-    """Return some rows of a layout, shape (R,), or all of them in shape (R, 1, 1)."""
+    """Return a layout's arrays at the given rows, shape (R,); or all, in shape (R, 1, 1)."""
     parts: tuple[Any, ...] = tuple(layout)
     return Layout(*(part.reshape(-1, 1, 1) if rows is None else part[rows] for part in parts))
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Rates that kernels and links reach on each of R machines, shape (R, 1, 1).
+    """Rates that kernels and links reach on each of R allocations, as arrays of shape (R, 1, 1).
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class Machine:
 
     @staticmethod
     def from_rows(rows: GraphAllocations, constants: Constants, schedule: str = "1f1b") -> Machine:
-        """Return the rates on the rows, computed by the constants.
+        """Compute the rates that kernels and links reach on each model's allocation.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class Machine:
         )
 
     def take(self, rows: Ints) -> Machine:
-        """Return some of the rows."""
+        """Return a copy with the rates of the allocations with the given row numbers."""
         parts: dict[str, Any] = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         kept: dict[str, Any] = {
             name: part[rows] if isinstance(part, np.ndarray) else part for name, part in parts.items()
@@ -218,7 +218,7 @@ class Machine:
         return Machine(**(kept | {"layout": select_rows(self.layout, rows)}))
 
     def as_profiled(self) -> Machine:
-        """Return the rates that a profiler measures, which runs one operator at a time.
+        """Return a copy with the rates that a profiler sees, which runs one operator at a time.
 
         A GPU's share of every operator runs alone, so gradient accumulation and the optimizer step are not
         seen; each collective has the network to itself.
@@ -251,7 +251,7 @@ def _apply_reached_rates(layout: Layout, constants: Constants, gpu_types: Sequen
 
 
 class Split(NamedTuple):
-    """How operators are split over their stage's GPUs, as arrays that broadcast to (R, V, K).
+    """How operators are split over the GPUs of their pipeline stage, as arrays.
 
     Attributes
     ----------
@@ -268,7 +268,7 @@ class Split(NamedTuple):
 
 
 class OperatorCosts(NamedTuple):
-    """Costs of operators for one micro-batch, shape (R, V, K); bytes are per GPU.
+    """Times and memory of operators for one micro-batch, as arrays; bytes are per GPU.
 
     Attributes
     ----------
@@ -294,7 +294,7 @@ class OperatorCosts(NamedTuple):
 
 
 def operator_costs(rows: GraphAllocations, machine: Machine, samples: Floats, split: Split) -> OperatorCosts:
-    """Return the costs of operators.
+    """Compute the times and memory of operators for one micro-batch under a split.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ measured data-parallel memory is 1.04 GB an image at 500M (arena_dp_memory.csv).
 
 @dataclass(frozen=True)
 class Layer:
-    """Costs of one layer in the forward pass of one sample; a multiply-add counts as 2 FLOPs.
+    """FLOPs and bytes of one layer in the forward pass of one sample; a multiply-add is 2 FLOPs.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Layer:
 
     @property
     def total_flops(self) -> float:
-        """FLOPs of a forward pass."""
+        """FLOPs of the layer's forward pass for one sample."""
         return self.flops + self.attention_flops + self.gate_flops
 
 
@@ -88,7 +88,7 @@ SUMMED = tuple(
 
 @dataclass(frozen=True)
 class OperatorGraph:
-    """A chain of K operators, each a cluster of consecutive layers. Fields of `Layer` have shape (K,).
+    """A model as a chain of K operators, each of consecutive layers, with arrays of their costs.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class OperatorGraph:
 
 
 def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
-    """Return a model's operators, merged into groups that a plan keeps together.
+    """Divide a model's layers into a chain of operators of similar cost, which plans do not divide.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
 
 
 def balance_cuts(weights: Sequence[float], parts: int) -> list[int]:
-    """Divide items into `parts` runs so that the heaviest run is least; return the runs' starts.
+    """Cut a list of weights into `parts` runs so that the heaviest run is least; return each run's start.
 
     Among cuts whose heaviest runs are equal, the least sum of squares decides, so that the other runs are
     even too.

@@ -19,7 +19,7 @@ from clustergym.oracle.grid.layer_costs import (
 
 @dataclass(frozen=True)
 class Pipelines:
-    """One plan per row, as arrays padded to the most stages.
+    """A parallel plan for each of R models on allocations, as arrays padded to the most stages.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Pipelines:
     cut: Ints
 
     def pad_stages(self, stages: int) -> Pipelines:
-        """Return the same plans, padded to a number of stages."""
+        """Return a copy whose arrays are padded to a number of pipeline stages."""
         columns = np.zeros((5, len(self.first), stages), dtype=np.int64)
         given = (self.first, self.last, self.gpus, self.tensor, self.cut)
         columns[:, :, : self.first.shape[1]] = given
@@ -48,11 +48,11 @@ class Pipelines:
         return Pipelines(self.count, first, last, gpus, np.maximum(tensor, 1), cut)
 
     def take(self, rows: Ints | Bools) -> Pipelines:
-        """Return the plans of some rows."""
+        """Return the plans with the given row numbers."""
         return Pipelines(*(getattr(self, entry.name)[rows] for entry in fields(self)))
 
     def replace_rows(self, rows: Ints, other: Pipelines) -> Pipelines:
-        """Return the plans with those of some rows replaced."""
+        """Return a copy in which the plans with the given row numbers are those of `other`."""
         changed = {entry.name: getattr(self, entry.name).copy() for entry in fields(self)}
         for name, column in changed.items():
             column[rows] = getattr(other, name)
@@ -61,7 +61,7 @@ class Pipelines:
 
 @dataclass(frozen=True)
 class Prices:
-    """Costs of each stage of one plan per row, in arrays of shape (R, S); 0 beyond a plan's last stage.
+    """Times of each pipeline stage of R parallel plans, shape (R, S); 0 beyond a plan's last stage.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Prices:
 
     @property
     def stage_s(self) -> Floats:
-        """Time of a micro-batch and its share of the work done once per iteration, shape (R, S)."""
+        """Seconds per micro-batch of each stage, once-per-iteration work spread over them, shape (R, S)."""
         # Spread evenly over micro-batches, so that the slowest stage is the one that is slowest over the
         # iteration.
         once = self.synchronise_s / self.micro_batches[:, None]
@@ -93,13 +93,13 @@ class Prices:
 
     @property
     def iteration_s(self) -> Floats:
-        """Iteration time by `pipeline_s`, shape (R,); inf for a plan without stages."""
+        """Seconds of an iteration of each plan, shape (R,); inf for a plan without stages."""
         total = pipeline_s(self.stage_s, self.micro_batches, self.inter_stage_s if self.overlaps else 0.0)
         return np.where(self.exists.any(axis=1), total, np.inf)
 
 
 def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | float = 0.0) -> Floats:
-    """Return the latency of GPipe and 1F1B pipelines: all stages once, then the slowest for each micro-batch.
+    """Return a pipeline's seconds: one pass of all stages, and the slowest for each further micro-batch.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | f
 
 
 class Layouts:
-    """The split of each plan's operators, computed once so that fits of constants can reuse it."""
+    """How each plan splits its operators over GPUs; reused while constants are fitted."""
 
     def __init__(self, rows: GraphAllocations, plans: Pipelines) -> None:
         operator = np.arange(rows.operators)[None, None, :]
@@ -141,7 +141,7 @@ class Layouts:
 
 
 def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
-    """Return whether each stage receives, and sends, across nodes: 0 or 1, in the shape of `gpus`.
+    """Return whether each pipeline stage receives, and whether it sends, across nodes (0 or 1).
 
     A stage is on as few nodes as can hold it, as its collectives are priced, and as Alpa's submeshes are
     (Zheng et al., OSDI '22, section 5.2). Two stages share a node where, laid one after another, both lie
@@ -167,7 +167,7 @@ def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
 
 
 def slower_ends(size: Ints) -> tuple[Ints, Ints]:
-    """Return, at each stage's two boundaries, the size of the smaller of the two stages that meet there.
+    """Return, at each pipeline stage's start and end, the size of the smaller of the two stages there.
 
     Fewer GPUs, on fewer nodes, send and receive more slowly, and a transfer takes as long at both ends as at
     its slower one.
@@ -188,12 +188,12 @@ def slower_ends(size: Ints) -> tuple[Ints, Ints]:
 
 
 def within_node(start: Ints, gpus: Ints, per_node: Ints | Floats) -> Bools:
-    """Return whether stages that begin at GPU `start` fit in the rest of its node."""
+    """Return whether pipeline stages that begin at GPU `start` fit in the rest of its node."""
     return np.asarray(start // per_node == (start + gpus - 1) // per_node)
 
 
 def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batches: Floats) -> Prices:
-    """Return the costs of the plans on the machine."""
+    """Compute the times of all pipeline stages of the given plans."""
     samples = np.ceil(rows.batch / micro_batches).reshape(-1, 1, 1)
     costs = operator_costs(rows, machine, samples, layouts.split)
     passes = layouts.passes[:, None]
@@ -221,7 +221,7 @@ def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batc
 
 
 def transfer_s(rows: GraphAllocations, machine: Machine, samples: Floats, most: int) -> Floats:
-    """Return seconds to send a micro-batch to the stage that begins at operator k, and its gradient back.
+    """Return seconds to send a micro-batch to a stage that begins at each operator, and its gradient back.
 
     Shape (R, K + 1, 2, M): the third axis is inside a node and across nodes, the last the stage's GPUs in
     powers of two. 0 before the first and after the last operator.

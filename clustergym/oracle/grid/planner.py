@@ -40,7 +40,7 @@ BIAS_STEP, EXACT = 1 / 16, 1e-6
 
 @lru_cache(maxsize=256)
 def compositions(gpus: int, stages: int) -> Ints:
-    """Return all ways to divide the GPUs among stages in powers of two, shape (C, stages).
+    """List all ways to divide the GPUs among stages in powers of two, shape (C, stages).
 
     No stage has more than `WIDEST` times the GPUs of another: operators are clustered evenly.
     """
@@ -66,26 +66,26 @@ def compositions(gpus: int, stages: int) -> Ints:
 
 @lru_cache(maxsize=65536)
 def _reachable(total: int, count: int) -> bool:
-    """Whether `count` powers of two can sum up to `total`."""
+    """Return whether `count` powers of two can sum up to `total`."""
     # Splitting a power of two in halves adds one summand, from as few as there are bits to as many as ones.
     return total.bit_count() <= count <= total
 
 
 @lru_cache(maxsize=64)
 def partitions(operators: int, stages: int) -> tuple[Ints, Ints]:
-    """Return first and last operators of every contiguous partition, shape (P, stages)."""
+    """List all divisions of a chain of operators into stages: first and last operators, shape (P, stages)."""
     cuts = [(0, *cut, operators) for cut in combinations(range(1, operators), stages - 1)]
     bounds = np.array(cuts, dtype=np.int64).reshape(-1, stages + 1)
     return bounds[:, :-1], bounds[:, 1:] - 1
 
 
 def stage_counts(operators: int, gpus: int) -> list[int]:
-    """Return the numbers of pipeline stages to try for a GPU count, which are powers of two."""
+    """Return the numbers of pipeline stages to try for a number of GPUs, which are powers of two."""
     return [1 << n for n in range(min(operators, gpus).bit_length())]
 
 
 def roofline_load(rows: GraphAllocations, machine: Machine) -> Floats:
-    """Return each operator's seconds per sample on one GPU by the roofline, shape (R, K)."""
+    """Return each operator's seconds per sample on one GPU by the roofline model, by model and operator."""
     columns = rows.columns
     flops = columns["flops"] + columns["attention_flops"] + columns["gate_flops"]
     moved = columns["traffic_bytes"] + columns["gate_traffic_bytes"]
@@ -94,7 +94,7 @@ def roofline_load(rows: GraphAllocations, machine: Machine) -> Floats:
 
 
 def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
-    """Return each operator's share of the GPUs, in proportion to its load, shape (R, K)."""
+    """Return the (fractional) number of GPUs that each operator deserves by its load, by model."""
     load = roofline_load(rows, machine)
     # Section 3.3: GPUs in proportion to loads, all of the grid's GPUs together.
     return np.asarray(load / load.sum(axis=1, keepdims=True) * rows.layout.gpus[:, None])
@@ -102,7 +102,7 @@ def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
 
 @dataclass(frozen=True)
 class NormalisedPartitions:
-    """Partitions of a grid's operators with whole GPUs for each stage; arrays of shape (R, P, S) or (R, P).
+    """Divisions of models into pipeline stages with whole numbers of GPUs, and their imbalance.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class NormalisedPartitions:
     bias_step: float = BIAS_STEP
 
     def pipelines(self, choice: Ints) -> Pipelines:
-        """Return the plan of each row's chosen partition, which must be feasible."""
+        """Return each model's chosen division as a plan; it must fit in memory."""
         row = np.arange(len(choice))
         stages = self.first.shape[1]
         partition = choice // (self.bias.shape[1] // len(self.first))
@@ -145,7 +145,7 @@ class NormalisedPartitions:
 
 
 class Planner:
-    """Plans the grids of allocations with equal numbers of GPUs.
+    """Divides models' operators into pipeline stages with GPUs in proportion to the load, as in Arena.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class Planner:
         self.deserved = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(share, axis=1)], axis=1)
 
     def candidates(self, stages: int) -> NormalisedPartitions:
-        """Return the partitions into `stages` stages, each with the GPU counts of least bias."""
+        """List divisions of the operators into `stages` stages, each with the best-balanced GPU counts."""
         first, last = partitions(self.rows.operators, stages)
         # What a stage deserves is the sum over its operators, taken as a difference of prefix sums.
         ideal = self.deserved[:, last + 1] - self.deserved[:, first]
@@ -201,7 +201,7 @@ class Planner:
         )
 
     def transfers(self, first: Ints, last: Ints, gpus: Ints) -> Floats:
-        """Return the seconds in which stages receive and send a micro-batch, shape (R, P, S).
+        """Return the seconds in which each stage receives and sends a micro-batch.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ def _normalise_partitions(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
 
 
 def reduce_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
-    """Return how many steps the bias is above the least feasible bias, shape (R, P); inf if infeasible."""
+    """Return by how many steps each division's imbalance exceeds the model's least; inf: cannot run."""
     fits = np.isfinite(candidates.communication_s)
     bias = np.where(fits, candidates.bias, np.inf)
     least = bias.min(axis=1, keepdims=True)
@@ -243,7 +243,7 @@ def reduce_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
 
 
 def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
-    """Return whether a partition is on its row's Pareto frontier, shape (R, P).
+    """Return whether each division of each model is Pareto-optimal in imbalance and communication.
 
     Of partitions with equal bias only the one of least communication load counts. It is on the frontier if no
     partition of less bias communicates as little.
@@ -262,13 +262,13 @@ def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
 
 
 def frontier(candidates: NormalisedPartitions, gpus: int, row: int) -> Ints:
-    """Return the Pareto frontier of a row: partitions by ascending bias and descending load."""
+    """Return one model's Pareto-optimal divisions, by ascending imbalance."""
     kept = np.flatnonzero(frontiers(candidates, gpus)[row])
     return kept[np.argsort(-candidates.communication_s[row, kept], kind="stable")]
 
 
 def proxies(candidates: NormalisedPartitions, gpus: int) -> tuple[Ints, Bools]:
-    """Return each row's proxy plan (least bias, then least communication), and whether it has one."""
+    """Return each model's proxy plan (least imbalance, then least communication), and whether it has one."""
     steps = reduce_bias(candidates, gpus)
     # Section 3.3, proxy plan: first the least computation bias, then of these the least communication.
     lowest = steps == steps.min(axis=1, keepdims=True)

@@ -10,7 +10,7 @@ from clustergym.oracle.models.model_spec import ModelClass
 
 @dataclass(frozen=True, order=True)
 class Grid:
-    """A GPU type, GPU count and stage count to plan for (Arena, section 3.2; a cell in Crius, section 4.2).
+    """A GPU type, a number of GPUs and a number of pipeline stages for which plans are searched (Arena).
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """A complete parallel plan with its iteration time, seconds.
+    """A complete parallel plan of a model with its iteration time in seconds.
 
     `iteration_s` is the sum of `compute_s`, `intra_stage_s`, `inter_stage_s` and `bubble_s`.
 
@@ -90,13 +90,13 @@ class Plan:
 
     @property
     def memory_bytes(self) -> float:
-        """Memory of the GPU that needs the most."""
+        """Bytes of memory on the GPU that needs the most."""
         return max(stage.memory_bytes for stage in self.stages)
 
 
 @dataclass(frozen=True)
 class ProxyPlan:
-    """A partition of a grid with its bias and communication load (Arena, section 3.3).
+    """A division of a model into stages, with its imbalance and its communication load (Arena, section 3.3).
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class ProxyPlan:
 
 @dataclass(frozen=True)
 class Frontier:
-    """The Pareto frontier of a grid's partitions in bias and communication load.
+    """The Pareto-optimal divisions of a model into a number of stages, in imbalance and communication.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class Frontier:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """The reason why no plan fits: in the best attempt, a stage that needs too much memory.
+    """Why no plan fits: the stage that needs too much memory in the best attempt, and by how much.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class OutOfMemory:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of a profile or a search.
+    """The wall-clock time, GPU time and trials that profiling or a plan search costs.
 
     Attributes
     ----------

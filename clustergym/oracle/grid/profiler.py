@@ -41,7 +41,7 @@ transformer; the partition is `frontier`'s here.
 
 
 def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
-    """Raise an `InputError` if a rule of micro-batches is invalid or gives a number that divides no batch.
+    """Raise an `InputError` if a rule for the number of micro-batches is invalid or divides no batch.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
 
 @dataclass(frozen=True)
 class Estimates:
-    """The profiler's estimates of the grids of allocations.
+    """A profiler's estimated iteration times of the best plan with each number of stages.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Estimates:
 
     @property
     def best(self) -> BestPlans:
-        """The grid with the least estimated time for each row."""
+        """The plan with the least estimated time for each model, over all numbers of stages."""
         best = self.grids[0]
         for other in self.grids[1:]:
             better = np.flatnonzero(other.iteration_s < best.iteration_s)
@@ -93,7 +93,7 @@ class Estimates:
 def estimate(
     rows: GraphAllocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
 ) -> Estimates:
-    """Return the proxy plan and estimated time of every grid; all rows have the same number of GPUs."""
+    """Estimate the best plan's time for each model and number of stages, as Arena's profiler would."""
     check_choice(strategy, STRATEGIES, "oracle.strategy")
     check_rule(rule)
     stages = tuple(stage_counts(rows.operators, int(rows.layout.gpus[0])))

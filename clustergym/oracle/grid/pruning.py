@@ -41,7 +41,7 @@ Assumed: for a plan of eight operators they come near the 30 s of profiling in C
 def search_pruned(
     rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str = "wide"
 ) -> tuple[BestPlans, Bools]:
-    """Return the best plan among those that the pruning rules keep, and the splits kept, shape (R, V, I).
+    """Search each model's best plan among those that pruning rules keep; return it and what they keep.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def search_pruned(
 
 
 def select_splits(rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str) -> Bools:
-    """Return which splits of runs of operators the rules keep (see `stages.splits`), shape (R, V, I)."""
+    """Return which ways to split runs of operators over GPUs the pruning rules keep, by model."""
     best = estimates.best
     gpus, _ = splits(int(rows.layout.gpus[0]))
     allowed = np.zeros((len(rows), len(gpus), len(intervals(rows.operators)[0])), dtype=bool)
@@ -132,7 +132,7 @@ def _half_space(rows: GraphAllocations, best: BestPlans, here: Ints, stages: int
 def search_cost(
     rows: GraphAllocations, machine: Machine, micro_batches: Floats, allowed: Bools | None = None
 ) -> list[Cost]:
-    """Return the cost, for each row, of compiling and running every stage in a search.
+    """Return the cost, for each model, of compiling and running every stage in a plan search.
 
     Stages are tried side by side on the allocation's GPUs, so the wall-clock time is the GPU
     time over the GPUs. A stage that does not fit in memory costs its compilation.
@@ -151,7 +151,7 @@ def search_cost(
 
 
 def profiling_cost(rows: GraphAllocations, machine: Machine, grids: Sequence[BestPlans]) -> list[Cost]:
-    """Return the cost, for each row, of profiling a plan of each grid on one GPU at a time.
+    """Return the cost, for each model, of profiling a plan with each number of stages on single GPUs.
 
     Every operator of every plan is compiled and run with one GPU's share of the work; operators that are
     alike are run once (Arena, sections 3.4 and 5.8). Collectives cost nothing here: their tables are measured
@@ -181,7 +181,7 @@ def profiling_cost(rows: GraphAllocations, machine: Machine, grids: Sequence[Bes
 
 
 def measuring_cost(rows: GraphAllocations, machine: Machine, found: BestPlans) -> list[Cost]:
-    """Return the cost, for each row, of compiling a plan and running it on all its GPUs.
+    """Return the cost, for each model, of compiling its plan and running it on all its GPUs.
 
     Stages are compiled side by side, operator by operator.
     """

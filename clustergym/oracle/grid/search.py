@@ -23,7 +23,7 @@ CHUNK = 48
 
 @dataclass(frozen=True)
 class BestPlans:
-    """The best plan of every row.
+    """The best plan found for each model on its allocation, with micro-batches and iteration time.
 
     Attributes
     ----------
@@ -39,13 +39,13 @@ class BestPlans:
 
 
 def divide_batches(rows: GraphAllocations, micro_batches: Floats | float) -> Floats:
-    """Return the number of micro-batches, shape (R,), that divides the batch and is at most the given one."""
+    """Return each model's number of micro-batches of whole samples, at most the given number."""
     samples = np.ceil(rows.batch / micro_batches)
     return np.asarray(np.ceil(rows.batch / samples))
 
 
 def micro_batch_counts(rows: GraphAllocations, machine: Machine) -> Iterator[tuple[Ints, Floats]]:
-    """Yield rows, and the micro-batches to try for them.
+    """Yield numbers of micro-batches to try, each with the row numbers of the models to try it for.
 
     16, and 32, which need less memory, as Arena's evaluation ran; where GPUs would outnumber the samples of a
     micro-batch, fewer, so that each GPU has a sample. For data-parallel models all powers of two down to one
@@ -71,7 +71,7 @@ def full_search(
     allowed: Bools | None = None,
     micro_batches: Floats | None = None,
 ) -> BestPlans:
-    """Return the fastest plan of every row, over all stages, sizes and splits.
+    """Search each model's fastest plan over all divisions into stages, GPU counts and splits.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def full_search(
 
 
 def every_variant(rows: GraphAllocations, machine: Machine) -> tuple[Ints, Floats]:
-    """Return the pairs of a row and a number of micro-batches to try, as two arrays of shape (V,)."""
+    """List all pairs of a model's row and a number of micro-batches to try, as two arrays."""
     found = [(some, counts[some]) for some, counts in micro_batch_counts(rows, machine)]
     some, counts = (np.concatenate(part) for part in zip(*found, strict=True))
     pairs = np.unique(np.stack([some, counts]), axis=1)
@@ -100,7 +100,7 @@ def every_variant(rows: GraphAllocations, machine: Machine) -> tuple[Ints, Float
 
 
 def fastest(rows: int, some: Ints, seconds: Floats) -> Ints:
-    """Return the positions in `some` of the fastest variant of each row in which a variant fits."""
+    """Return the position of each model's fastest variant, given each variant's model and seconds."""
     # Sorted by row and then by time: the first of each row is its fastest.
     order = np.lexsort((seconds, some))
     first = order[np.searchsorted(some[order], np.unique(some))]
@@ -108,7 +108,7 @@ def fastest(rows: int, some: Ints, seconds: Floats) -> Ints:
 
 
 def nothing(rows: GraphAllocations) -> BestPlans:
-    """Return an empty result, in which no row has a plan."""
+    """Return a search result in which no model has a plan."""
     none = np.zeros((len(rows), rows.operators), dtype=np.int64)
     plans = Pipelines(np.zeros(len(rows), dtype=np.int64), none, none, none, none + 1, none)
     return BestPlans(plans, np.ones(len(rows)), np.full(len(rows), np.inf))
@@ -117,7 +117,7 @@ def nothing(rows: GraphAllocations) -> BestPlans:
 def improve_plans(
     best: BestPlans, some: Ints, plans: Pipelines, counts: Floats, seconds: Floats
 ) -> BestPlans:
-    """Return, for each row, the better one of the known plan and a new plan.
+    """Return, for each model, the faster one of the best known plan and a new plan.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _improve_by_search(
 
 
 def data_parallel_search(rows: GraphAllocations, machine: Machine) -> BestPlans:
-    """Return plans of pure data parallelism on all GPUs, with the best feasible number of micro-batches."""
+    """Return each model's plan of pure data parallelism, with the best number of micro-batches."""
     best = nothing(rows)
     some, counts = every_variant(rows, machine)
     stage_s, _ = pure_data_parallel(rows.take(some), machine.take(some), counts)
@@ -173,7 +173,7 @@ LADDER = np.array([1.0, 1.01, 1.03, 1.06, 1.1, 1.2, 1.4, np.inf])
 def best_pipelines(
     rows: GraphAllocations, table: StageTable, transfer: Floats, micro_batches: Floats
 ) -> Pipelines:
-    """Return the pipelines with the least sum of stages + (micro-batches - 1) x slowest stage.
+    """Find each model's pipeline with least sum of stage times + (micro-batches - 1) x slowest stage.
 
     As Alpa (Zheng et al., OSDI '22, section 5.2): for each limit on the slowest stage, dynamic programming
     finds the least sum of stages. Alpa tries every stage time that occurs as a limit, here `LADDER` is tried.
@@ -219,7 +219,7 @@ class _Steps:
         self.misplaced = several & ~laid
 
     def stage_s(self, operator: int) -> Floats:
-        """Return seconds of stages that begin at an operator, with transfers, shape (R, 1, J, M, D + 1)."""
+        """Return the seconds of all pipeline stages that begin at an operator."""
         last = np.arange(operator, self.operators)
         count = len(self.sizes)
         seconds = self.table.seconds[:, run_index(self.operators, np.array(operator), last), :count]
@@ -233,7 +233,7 @@ class _Steps:
         return np.asarray(sent[:, None])
 
     def least_slowest(self) -> Floats:
-        """Return the least slowest stage of any pipeline, shape (R,)."""
+        """Return the least possible time of a pipeline's slowest stage for each model, shape (R,)."""
         shifted = self._shift_values(1)
         value = np.empty(0)
         for operator in range(self.operators - 1, -1, -1):
@@ -243,7 +243,7 @@ class _Steps:
         return np.asarray(value[np.arange(self.rows), 0, self.gpus])
 
     def least_sum(self, limits: Floats) -> tuple[Bools, list[Ints]]:
-        """Return whether a pipeline keeps within the limits, and the best stage from each operator on."""
+        """Return whether a pipeline keeps within each limit, and the best stage from each operator on."""
         shifted, choices = self._shift_values(limits.shape[1]), []
         value = np.empty(0)
         for operator in range(self.operators - 1, -1, -1):
@@ -270,7 +270,7 @@ class _Steps:
             shifted[:, :, operator, index, size:] = value[:, :, : self.most + 1 - size]
 
     def backtrack(self, fits: Bools, choices: list[Ints], micro_batches: Floats) -> Pipelines:
-        """Return the best of the limits' pipelines, row by row."""
+        """Return each model's best pipeline over all limits on the slowest stage."""
         limits = fits.shape[1]
         row, limit = (part.ravel() for part in np.indices(fits.shape))
         trail = self._trail(row, limit, fits.ravel(), choices)

@@ -25,20 +25,20 @@ MOST_TENSOR = 16
 
 @lru_cache(maxsize=64)
 def intervals(operators: int) -> tuple[Ints, Ints]:
-    """Return first and last operator of every run of consecutive operators, ordered by first, then last."""
+    """List all runs of consecutive operators as two arrays: the first and the last operator of each."""
     first, last = np.triu_indices(operators)
     return first.astype(np.int64), last.astype(np.int64)
 
 
 def run_index(operators: int, first: Ints, last: Ints) -> Ints:
-    """Return the positions in `intervals` of given runs of operators."""
+    """Return the positions of runs of operators in the list that `intervals` returns."""
     # Runs that begin at 0 come first, then those at 1, one fewer for each beginning: a triangular index.
     return np.asarray(first * operators - first * (first - 1) // 2 + last - first)
 
 
 @lru_cache(maxsize=64)
 def splits(most: int) -> tuple[Ints, Ints]:
-    """Return the GPUs and tensor ranks of every split of 1, 2, 4, … GPUs, up to `most`."""
+    """List all ways to split a stage over 1, 2, 4, ... GPUs, as arrays of GPUs and tensor-parallel ranks."""
     sizes = [1 << n for n in range(most.bit_length())]
     pairs = [(m, t) for m in sizes for t in sizes if t <= min(m, MOST_TENSOR)]
     gpus, tensor = np.array(pairs, dtype=np.int64).T
@@ -47,7 +47,7 @@ def splits(most: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class StageTable:
-    """The best split for each run of operators and number of GPUs; arrays of shape (R, I, M).
+    """The best way to split each run of operators over each number of GPUs, with its time and memory.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def stage_table(
     objective: str = "seconds",
     allowed: Bools | None = None,
 ) -> StageTable:
-    """Choose the split of every stage.
+    """Choose the best way to split each run of operators over each number of GPUs.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def every_split(
     tensor: Ints,
     mixed: bool = True,
 ) -> tuple[Floats, Ints, Floats]:
-    """Return seconds (inf if infeasible), cuts and memory of the splits of all runs, shape (R, V, I).
+    """Return seconds (inf: does not fit), cuts and memory of all ways to split all runs of operators.
 
     If `mixed`, the first blocks of a wide ResNet's stage may be data-parallel while its other blocks are
     split: early blocks are large in activations and small in weights.
@@ -190,7 +190,7 @@ class _Sums:
         self.possible = self._possible()
 
     def stages(self, chosen: Ints, cut: Ints | None, variants: Ints) -> tuple[Floats, Floats]:
-        """Return seconds (inf where it does not fit) and memory of stages, split from `cut` on or whole."""
+        """Return the seconds (inf: does not fit) and memory of stages, split from `cut` on or whole."""
         first, last = (part[chosen] for part in intervals(self.rows.operators))
         bounds = (first, last, cut, variants)
         # 1F1B: a stage holds as many micro-batches as there are stages from it on. The table does not know
@@ -235,7 +235,7 @@ class _Sums:
 def operator_seconds(
     costs: OperatorCosts, micro_batches: Floats, recomputes: bool, objective: str = "seconds"
 ) -> Floats:
-    """Return an operator's seconds per micro-batch, with its share of the work done once per iteration."""
+    """Return operators' seconds per micro-batch, once-per-iteration work spread over them."""
     # Recomputing repeats the collectives of the forward pass, half of those of forward and backward.
     exchange = 1.5 if recomputes else 1.0
     seconds = costs.synchronise_s / micro_batches + exchange * costs.exchange_s
@@ -253,7 +253,7 @@ def _prefix(values: Floats) -> Floats:
 def pure_data_parallel(
     rows: GraphAllocations, machine: Machine, micro_batches: Floats
 ) -> tuple[Floats, Floats]:
-    """Return seconds (inf if infeasible) and bytes of one data-parallel stage, shape (R,)."""
+    """Return seconds (inf: does not fit) and bytes per GPU of each model as one data-parallel stage."""
     whole = np.array([rows.operators - 1])
     seconds, memory = np.full(len(rows), np.inf), np.full(len(rows), np.inf)
     for count in np.unique(rows.layout.gpus).astype(np.int64):
@@ -271,7 +271,7 @@ def stage_bytes(
     micro_batches: Floats,
     bounds: Sequence[tuple[int, int, int, int, int]],
 ) -> list[float]:
-    """Return the bytes on a GPU of stages (first, last, GPUs, tensor, cut) in a single row."""
+    """Return the bytes on a GPU of given stages (first, last, GPUs, tensor, cut) of a single model."""
     found = []
     for first, last, gpus, tensor, cut in bounds:
         ranks = np.unique([1, tensor])

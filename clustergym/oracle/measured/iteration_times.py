@@ -30,7 +30,7 @@ MEASUREMENTS = ("optimal", "estimated_best", "estimated_dp")
 
 
 class Key(NamedTuple):
-    """The key of a measurement: model, GPU type (spelled as in the file), placement and method."""
+    """What identifies a measured iteration time: the model, GPU type, placement and method."""
 
     model: ModelClass
     gpu_type: str
@@ -41,7 +41,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Measurements:
-    """A table of measured seconds per iteration, by model, batch and placement.
+    """A file of measured seconds per iteration, by model, batch and placement.
 
     Attributes
     ----------
@@ -64,12 +64,12 @@ class Measurements:
 
     @property
     def models(self) -> set[tuple[str, str]]:
-        """The (family, size) of every row."""
+        """The (family, size) of every measured model."""
         return {(key.model.family, key.model.size) for key in self.seconds}
 
 
 def read_measurements(path: Path, catalog: Catalog) -> Measurements:
-    """Read a CSV of measured iteration times.
+    """Read a CSV file of measured iteration times.
 
     Arena's name of a family becomes the catalogue's, unless the catalogue has a model of Arena's name and
     size. Of a placement that was measured in several ways (rows of equal key but another `raw_key`) the least

@@ -13,7 +13,7 @@ from clustergym.oracle.models.model_spec import ModelClass
 
 
 class RecordedOracle(Oracle):
-    """An oracle whose iterations all take one second, so that a job of n iterations runs n seconds."""
+    """An oracle that predicts one second for every iteration, so that n iterations take n seconds."""
 
     name = "recorded"
     knows_models = False

@@ -53,7 +53,7 @@ Curve = tuple[Floats, Floats, Floats]
 
 @dataclass(frozen=True)
 class SiaProfile:
-    """The profile of one model on one GPU type.
+    """Sia's measured iteration times of one model on one GPU type, by placement.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class SiaProfile:
     scalability: dict[tuple[int, int], Curve]
 
     def curve(self, placement: tuple[int, ...]) -> Curve | None:
-        """Return the measured curve of a placement or the most similar one; None if there is none.
+        """Return the measured times over batch for a placement or the most similar one; None without any.
 
         The curve of the placement itself; else that of the same count on equally many nodes; else of the same
         count on the nearest number of nodes.
@@ -81,7 +81,7 @@ class SiaProfile:
 
 
 def read_profile(folder: Path, suffix: str) -> SiaProfile:
-    """Read `placements-SUFFIX.csv` and `scalability-SUFFIX.csv` of one model's folder.
+    """Read a model's measured times on a GPU type from `placements-SUFFIX.csv` and `scalability-SUFFIX.csv`.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def _curves(table: TextTable, keys: Sequence[Key]) -> dict[Key, Curve]:
 
 
 def iteration_time_s(curve: Curve, gpus: int, global_batch: int) -> float:
-    """Return the least iteration time, seconds, over local batches and gradient accumulation steps.
+    """Return the least seconds per iteration over local batches and gradient accumulation steps.
 
     With a steps of local batch b on N GPUs, N a b is the global batch (b rounded up), and an iteration
     takes a - 1 steps without and one with synchronisation (Sia, section 3.3). Step and synchronisation
@@ -167,14 +167,14 @@ def iteration_time_s(curve: Curve, gpus: int, global_batch: int) -> float:
 
 
 class Segments(NamedTuple):
-    """The segments of a model class's training: their ends, shape (S,), and efficiencies, shape (S, B)."""
+    """The parts into which a training is divided: where each ends, and each batch's efficiency in it."""
 
     ends: Floats
     efficiency: Floats
 
 
 class SiaProfileOracle(Oracle):
-    """Iteration times from Sia's profiles folder: `MODEL/placements-GPU.csv` and `scalability-GPU.csv`.
+    """An oracle that reads iteration times from a folder of Sia's published profiles.
 
     Inside a node, a count is the placement of that count. Across nodes, whatever the tier, it fills whole
     nodes; a count that would fit on one node is spread evenly over two. All three tables are equal, since
@@ -232,7 +232,7 @@ class SiaProfileOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the iteration times; raise an `InputError` if a profile is missing or malformed."""
+        """Return the classes' iteration times; raise an `InputError` if a profile is missing or malformed."""
         times = np.stack([self._times(model, cluster, counts) for model in classes])
         batches = self._batches(classes, cluster, counts)
         return OracleTables.from_oracle(classes, cluster, counts, [times] * 3, batches)

@@ -21,7 +21,7 @@ STATISTICS = ("progress", "grad_sqr", "grad_var")
 
 @dataclass(frozen=True)
 class Training:
-    """Trainings of a model at B validated global batches, ascending, over the same E epochs.
+    """Measured trainings of one model at B global batches, ascending, over the same E epochs.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Training:
     noise: Floats
 
     def interpolate_iterations(self, global_batch: int) -> float:
-        """Return the iterations at a global batch, interpolated log-linearly between validated batches.
+        """Return the iterations of a training at a global batch, interpolated log-linearly.
 
         Raises
         ------
@@ -52,7 +52,7 @@ class Training:
         return float(np.exp(np.interp(np.log(global_batch), np.log(self.batches), np.log(self.iterations))))
 
     def by_noise(self, global_batch: int) -> Floats:
-        """Return the iterations of each epoch, computed from its gradient statistics, shape (E,).
+        """Return the iterations that each epoch takes at a batch, from its gradient statistics, shape (E,).
 
         An iteration at batch M is worth M / m x (phi + m) / (phi + M) iterations at the least batch m, with
         the noise scale phi, which is m x variance / squared norm (Pollux, OSDI '21, section 3.1). The
@@ -90,7 +90,7 @@ class Training:
 
 
 def read_training(folder: Path) -> Training:
-    """Read every `validation-BATCH.csv` in a model's folder; its last row's `iteration` is the total.
+    """Read a model's measured trainings from the files `validation-BATCH.csv` in its folder.
 
     Raises
     ------

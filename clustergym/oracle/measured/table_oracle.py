@@ -37,7 +37,7 @@ Layouts = dict[tuple[int, int], float]
 
 
 class TableOracle(Oracle):
-    """Measured iteration times from a CSV file with the columns `measured.COLUMNS`.
+    """An oracle that reads measured iteration times from a CSV file.
 
     `execution` holds the `optimal` rows (all rows if the file does not name them), `data_parallel` the rows
     `estimated_dp` and `profiled` those of `estimated_best`; where that row is missing, `profiled` equals
@@ -216,7 +216,7 @@ def _by_locality(layouts: Layouts, count: int, room: int) -> list[float]:
 
 
 class Distances(NamedTuple):
-    """Distances between a measured row and the entry to estimate; the row's weight is exp(-their sum).
+    """Distances between a measured row and an entry to estimate; the row's weight is exp(-their sum).
 
     Chosen so that the measured rows of Arena's artifact are estimated well from the rows of other models.
     With half or twice any one of the distances, the mean error changes by at most a fortieth of itself.
@@ -245,7 +245,7 @@ DISTANCES = Distances()
 
 @dataclass(frozen=True)
 class Corrections:
-    """Ratios of measured to roofline times for n rows.
+    """Measured iteration times divided by those of the roofline oracle, for n measured rows.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ class Corrections:
         catalog: Catalog,
         data_parallel: bool = False,
     ) -> Corrections:
-        """Divide measured times by the roofline's.
+        """Divide measured iteration times by those that the roofline oracle predicts.
 
         Parameters
         ----------
@@ -302,7 +302,7 @@ class Corrections:
         gpu_types: Sequence[str],
         counts: Sequence[int],
     ) -> Floats:
-        """Return factors that correct roofline times, shape (C, T, K, 4)."""
+        """Return factors by which to multiply the roofline's times, shape (C, T, K, 4)."""
         other_type = _differs(gpu_types, [key.gpu_type for key in self.keys])
         type_weights = np.exp(-DISTANCES.gpu_type * other_type)
         # Weights are exponentials of sums of distances, so that each distance can be worked out on its own

@@ -25,7 +25,7 @@ ARENA_FAMILIES = {"bert": "gpt3", "moe": "gshard_moe", "wide_resnet": "wide_resn
 
 
 class Catalog:
-    """A catalogue of models by family and size.
+    """A catalogue of the costs of models, by family and size, read from YAML files.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ class Catalog:
         return tuple(self.files)
 
     def sizes(self, family: str) -> tuple[str, ...]:
-        """Return the sizes of a known family, smallest model first; ("",) for a family with a single size."""
+        """Return a known family's sizes, smallest model first; ("",) for a family with a single size."""
         return tuple(self._family(family))
 
     def knows(self, model: ModelClass) -> bool:
-        """Whether the catalogue has a model's family and size."""
+        """Return whether the catalogue has a model's family and size."""
         return model.family in self.files and model.size in self._family(model.family)
 
     def get(
@@ -58,7 +58,7 @@ class Catalog:
         line: int | None = None,
         field: str | None = None,
     ) -> ModelSpec:
-        """Return the specification of a model with the class's global batch, which may be any from 1 sample.
+        """Return the specification of a model, by its family and size; the batch may be any positive number.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class Catalog:
         return self._family(model.family)[model.size]
 
     def fingerprint(self) -> dict[str, str]:
-        """Return the SHA-256 digest of every family's file."""
+        """Return the SHA-256 digest of each family's file, by family."""
         return {family: hashlib.sha256(path.read_bytes()).hexdigest() for family, path in self.files.items()}
 
     def _problem(self, model: ModelClass) -> tuple[str, str | None]:
@@ -173,7 +173,7 @@ ABSENT: Any = None
 
 
 class TransformerSize(StrictSchema):
-    """Dimensions of a transformer."""
+    """Dimensions of one size of a transformer, as keys of a model file."""
 
     hidden: Whole
     layers: Whole
@@ -181,14 +181,14 @@ class TransformerSize(StrictSchema):
 
 
 class MoeSize(TransformerSize):
-    """Dimensions of a mixture-of-experts model, in which every second layer has experts."""
+    """Dimensions of one size of a mixture-of-experts model, with experts in every second layer."""
 
     layers: Annotated[int, Field(ge=2, le=10**9, multiple_of=2)]
     experts: Whole
 
 
 class WideResNetSize(StrictSchema):
-    """Dimensions of a wide ResNet."""
+    """Dimensions of one size of a wide ResNet, as keys of a model file."""
 
     depth: Literal[50, 101]
     channels: Whole
@@ -196,7 +196,7 @@ class WideResNetSize(StrictSchema):
 
 
 class DenseSize(StrictSchema):
-    """Total costs of a data-parallel model; a multiply-add counts as 2 FLOPs."""
+    """Total costs of one size of a data-parallel model; a multiply-add counts as 2 FLOPs."""
 
     parameters: Positive
     forward_flops_per_sample: Positive
@@ -211,7 +211,7 @@ class ShapeSize(StrictSchema):
 
 
 class Family(StrictSchema):
-    """Keys of every model family: `size` for a single size, else `sizes` by name."""
+    """Base class of the keys of a model family's file: `size` for a single size, else `sizes` by name."""
 
     kind: str
     dtype: Literal["fp16", "fp32"]
@@ -222,7 +222,7 @@ class Family(StrictSchema):
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one weight or activation."""
+        """Bytes of one weight or activation by the family's data type."""
         return models.ELEMENT_BYTES[self.dtype]
 
     def every_size(self) -> dict[str, Mapping[str, Any]]:
@@ -233,18 +233,18 @@ class Family(StrictSchema):
         }
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one model size."""
+        """Compute the costs (FLOPs, bytes, parameters) of one model size."""
         raise NotImplementedError
 
     def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-        """Return all dimensions of one size, including those of its family."""
+        """Return all dimensions of one size as (key, value) pairs, with those of its family."""
         own = set(Family.model_fields)
         shared = {key: getattr(self, key) for key in type(self).model_fields if key not in own}
         return tuple(sorted((shared | dict(size)).items()))
 
 
 class TransformerFamily(Family):
-    """A family of transformers, given by their dimensions."""
+    """The file of a family of transformers, given by their dimensions."""
 
     vocabulary: Whole
     sequence_length: Whole
@@ -252,12 +252,12 @@ class TransformerFamily(Family):
     sizes: dict[Text, TransformerSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one model size."""
+        """Compute the costs (FLOPs, bytes, parameters) of one model size."""
         return models.transformer(size, self.sequence_length, self.vocabulary, self.element_bytes)
 
 
 class MoeFamily(Family):
-    """A family of mixture-of-experts models, given by their dimensions."""
+    """The file of a family of mixture-of-experts models, given by their dimensions."""
 
     vocabulary: Whole
     sequence_length: Whole
@@ -266,14 +266,14 @@ class MoeFamily(Family):
     sizes: dict[Text, MoeSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one model size."""
+        """Compute the costs (FLOPs, bytes, parameters) of one model size."""
         return models.mixture_of_experts(
             size, self.sequence_length, self.vocabulary, self.element_bytes, self.expert_group_size
         )
 
 
 class WideResNetFamily(Family):
-    """A family of wide ResNets, given by their dimensions."""
+    """The file of a family of wide ResNets, given by their dimensions."""
 
     image_size: Annotated[int, Field(ge=32, le=10**5, multiple_of=32)]
     classes: Whole
@@ -281,18 +281,18 @@ class WideResNetFamily(Family):
     sizes: dict[Text, WideResNetSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one model size."""
+        """Compute the costs (FLOPs, bytes, parameters) of one model size."""
         return models.wide_resnet(size, self.image_size, self.classes, self.element_bytes)
 
 
 class DenseFamily(Family):
-    """A family of data-parallel models, given by their total costs."""
+    """The file of a family of models that train only data-parallel, given by their total costs."""
 
     size: DenseSize = Field(default=ABSENT)
     sizes: dict[Text, DenseSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one model size."""
+        """Compute the costs (FLOPs, bytes, parameters) of one model size."""
         return models.dense(size)
 
     def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
@@ -301,14 +301,14 @@ class DenseFamily(Family):
 
 
 class ShapeFamily(Family):
-    """A family of published transformers (`clustergym.oracle.models.shape`)."""
+    """The file of a family of published transformers, each given by the name of its shape."""
 
     sequence_length: Whole
     size: ShapeSize = Field(default=ABSENT)
     sizes: dict[Text, ShapeSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one model size as a whole, undivided among layers."""
+        """Compute the costs of one model size as a whole, undivided among layers."""
         from clustergym.oracle.models.shape_files import load_transformer
 
         shape = load_transformer(size["shape"])
@@ -327,7 +327,7 @@ class ShapeFamily(Family):
         }
 
     def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-        """Return the tokens of a sample, the one dimension that a transformer's shape lacks."""
+        """Return the number of tokens of a sample, the one dimension that a shape lacks."""
         return (("sequence_length", self.sequence_length),)
 
 
@@ -341,7 +341,7 @@ ARCHITECTURES: dict[str, type[Family]] = {
 
 
 def parse_family(source: YamlMapping) -> Family:
-    """Check the YAML file of a model family, and return the family.
+    """Check the content of a model family's YAML file, and return it as an object.
 
     Raises
     ------

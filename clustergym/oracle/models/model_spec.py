@@ -30,7 +30,7 @@ BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The costs of one size of a model family, per sample; a multiply-add counts as 2 FLOPs.
+    """The costs per sample of one size of a model family; a multiply-add counts as 2 FLOPs.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ def _language_model(
 
 
 def transformer(size: Mapping[str, int], tokens: int, vocabulary: int, element: int) -> Costs:
-    """Return the costs of a decoder-only transformer (GPT-3) of the given dimensions."""
+    """Compute the costs of a decoder-only transformer (GPT-3) of the given dimensions."""
     costs = _language_model("transformer", size, tokens, vocabulary, element)
     costs["parameters"] += float(tokens * size["hidden"])
     matmul = costs["forward_flops_per_sample"] - costs["attention_flops"]
@@ -152,7 +152,7 @@ def transformer(size: Mapping[str, int], tokens: int, vocabulary: int, element: 
 def mixture_of_experts(
     size: Mapping[str, int], tokens: int, vocabulary: int, element: int, group: int
 ) -> Costs:
-    """Return the costs of a GShard mixture of experts: every second layer has experts.
+    """Compute the costs of a GShard mixture of experts, in which every second layer has experts.
 
     With 2S slots per group of S tokens, an expert layer runs its feed-forward on two slots per
     token, and the einsums that dispatch to the slots and combine them cost 8 S h FLOPs a token.
@@ -193,17 +193,17 @@ class Convolution:
 
     @property
     def parameters(self) -> float:
-        """Number of weights."""
+        """Number of weights of the convolution."""
         return float(self.kernel**2 * self.inputs * self.outputs)
 
     @property
     def flops(self) -> float:
-        """FLOPs of the forward pass on one image."""
+        """FLOPs of the convolution's forward pass on one image."""
         return 2.0 * self.parameters * self.side**2
 
 
 def bottleneck_blocks(depth: int, channels: int, width_factor: int, image: int) -> list[list[Convolution]]:
-    """Return the convolutions of each bottleneck block."""
+    """List the convolutions of each bottleneck block of a ResNet."""
     blocks, inputs = [], channels
     for stage, count in enumerate(BLOCKS[depth]):
         filters, side = channels * 2**stage, image // 4 // 2**stage
@@ -225,7 +225,7 @@ def bottleneck_blocks(depth: int, channels: int, width_factor: int, image: int) 
 
 
 def wide_resnet(size: Mapping[str, int], image: int, classes: int, element: int) -> Costs:
-    """Return the costs of a wide bottleneck ResNet (Zagoruyko and Komodakis 2016).
+    """Compute the costs of a wide bottleneck ResNet (Zagoruyko and Komodakis 2016).
 
     Width grows in the 3x3 convolution: 1x1 to f = channels x 2^stage, 3x3 to f x width_factor,
     1x1 to 4 f, and a 1x1 projection in the first block of a stage. A convolution's output, its
@@ -256,7 +256,7 @@ def wide_resnet(size: Mapping[str, int], image: int, classes: int, element: int)
 
 
 def dense(size: Mapping[str, float]) -> Costs:
-    """Return the costs of a data-parallel model, given its total parameters and FLOPs.
+    """Compute the costs of a model that trains only data-parallel, given its total parameters and FLOPs.
 
     An activation is written and read in the forward pass; it is never recomputed.
     """
@@ -272,7 +272,7 @@ def dense(size: Mapping[str, float]) -> Costs:
 
 
 class ModelClass(NamedTuple):
-    """Model family, size and global batch of a job, which is all that oracles know of it."""
+    """Model family, size and global batch of a job, which is all that oracles know of the job."""
 
     family: str
     size: str

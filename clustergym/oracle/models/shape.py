@@ -14,7 +14,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class LatentAttention:
-    """Widths of multi-head latent attention (DeepSeek-V3, section 2.1.1)."""
+    """Widths of the projections of multi-head latent attention (DeepSeek-V3, section 2.1.1)."""
 
     query_rank: int
     key_value_rank: int
@@ -36,7 +36,7 @@ class Mamba:
 
 @dataclass(frozen=True)
 class TransformerShape:
-    """A decoder-only transformer, or a hybrid whose layers are attention, Mamba-2 or expert layers.
+    """The dimensions of a decoder-only transformer, or of a hybrid with Mamba-2 or expert layers.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class TransformerShape:
 
     @cached_property
     def attention_parameters(self) -> int:
-        """Parameters of a layer's attention."""
+        """Number of parameters of one layer's attention."""
         if self.latent is not None:
             one = self.latent
             # DeepSeek-V3, section 2.1.1: down and up projections of queries, one of keys and values with the
@@ -145,7 +145,7 @@ class TransformerShape:
 
     @property
     def key_value_width(self) -> int:
-        """Width of the keys and values of a token, in a layer, that context parallelism exchanges."""
+        """Width of one token's keys and values in a layer, which context parallelism exchanges."""
         if self.latent is not None:
             return self.latent.key_value_rank + self.latent.query_key_rotary
         return 2 * (self.key_value_heads or self.heads) * (self.head_dim or self.hidden // self.heads)
@@ -156,12 +156,12 @@ class TransformerShape:
 
     @property
     def feed_forward_parameters(self) -> int:
-        """Parameters of a dense layer's feed-forward network."""
+        """Number of parameters of a dense layer's feed-forward network."""
         return self._matrices * self.hidden * self.feed_forward
 
     @property
     def expert_parameters(self) -> int:
-        """Parameters of one expert."""
+        """Number of parameters of one expert."""
         return self._matrices * (self.expert_hidden or self.hidden) * self.expert_feed_forward
 
     @property
@@ -171,7 +171,7 @@ class TransformerShape:
 
     @property
     def mamba_parameters(self) -> int:
-        """Parameters of a Mamba-2 layer's projections in and out."""
+        """Number of parameters of a Mamba-2 layer's projections in and out."""
         if self.mamba is None:
             return 0
         one = self.mamba
@@ -182,12 +182,12 @@ class TransformerShape:
 
     @property
     def output_parameters(self) -> int:
-        """Parameters of the output layer."""
+        """Number of parameters of the output layer."""
         return self.hidden * self.vocabulary
 
     @cached_property
     def shared_parameters(self) -> int:
-        """Parameters that every token uses: attention, dense networks, routers, shared experts."""
+        """Number of parameters that every token uses, which is all but the experts'."""
         router = self.hidden * (self.experts + self._matrices * self.shared_expert_width)
         # The projections to what experts take in, and back.
         latent = 2 * self.hidden * self.expert_hidden if self.expert_hidden else 0
@@ -220,12 +220,12 @@ class TransformerShape:
 
     @cached_property
     def visit_width(self) -> float:
-        """Values per token that elementwise operators read and write in experts."""
+        """Values per token that elementwise operators read and write in the experts it visits."""
         one = 2 * (self.expert_hidden or self.hidden) + self._matrices * self.expert_feed_forward
         return float(self.expert_layers * self.experts_per_token * one)
 
     def score_flops(self, sequence_length: int) -> float:
-        """Return forward FLOPs per token of attention scores and Mamba-2 scans, in all layers."""
+        """Return the forward FLOPs per token of attention scores and Mamba-2 scans in all layers."""
         scan = 0
         if self.mamba is not None:
             scan = 7 * self.mamba.layers * self.mamba.heads * self.mamba.head_dim * self.mamba.state
@@ -233,7 +233,7 @@ class TransformerShape:
 
     @property
     def parameters(self) -> int:
-        """Return the number of parameters, without norms and biases."""
+        """Number of all parameters, without norms and biases."""
         embeddings = self.output_parameters * (1 if self.tied else 2)
         return (
             self.shared_parameters + self.expert_layers * self.experts * self.expert_parameters + embeddings
@@ -241,12 +241,12 @@ class TransformerShape:
 
     @property
     def active_parameters(self) -> int:
-        """Parameters that multiply a token; the output layer counts once for each predicted token."""
+        """Number of parameters that multiply a token; the output layer counts once per predicted token."""
         active = self.expert_layers * self.experts_per_token * self.expert_parameters
         return self.shared_parameters + active + self.output_parameters * (1 + self.predicted_ahead)
 
     def context(self, sequence_length: int) -> float:
-        """Return the mean number of tokens that a token attends to, with causal attention counted once."""
+        """Return the mean number of tokens that a token attends to under a causal mask and windows."""
         # Causal: a token attends on average to half of the sequence.
         full = sequence_length / 2
         if not self.window:
@@ -255,7 +255,7 @@ class TransformerShape:
         return (1 - part) * full + part * min(float(self.window), full)
 
     def flops_per_token(self, sequence_length: int) -> float:
-        """Return model FLOPs per token, forward and backward, without recomputation.
+        """Return the FLOPs per token of a training step, without those of recomputation.
 
         6 for each parameter that multiplies the token (Narayanan et al., SC '21, appendix), and 3 x 4 x
         width x context a layer for attention.
@@ -271,7 +271,7 @@ Sharding = Literal["optimizer", "gradients", "full"]
 
 @dataclass(frozen=True)
 class ParallelPlan:
-    """A parallel plan: degrees of parallelism, micro-batch, sharding, recomputation and precision.
+    """How a transformer trains in parallel: degrees, micro-batch, sharding, recomputation, precision.
 
     Attributes
     ----------
@@ -315,7 +315,7 @@ class ParallelPlan:
         return self.data * self.tensor * self.pipeline * self.context
 
     def micro_batches(self, global_batch: int) -> int:
-        """Return the micro-batches of a pipeline in a step; the last one may be partly full."""
+        """Return the micro-batches of each pipeline in a step; the last one may be partly full."""
         return max(1, -(-global_batch // (self.data * self.micro_batch)))
 
     def __str__(self) -> str:
@@ -331,7 +331,7 @@ class ParallelPlan:
 
 @dataclass(frozen=True)
 class Machine:
-    """A GPU and the links of its machine, with dense data-sheet rates.
+    """A GPU with its memory, links and network port, by its data sheet (dense rates).
 
     Attributes
     ----------
@@ -370,7 +370,7 @@ class Machine:
     uncertain: tuple[str, ...] = ()
 
     def peak_tflops(self, precision: str) -> float | None:
-        """Return the dense rate of a precision: `bf16`, `fp8`, `mxfp8` (same as fp8) or `fp4`."""
+        """Return the dense TFLOP/s in a precision (`bf16`, `fp8`, `mxfp8` or `fp4`); None if it has none."""
         fp8 = self.fp8_tflops
         rates = {"bf16": self.bf16_tflops, "fp8": fp8, "mxfp8": fp8, "fp4": self.fp4_tflops}
         return rates[precision]

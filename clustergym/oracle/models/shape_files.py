@@ -17,7 +17,7 @@ _READ: dict[tuple[Path, str], tuple[tuple[int, ...], Any]] = {}
 
 
 def make_schema(made: Any) -> Any:
-    """Return the schema of a dataclass: its fields without the name, with `aliases` and `source`."""
+    """Return the schema by which a YAML entry of a dataclass is checked, with `aliases` and `source`."""
     from pydantic import Field, create_model
 
     from clustergym.cluster.schema import StrictSchema, Text
@@ -139,7 +139,7 @@ def _entry(name: str, known: Mapping[str, T], field: str) -> T:
 
 
 def load_accelerator(name: str, more: Path | None = None) -> Machine:
-    """Return an accelerator by name, regardless of upper and lower case.
+    """Return an accelerator from the catalogue by name, in upper or lower case.
 
     Parameters
     ----------
@@ -155,22 +155,22 @@ def load_accelerator(name: str, more: Path | None = None) -> Machine:
 
 
 def find_accelerator(name: str) -> Machine | None:
-    """Return an accelerator of the catalogue by name, or None."""
+    """Return an accelerator from the catalogue by name; None if there is none."""
     return _accelerators(None).get(name.lower())
 
 
 def is_transformer(name: str, more: Path | None = None) -> bool:
-    """Whether a name denotes a transformer: in the catalogue, in `more`, or a config.json file."""
+    """Return whether a transformer of this name is in the catalogue or in `more`, or it is a config.json."""
     return name.endswith(".json") or name.lower() in _transformers(more)
 
 
 def transformer_names() -> list[str]:
-    """Return the names of the catalogue's transformers."""
+    """Return the names of the transformers in the catalogue."""
     return sorted({one.name for one in _transformers(None).values()})
 
 
 def load_transformer(name: str, more: Path | None = None) -> TransformerShape:
-    """Return a transformer by its name, or by the path of a Hugging Face config.json.
+    """Load a transformer's shape by its name, or from the path of a Hugging Face config.json.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def load_transformer(name: str, more: Path | None = None) -> TransformerShape:
 
 
 def read_hugging_face(path: Path) -> TransformerShape:
-    """Return the shape that a Hugging Face config.json describes, with GQA, MLA and experts.
+    """Read a transformer's shape from a Hugging Face config.json.
 
     Raises
     ------

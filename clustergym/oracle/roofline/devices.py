@@ -14,7 +14,7 @@ from clustergym.common.arrays import Bools, Floats
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Shares of data-sheet rates that a GPU type and its network reach; defaults are for unlisted types.
+    """Shares of data-sheet rates that a GPU type and its network reach in practice.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ PCIe 4, 120 of 150 on NVLink 2, 180 to 210 of 300 on NVLink 3 with four GPUs).""
 
 
 class Devices(NamedTuple):
-    """FLOP/s, bytes and bytes/s per GPU; `uniform` rates ignore how efficient the type's kernels are."""
+    """FLOP/s, memory and bandwidth of GPU types as arrays."""
 
     peak_flops: Floats
     matmul_flops: Floats
@@ -72,11 +72,11 @@ class Devices(NamedTuple):
 
     @staticmethod
     def from_types(types: Sequence[GpuType]) -> Devices:
-        """Gather GPU types into arrays of shape (n,)."""
+        """Gather the rates of n GPU types into arrays of shape (n,)."""
         return Devices(*np.array([_device(gpu) for gpu in types], dtype=np.float64).reshape(-1, 6).T)
 
     def reshape(self, *shape: int) -> Devices:
-        """Return the same arrays in another shape."""
+        """Return a copy with all arrays reshaped."""
         return Devices(*(column.reshape(shape) for column in self))
 
 
@@ -96,13 +96,13 @@ def _device(gpu: GpuType) -> tuple[float, ...]:
 
 
 def link_gbs(gpu: GpuType) -> float:
-    """Return the GB/s that collectives reach on the link inside a node."""
+    """Return the GB/s that collectives reach on a GPU's link inside a node."""
     share = next((s for link, s in LINK_SHARE.items() if gpu.links_by(link)), min(LINK_SHARE.values()))
     return gpu.link_gbs * share
 
 
 def network_shares(gpu: GpuType) -> tuple[float, float]:
-    """Return the shares of the network's line rate that collectives, and transfers between stages, reach."""
+    """Return the shares of the network's line rate that collectives reach, and transfers between stages."""
     if gpu.nic_per_gpu:
         return PORT_SHARE, PORT_SHARE
     efficiency = EFFICIENCY.get(gpu.name, UNIFORM)
@@ -110,7 +110,7 @@ def network_shares(gpu: GpuType) -> tuple[float, float]:
 
 
 class Layout(NamedTuple):
-    """Nodes and bandwidths of a job's GPUs; a GPU's share of the network is at most its own link.
+    """How jobs' GPUs lie on nodes, and the bandwidths between them, as arrays.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class Layout(NamedTuple):
 
     @staticmethod
     def of_cluster(cluster: ClusterSpec, counts: Sequence[int]) -> Layout:
-        """Return the layouts of `counts` GPUs of every type at every locality, shape (T, K, 4).
+        """Return the layouts of each GPU count on each GPU type at each network tier, shape (T, K, 4).
 
         `NODE` puts all GPUs on one node, on which they must fit. The other localities spread them evenly over
         as few nodes as they can, but at least two. An NVLink domain counts as a node with all of its ports.
@@ -151,7 +151,7 @@ class Layout(NamedTuple):
 
     @staticmethod
     def of_nodes(types: Sequence[GpuType], nodes: Sequence[int], per_node: Sequence[int]) -> Layout:
-        """Return the layouts of full nodes without oversubscription, shape (n,)."""
+        """Return the layouts of n jobs on whole nodes without oversubscription, shape (n,)."""
         shares = np.array([network_shares(gpu) for gpu in types]).reshape(-1, 2)
         ports = [per if gpu.nic_per_gpu else 1 for gpu, per in zip(types, per_node, strict=True)]
         network = np.array([gpu.nic_gbps / 8 * n for gpu, n in zip(types, ports, strict=True)])

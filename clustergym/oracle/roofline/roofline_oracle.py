@@ -29,7 +29,7 @@ MOST_TENSOR, MOST_STAGES = 16, 64
 
 
 class RooflineOracle(Oracle):
-    """Iteration times from data sheets, model dimensions and a few measured efficiencies.
+    """An oracle that predicts times from data sheets, model dimensions and a few measured efficiencies.
 
     A plan splits every layer over `tensor` GPUs that lie next to each other, cuts the model into `stages` and
     replicates that `data` times; tensor and stages are powers of two, and data is what is left: count //
@@ -53,7 +53,7 @@ class RooflineOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the iteration times of the classes; raise an `InputError` for an unknown class."""
+        """Predict the iteration times of the classes; raise an `InputError` for an unknown class."""
         check_counts(counts)
         key = cluster, tuple(counts)
         if key not in self._built:
@@ -74,7 +74,7 @@ class _BuiltRows:
         self._times = np.empty((3, 0, len(cluster.groups), len(counts), len(Locality)))
 
     def tables(self, classes: Sequence[ModelClass]) -> OracleTables:
-        """Return the tables of the classes."""
+        """Return the iteration times of the classes; build those that are not there yet."""
         missing = [model for model in dict.fromkeys(classes) if model not in self._row]
         if missing:
             self._times = np.concatenate([self._times, self._build(missing)], axis=1)
@@ -96,7 +96,7 @@ class _BuiltRows:
 
 
 def best_times(work: Work, devices: Devices, layout: Layout) -> tuple[Floats, Floats, Floats]:
-    """Return the iteration times of the fastest plan, of its estimate, and of pure data parallelism.
+    """Return the seconds per iteration of the fastest plan, of its estimate, and of pure data parallelism.
 
     All arguments broadcast against each other; inf where nothing fits.
     """
@@ -112,7 +112,7 @@ def best_times(work: Work, devices: Devices, layout: Layout) -> tuple[Floats, Fl
 
 
 def plans(gpus: Floats) -> Iterator[UniformPlan]:
-    """Yield every plan of the largest GPU count, pure data parallelism first."""
+    """Yield every parallel plan to try on the largest GPU count, pure data parallelism first."""
     most, tensor = (int(gpus.max()) if gpus.size else 1), 1
     while tensor <= min(MOST_TENSOR, most):
         stages = 1
@@ -137,7 +137,7 @@ WEIGHT_PASSES = 6.0
 
 
 def iteration_times(work: Work, devices: Devices, layout: Layout, plan: UniformPlan) -> tuple[Floats, Floats]:
-    """Return executed and estimated seconds per iteration; inf where the plan does not fit.
+    """Return a plan's executed and estimated seconds per iteration; inf where it does not fit in memory.
 
     The estimate has the same memory traffic and communication, but takes all kernels to be equally efficient,
     whatever their device and their shape.
@@ -244,7 +244,7 @@ def groups(size: Floats | float, stride: Floats | float, per_node: Floats) -> tu
 
 
 def all_reduce_s(volume_bytes: Floats, inside: Floats, across: Floats, layout: Layout) -> Floats:
-    """Return the time of a hierarchical ring all-reduce: inside nodes, across them, inside again.
+    """Return the seconds of a hierarchical ring all-reduce: inside nodes, across them, inside again.
 
     Its latency is that of a ring through all members.
 
@@ -265,7 +265,7 @@ def all_reduce_s(volume_bytes: Floats, inside: Floats, across: Floats, layout: L
 
 
 def all_to_all_s(volume_bytes: Floats, inside: Floats, across: Floats, layout: Layout) -> Floats:
-    """Return the time of an all-to-all in which each rank sends `volume_bytes` in total."""
+    """Return the seconds of an all-to-all in which each rank sends `volume_bytes` in total."""
     part = volume_bytes / (inside * across)
     link = part / (layout.link_gbs * 1e9) + LINK_STEP_S
     network = part * layout.per_node / (layout.network_gbs * 1e9) + NETWORK_STEP_S

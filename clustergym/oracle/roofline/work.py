@@ -27,7 +27,7 @@ rank, and divided among the ranks. From Arena's measured data-parallel memory (a
 
 @dataclass(frozen=True)
 class Work:
-    """The fields of `ModelSpec` as arrays of equal shape, with properties of the architecture.
+    """The FLOPs, bytes and parameters of several models at their global batches, as arrays.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Work:
         )
 
     def reshape(self, *shape: int) -> Work:
-        """Return the same arrays in another shape."""
+        """Return a copy with all arrays reshaped."""
         return Work(**{column.name: getattr(self, column.name).reshape(shape) for column in fields(self)})
 
 
@@ -105,7 +105,7 @@ MICRO_BATCHES, MOST_MICRO_BATCHES = 16, 32
 
 
 class UniformPlan(NamedTuple):
-    """A parallel plan: tensor-parallel GPUs of a layer, pipeline stages, and data-parallel ranks.
+    """A parallel plan that splits all layers equally: tensor-parallel GPUs, stages, data-parallel ranks.
 
     `data` may be an array; a plan for which it is 0 needs more GPUs than there are.
     """
@@ -116,7 +116,7 @@ class UniformPlan(NamedTuple):
 
 
 def state_bytes(work: Work, plan: UniformPlan) -> Floats:
-    """Return the bytes of weights, gradients and optimizer state on a GPU.
+    """Return the bytes of weights, gradients and optimizer state on each GPU.
 
     The GPUs that split the experts of a mixture hold the other layers whole: those count as
     data-parallel ranks there.
@@ -130,7 +130,7 @@ def state_bytes(work: Work, plan: UniformPlan) -> Floats:
 
 
 def sample_bytes(work: Work, plan: UniformPlan) -> Floats:
-    """Return the bytes of activations on a GPU for each sample of a micro-batch.
+    """Return the bytes of activations on each GPU for each sample of a micro-batch.
 
     A model that recomputes (every pipelined model does) keeps the activations between layers, and those
     inside one layer at a time. In the first stage, the former are kept for as many micro-batches as there are
@@ -146,12 +146,12 @@ def sample_bytes(work: Work, plan: UniformPlan) -> Floats:
 
 
 def recomputes(work: Work, plan: UniformPlan) -> Bools:
-    """Return whether activations are recomputed in the backward pass."""
+    """Return whether the plan recomputes activations in the backward pass."""
     return work.recomputes | (plan.stages > 1)
 
 
 def micro_batch(work: Work, plan: UniformPlan, memory_bytes: Floats) -> tuple[Floats, Bools]:
-    """Return the samples of a micro-batch, and whether the plan fits.
+    """Return the number of samples in a micro-batch, and whether the plan fits in memory.
 
     Models that are only data-parallel accumulate gradients over as many micro-batches as memory requires; the
     others run 16 micro-batches, or up to 32 where the plan does not fit otherwise.

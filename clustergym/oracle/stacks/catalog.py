@@ -27,7 +27,7 @@ DENSE, EXPERTS = "dense", "experts"
 
 @dataclass(frozen=True)
 class Stack:
-    """A software stack: its constants, and the GPU types and models on which they were measured.
+    """A software stack (such as a Megatron release): fitted constants, and what they were measured on.
 
     Attributes
     ----------
@@ -46,12 +46,12 @@ class Stack:
 
     @property
     def of_steps(self) -> bool:
-        """Whether the stack's constants belong to formulas of a whole step, not of single operators."""
+        """Whether the constants are for the time of a whole training step, not of single operators."""
         return isinstance(self.constants, StackConstants)
 
     @property
     def step_constants(self) -> StackConstants:
-        """Constants of a transformer's step.
+        """The constants of the step time; raises an `InputError` if the stack has others.
 
         Raises
         ------
@@ -64,25 +64,25 @@ class Stack:
         return self.constants
 
     def was_measured_on(self, gpu_type: str) -> bool:
-        """Whether the stack was measured on a GPU type, under any of the type's names."""
+        """Return whether the stack was measured on a GPU type, under any of the type's names."""
         known = find_accelerator(gpu_type)
         return gpu_type in self.gpu_types or (known is not None and known.name in self.gpu_types)
 
 
 class ChosenStack(NamedTuple):
-    """A stack, and a text on what it is extrapolated to; empty if it was measured on model and GPU type."""
+    """A software stack, and a text on the models or GPUs to which it is extrapolated (empty: none)."""
 
     stack: Stack
     extended: str
 
 
 def stack_names() -> list[str]:
-    """Return the names of the stacks in conf/stack."""
+    """Return the names of the software stacks in conf/stack."""
     return sorted(path.stem for path in (conf_dir() / "stack").glob("*.yaml"))
 
 
 def choose_stack(family: str, architecture: str, gpu_type: str, *, fp8: bool) -> ChosenStack:
-    """Return the stack for a model on a GPU type: the newest that was measured on both.
+    """Choose the stack for a model on a GPU type: the newest that was measured on both.
 
     A stack that was measured on the model's family goes before those of transformers in general. Where there
     is none, a transformer has the newest one that was measured on the GPU type; else the family's own, or a
@@ -106,13 +106,13 @@ def choose_stack(family: str, architecture: str, gpu_type: str, *, fp8: bool) ->
 
 
 def choose_for_shape(shape: TransformerShape, machine: Machine) -> ChosenStack:
-    """Return the stack for a transformer on a machine, chosen as by `choose_stack`."""
+    """Choose the stack for a transformer on a machine, as `choose_stack` does."""
     architecture = EXPERTS if shape.experts else DENSE
     return choose_stack(shape.name, architecture, machine.name, fp8=machine.fp8_tflops is not None)
 
 
 def describe_extension(stack: Stack, family: str, architecture: str, gpu_type: str) -> str:
-    """Describe what a stack is extrapolated to; empty if it was measured on model and GPU type."""
+    """Describe to what model or GPU type a stack is extrapolated; empty if it was measured on both."""
     known = family in stack.models or architecture in stack.models
     names = [*([] if known else [family]), *([] if stack.was_measured_on(gpu_type) else [gpu_type])]
     if not names:
@@ -124,7 +124,7 @@ def describe_extension(stack: Stack, family: str, architecture: str, gpu_type: s
 
 
 def load_stack(name: str) -> Stack:
-    """Return a software stack, by its name in conf/stack or by the path of a YAML file.
+    """Load a software stack by its name in conf/stack or from the path of a YAML file.
 
     Raises
     ------
@@ -181,12 +181,12 @@ def _schema(made: type[Any]) -> Any:
 
 
 def round_constants(constants: Any) -> Any:
-    """Return constants with four significant digits."""
+    """Return constants rounded to four significant digits."""
     return replace(constants, **{name: float(f"{value:.4g}") for name, value in asdict(constants).items()})
 
 
 def stack_yaml(stack: Stack, about: Iterable[str]) -> str:
-    """Return a stack's YAML file: a comment, its measurements, and its constants with four digits."""
+    """Return the text of a stack's YAML file: a comment, what was measured, and the constants."""
     lines = [f"# {line}" for line in about]
     lines += [f"formulas: {'steps' if stack.of_steps else 'operators'}", f'fitted_to: "{stack.fitted_to}"']
     lines += [f"gpu_types: [{', '.join(stack.gpu_types)}]", f"models: [{', '.join(stack.models)}]"]

@@ -22,7 +22,7 @@ from clustergym.oracle.models.shape_files import load_accelerator
 
 
 class Protocol(NamedTuple):
-    """The latency of a message in seconds, and the share of the link's line rate at which it is sent."""
+    """A message's latency in seconds, and the share of the link's line rate at which it is sent."""
 
     latency_s: float
     share: float
@@ -41,7 +41,7 @@ NETWORK = Protocol(19e-6, 0.72)
 
 
 def all_reduce_s(machine: Machine, size_bytes: float | Floats, ranks: int | Ints) -> Any:
-    """Return the seconds of an all-reduce of a buffer among GPUs joined by NVLink."""
+    """Return the seconds of an all-reduce of a buffer among GPUs in one NVLink domain."""
     # A ring sends each of the `ranks` parts of the buffer on ranks - 1 times to add them up, and as often to
     # hand the sums out.
     moved = 2 * (ranks - 1) / ranks * size_bytes / (machine.link_gbs * 1e9)
@@ -50,30 +50,30 @@ def all_reduce_s(machine: Machine, size_bytes: float | Floats, ranks: int | Ints
 
 
 def send_s(machine: Machine, size_bytes: float | Floats, across: bool = False) -> Any:
-    """Return the seconds to send a buffer to another GPU, in the same node or in another."""
+    """Return the seconds to send a buffer to another GPU, in the same node or in another (`across`)."""
     protocol, line_gbs = (NETWORK, machine.nic_gbps / 8) if across else (SEND, machine.link_gbs)
     return protocol.latency_s + size_bytes / (line_gbs * 1e9 * protocol.share)
 
 
 def link_bytes_per_s(machine: Machine) -> float:
-    """Return the rate that large collectives reach on a GPU's link."""
+    """Return the bytes/s that large collectives reach on a GPU's NVLink."""
     return float(machine.link_gbs * 1e9 * ALL_REDUCE[machine.adds_in_switch][1].share)
 
 
 def network_bytes_per_s(machine: Machine) -> float:
-    """Return the rate that large messages reach on a GPU's network port."""
+    """Return the bytes/s that large messages reach on a GPU's network port."""
     return machine.nic_gbps / 8 * 1e9 * NETWORK.share
 
 
 def gather_s(machine: Machine, size_bytes: float, ranks: int) -> float:
-    """Return the seconds of an all-gather or reduce-scatter (half of an all-reduce) in an NVLink domain."""
+    """Return the seconds of an all-gather or a reduce-scatter of a buffer in one NVLink domain."""
     if ranks == 1:
         return 0.0
     return float(all_reduce_s(machine, size_bytes, ranks)) / 2
 
 
 def ring_s(machine: Machine, size_bytes: float, ranks: int, members: int, collectives: float) -> float:
-    """Return the seconds of all-gathers or reduce-scatters of a buffer, inside and across NVLink domains.
+    """Return the seconds of ring all-gathers or reduce-scatters of a buffer in and across NVLink domains.
 
     A ring over nodes uses the ports of all of its members in a node, and is no faster than NVLink. Latency of
     more than two nodes was not measured: that of a hop counts once.
@@ -100,7 +100,7 @@ COLUMNS = ("collective", "num_workers", "devices_per_node", "size")
 
 
 def validate_collectives(path: Path, accelerator: str) -> dict[str, dict[str, Any]]:
-    """Return errors of collectives by GPUs and size, with latency and, as `before`, without it.
+    """Return errors of predicted times of collectives, by GPUs and size, against a table of measured ones.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ USABLE = 0.95
 
 
 def state_bytes(shape: TransformerShape, plan: ParallelPlan) -> float:
-    """Return the bytes of weights, gradients and optimizer on a GPU.
+    """Return the bytes of weights, gradients and optimizer state on each GPU.
 
     2 for the weight and 2 for the gradient in 16 bit, 12 for the fp32 copy and Adam's moments. With full
     sharding two layers at a time are gathered.
@@ -77,14 +77,14 @@ def _activation_width(shape: TransformerShape) -> float:
 def compute_needed_bytes(
     shape: TransformerShape, plan: ParallelPlan, recompute: float, global_batch: int, sequence_length: int
 ) -> float:
-    """Return the bytes of memory that a GPU needs."""
+    """Return the bytes of memory that a plan needs on each GPU."""
     return state_bytes(shape, plan) + activation_bytes(shape, plan, recompute, global_batch, sequence_length)
 
 
 def fits(
     shape: TransformerShape, machine: Machine, plan: ParallelPlan, global_batch: int, sequence_length: int
 ) -> bool:
-    """Whether a plan fits in memory, with the recomputation it states, or else with full recomputation."""
+    """Return whether a plan fits in memory, with the recomputation it states, or else with a full one."""
     recompute = 1.0 if plan.recompute is None else plan.recompute
     needed = compute_needed_bytes(shape, plan, recompute, global_batch, sequence_length)
     return needed <= USABLE * machine.memory_gb * 1e9
@@ -93,7 +93,7 @@ def fits(
 def choose_recompute(
     shape: TransformerShape, machine: Machine, plan: ParallelPlan, global_batch: int, sequence_length: int
 ) -> float:
-    """Return the least share of layers, in eighths, to recompute so that the plan fits; else 1."""
+    """Return the least share of layers (in eighths) to recompute so that a plan fits in memory; else 1."""
     for eighths in range(8):
         needed = compute_needed_bytes(shape, plan, eighths / 8, global_batch, sequence_length)
         if needed <= USABLE * machine.memory_gb * 1e9:

@@ -28,7 +28,7 @@ COMMUNICATION = ("tensor_exposed_s", "context_exposed_s", "expert_exchange_s", "
 
 
 class GridPoint(NamedTuple):
-    """A plan with its computation bias (GPUs) and communication load (seconds of an iteration)."""
+    """A plan with its imbalance of computation (in GPUs) and its communication (seconds per iteration)."""
 
     step: PlannedStep
     bias: float
@@ -36,7 +36,7 @@ class GridPoint(NamedTuple):
 
 
 class StepGrid(NamedTuple):
-    """The feasible plans of a grid that have the same number of stages.
+    """The plans with a given number of pipeline stages that fit in memory, and the proxy among them.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class StepGrid(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def uneven_load(shape: TransformerShape, stages: int, virtual_stages: int) -> float:
-    """Return the load of the slowest stage divided by the mean load.
+    """Return the load of a pipeline's slowest stage divided by the mean load of its stages.
 
     Stages have equally many GPUs, and whole layers: as many as others, or one more in each of their virtual
     stages; the last has the output layer, too.
@@ -73,19 +73,19 @@ def uneven_load(shape: TransformerShape, stages: int, virtual_stages: int) -> fl
 
 
 def computation_s(shape: TransformerShape, step: PlannedStep) -> float:
-    """Return the seconds of a step without communication, which the slowest stage sets."""
+    """Return the seconds of a step without communication, which the slowest stage determines."""
     return (estimate_step(step) - communication_load(step)) * uneven_load(
         shape, step.plan.pipeline, step.plan.virtual_stages
     )
 
 
 def communication_load(step: PlannedStep) -> float:
-    """Return the seconds of communication in an iteration that do not overlap computation."""
+    """Return the seconds of communication in an iteration that computation does not hide."""
     return float(sum(getattr(step.parts, name) for name in COMMUNICATION))
 
 
 def estimate_step(step: PlannedStep) -> float:
-    """Return the step time that a profiler of single operators and collectives would estimate.
+    """Return the step time that a profiler of single operators would estimate, in seconds.
 
     It sees neither stragglers nor the step of the optimizer.
     """
@@ -95,7 +95,7 @@ def estimate_step(step: PlannedStep) -> float:
 def list_grids(
     shape: TransformerShape, steps: Sequence[PlannedStep], strategy: str = "frontier"
 ) -> list[StepGrid]:
-    """Return the grids of an allocation with their feasible plans, by ascending number of stages.
+    """Group the plans that fit by number of pipeline stages; return each group's proxy plan and frontier.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ own."""
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A plan with its step time by part, and the memory that a GPU needs.
+    """A plan with its step time by part, and the memory that each GPU needs.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class PlannedStep:
 
     @property
     def seconds(self) -> float:
-        """Seconds of a training step by this plan."""
+        """Seconds of a training step under this plan."""
         return self.parts.total_s
 
 
@@ -48,7 +48,7 @@ def assess_plan(
     global_batch: int,
     sequence_length: int,
 ) -> PlannedStep:
-    """Return a plan's step time, and whether the plan fits."""
+    """Compute a plan's step time, and whether the plan fits in memory."""
     recompute = plan.recompute
     if recompute is None:
         recompute = choose_recompute(shape, machine, plan, global_batch, sequence_length)
@@ -75,7 +75,7 @@ def search_plans(
     precision: Precision = "bf16",
     also: Iterable[ParallelPlan] = (),
 ) -> list[PlannedStep]:
-    """Return all plans, feasible ones first and the fastest first; the first is the search's choice.
+    """Return all plans for a number of GPUs, those that fit in memory first, of these the fastest first.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def best_steps(
     sequence_length: int,
     precision: Precision = "bf16",
 ) -> dict[int, PlannedStep | None]:
-    """Return the fastest step for each number of GPUs; None if no plan fits."""
+    """Return the fastest plan with its step time, by number of GPUs; None if no plan fits in memory."""
     table: dict[int, PlannedStep | None] = {}
     for gpus in counts:
         plans = search_plans(

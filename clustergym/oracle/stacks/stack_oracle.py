@@ -45,7 +45,7 @@ PRECISIONS: tuple[Precision, ...] = ("bf16", "fp8", "mxfp8", "fp4")
 
 @dataclass(frozen=True)
 class StackCell:
-    """A model on a GPU type of a cluster, the input to a search of plans for any number of GPUs."""
+    """A model and a GPU type of a cluster, for which plans on any number of GPUs are searched."""
 
     shape: TransformerShape
     sequence_length: int
@@ -56,7 +56,7 @@ class StackCell:
     domain_gpus: int
 
     def find_plans(self, gpus: int, tier: Locality) -> list[PlannedStep]:
-        """Return the feasible plans on GPUs of a tier, fastest first."""
+        """Return the plans that fit on GPUs connected by a network tier, the fastest first."""
         found = search_plans(
             self.shape,
             self.machines[tier],
@@ -69,7 +69,7 @@ class StackCell:
         return [step for step in found if step.fits]
 
     def segment(self, plan: ParallelPlan) -> int:
-        """Return the size in GPUs of a plan's blocks that exchange activations all the time.
+        """Return the number of GPUs of a plan that must lie together in one NVLink domain.
 
         Experts are divided among ranks of the tensor, context and data groups: the larger of both groups, but
         no more than NVLink joins.
@@ -77,7 +77,7 @@ class StackCell:
         return min(max(plan.tensor * plan.context, plan.expert), self.domain_gpus)
 
     def assess_tier(self, plan: ParallelPlan, tier: Locality) -> PlannedStep:
-        """Return a plan's step time on GPUs that a network tier connects.
+        """Compute a plan's step time on GPUs that a network tier connects.
 
         What would fit in one NVLink domain lies in two there, of which each has whole segments.
         """
@@ -89,7 +89,7 @@ class StackCell:
 
 
 class StackOracle(Oracle):
-    """Iteration times computed by the constants of a software stack.
+    """An oracle that predicts iteration times by the fitted constants of software stacks.
 
     Stacks of transformers (`step_time.StackConstants`): `execution` is the fastest plan of data, tensor,
     pipeline, context and expert parallelism that fits. The most compact placement sets the segments, which a
@@ -153,7 +153,7 @@ class StackOracle(Oracle):
         self.given, self.operators = given, make_operators_oracle(self.catalog, other, **operators)
 
     def choose(self, model: ModelClass, group: NodeGroup) -> ChosenStack:
-        """Return the stack for a model on the GPUs of a group of nodes, and what it is extrapolated to.
+        """Choose the stack for a model on the GPUs of a node group, with what it is extrapolated to.
 
         Where the oracle's stack has formulas of transformers only, other models have those of alpa-2022.
         """
@@ -164,14 +164,14 @@ class StackOracle(Oracle):
         return ChosenStack(self.given, describe_extension(self.given, spec.family, architecture, gpu_type))
 
     def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
-        """Return notes on stacks that are extrapolated to models and GPU types they were not measured on."""
+        """Return texts on models and GPU types to which stacks are extrapolated without measurements."""
         found = (self.choose(model, group).extended for model in classes for group in cluster.groups)
         return list(dict.fromkeys(text for text in found if text))
 
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the iteration times of the classes; raise an `InputError` for an unknown class."""
+        """Predict the iteration times of the classes; raise an `InputError` for an unknown class."""
         check_counts(counts)
         shape = len(classes), len(cluster.groups), len(counts), len(Locality)
         values, segments = np.full((3, *shape), np.inf), np.ones(shape[:3], dtype=np.int64)
@@ -201,7 +201,7 @@ class StackOracle(Oracle):
         return OracleTables(tuple(classes), cluster.gpu_types, axis, *times, segments=segments)
 
     def cell(self, stack: Stack, model: ModelClass, cluster: ClusterSpec, column: int) -> StackCell:
-        """Return the input to a search of plans for a transformer on one GPU type of a cluster."""
+        """Return a transformer and a GPU type of a cluster as the input to a search of plans."""
         shape, length = transformer_of(self.catalog.get(model))
         machine = make_machine(cluster.groups[column])
         machines = tuple(_at_tier(machine, cluster, column, tier) for tier in Locality)
@@ -211,7 +211,7 @@ class StackOracle(Oracle):
         return StackCell(shape, length, model.global_batch, machines, constants, precision, room)
 
     def fingerprint(self) -> dict[str, object]:
-        """Return the version, parameters, constants, shapes and digests of the catalogue's files."""
+        """Return all that predictions depend on: version, parameters, constants, shapes, files' digests."""
         stacks = map(load_stack, stack_names()) if self.given is None else [self.given]
         machines = (conf_dir() / "hardware" / "accelerators.yaml").read_bytes()
         return {
@@ -230,7 +230,7 @@ class StackOracle(Oracle):
 def make_operators_oracle(
     catalog: Catalog | None = None, stack: Stack | None = None, **parameters: Any
 ) -> GridOracle:
-    """Return the oracle that uses a stack's operator constants, by default alpa-2022's.
+    """Build the oracle that adds up single operators' times, by default with the stack alpa-2022.
 
     Raises
     ------
@@ -281,14 +281,14 @@ def _is_data_parallel(plan: ParallelPlan) -> bool:
 
 
 def classify_transformer(spec: ModelSpec) -> str:
-    """Return `DENSE` or `EXPERTS`; empty for a model that is no transformer or is given by costs alone."""
+    """Return `DENSE` or `EXPERTS`; empty for a model that is no transformer or has only total costs."""
     if not spec.shape and "hidden" not in dict(spec.dimensions):
         return ""
     return EXPERTS if transformer_of(spec)[0].experts else DENSE
 
 
 def transformer_of(spec: ModelSpec) -> tuple[TransformerShape, int]:
-    """Return a transformer's shape and the tokens of a sample."""
+    """Return a model's shape as a transformer, and the number of tokens of a sample."""
     given = dict(spec.dimensions)
     if spec.shape:
         return load_transformer(spec.shape), given["sequence_length"]
@@ -312,7 +312,7 @@ def _has_fp8(group: NodeGroup) -> bool:
 
 
 def make_machine(group: NodeGroup) -> Machine:
-    """Return the machine of a group of nodes, with gaps filled from the catalogue of accelerators.
+    """Return the machine of a node group, with missing rates from the catalogue of accelerators.
 
     Raises
     ------

@@ -37,7 +37,7 @@ ATTENTION_BACKWARD = 2.5
 
 @dataclass(frozen=True)
 class StackConstants:
-    """Shares of data-sheet rates that a software stack reaches, fitted by `clustergym oracle fit`.
+    """Shares of data-sheet rates that a software stack reaches, fitted to measured step times.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class StackConstants:
 
 @dataclass(frozen=True)
 class StepParts:
-    """Seconds of a step by part, which add up to `total_s`."""
+    """Seconds of a training step by part, such as attention and communication."""
 
     linear_s: float
     attention_s: float
@@ -122,7 +122,7 @@ def step_parts(
     global_batch: int,
     sequence_length: int,
 ) -> StepParts:
-    """Return the seconds of a step.
+    """Compute the seconds of a training step under a plan, part by part.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting of a measured throughput; `planned` is whether the table states its parallel plan."""
+    """What a throughput was measured on: the transformer, machine, parallel plan and batch."""
 
     shape: TransformerShape
     machine: Machine
@@ -49,7 +49,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class ThroughputRow:
-    """A measured row; if its setting cannot be expressed, `setting` is None and `reason` says why.
+    """A row of a table of measured training throughputs, with its setting.
 
     `reason` may also say what was assumed. `defective`: the table's note tells of a defect of the software.
     """
@@ -69,18 +69,18 @@ class ThroughputRow:
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """A key that rows of different releases share if they measure the same setting."""
+        """A key that rows share if they measure the same setting in different releases."""
         length = self.setting.sequence_length if self.setting else None
         return (self.source, self.job, self.model, self.gpu_type, self.gpus, self.precision, length)
 
     @property
     def group(self) -> tuple[str, str, str]:
-        """Model, GPU type and precision: the group that cross-validation leaves out together."""
+        """Model, GPU type and precision; cross-validation leaves out rows of equal values together."""
         return (self.setting.shape.name if self.setting else self.model, self.gpu_type, self.precision)
 
     @property
     def stack(self) -> str:
-        """Name of the software stack that a row was measured with, by the row's source and date.
+        """Name of the software stack with which the row was measured.
 
         llm-foundry measured with PyTorch's FSDP of 2023; Megatron-Bridge's releases are those of years;
         others,
@@ -98,7 +98,7 @@ class ThroughputRow:
 def read_throughput(
     path: Path, shapes: Path | None = None, accelerators: Path | None = None
 ) -> list[ThroughputRow]:
-    """Read rows of measured throughput.
+    """Read a table of measured training throughputs.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def read_throughput(
 
 
 def newest(rows: Sequence[ThroughputRow]) -> list[ThroughputRow]:
-    """Return the rows of the newest release of each configuration."""
+    """Keep, of rows that measure the same setting, only those of the newest release."""
     latest: dict[tuple[object, ...], str] = {}
     for row in rows:
         latest[row.configuration] = max(row.release, latest.get(row.configuration, ""))
@@ -274,7 +274,7 @@ COMMUNICATION = (
 def strong_scaling(
     models: Sequence[str] = MODELS, machines: Sequence[str] = MACHINES, counts: Sequence[int] = COUNTS
 ) -> list[dict[str, Any]]:
-    """Return a throughput curve for each model and machine, at `BATCH` sequences of `LENGTH` tokens in bf16.
+    """Predict throughput over the number of GPUs for each model and machine, at a fixed batch.
 
     Returns
     -------

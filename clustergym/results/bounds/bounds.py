@@ -20,7 +20,7 @@ from clustergym.scenario.scenario import Scenario
 
 
 class Bounds(NamedTuple):
-    """Lower bounds for runs of a scenario that finish every job which fits somewhere.
+    """Lower bounds on mean JCT and makespan, in seconds, that hold for every scheduler.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Bounds(NamedTuple):
 
 
 def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
-    """Return the least run time (s) and the least work (GPU-seconds) of each job, both of shape (n,).
+    """Return each job's least run time (s) and least work (GPU-seconds) on any GPUs, both of shape (n,).
 
     They are minima over all types, counts and localities; inf for a job that is dropped, as its request
     fits nowhere. Waiting, profiling, plan search and restarts only add to them. Parts of GPUs count as such.
@@ -57,7 +57,7 @@ def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
 
 
 def lower_bounds(scenario: Scenario) -> Bounds:
-    """Compute the lower bounds of a scenario.
+    """Compute lower bounds on a scenario's mean JCT and makespan.
 
     The mean JCT is at least that of every job alone at its fastest, and at least that of the least
     GPU-seconds served by one machine of all GPUs, shortest remaining work first, which is optimal for
@@ -79,7 +79,7 @@ def lower_bounds(scenario: Scenario) -> Bounds:
 
 
 def shortest_remaining_first(submit_s: Floats, work_s: Floats) -> float:
-    """Return the sum of JCTs on one machine that always serves the job with the least remaining work.
+    """Return the sum of JCTs if one machine always serves the job with the least remaining work.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ ROUNDING = 1e-9
 
 
 class Programme(NamedTuple):
-    """The optimisation problem whose value bounds a metric of a scenario from below.
+    """The optimisation problem whose optimum is a lower bound on a metric of a scenario.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Programme(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """Prices of GPU time that prove a lower bound; the better the prices, the closer the bound.
+    """Prices of GPU time that prove a lower bound on a metric; better prices prove a closer bound.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Certificate(NamedTuple):
 
 
 def build_programme(scenario: Scenario, metric: str) -> Programme:
-    """Return the optimisation problem whose value bounds a metric from below.
+    """Build the optimisation problem whose optimum is a lower bound on a metric of a scenario.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def build_programme(scenario: Scenario, metric: str) -> Programme:
 
 
 def check_has_bound(scenario: Scenario, metric: str) -> None:
-    """Raise an `InputError` if a run of the scenario can be better than the lower bound.
+    """Raise an `InputError` if a lower bound on the metric would not hold for runs of this scenario.
 
     A bound counts whole GPUs, one job on each, and its means are over all jobs that fit somewhere. So there
     is none where GPUs are divided or shared, or where jobs leave before their work is done. Failures, slow
@@ -208,7 +208,7 @@ def check_has_bound(scenario: Scenario, metric: str) -> None:
 
 
 def evaluate_certificate(programme: Programme, certificate: Certificate) -> tuple[float, Floats]:
-    """Return the bound that prices prove, less a margin for rounding, and its gradient by price, (T, I).
+    """Return the lower bound that prices prove, and its gradient by price, shape (GPU types, intervals).
 
     The value is that of the metric; of `deadline_satisfaction`, the share with its sign changed, so that
     more is tighter. The slope is the GPU-seconds that jobs take at their cheapest less those there are.
@@ -235,7 +235,7 @@ def _unit(programme: Programme) -> float:
 
 
 def proven(programme: Programme, certificate: Certificate) -> float:
-    """Return the lower bound that a certificate proves; it is valid for any prices.
+    """Return the lower bound that a certificate's prices prove; any prices prove some bound.
 
     Raises
     ------
@@ -280,7 +280,7 @@ def _jobs(scenario: Scenario, metric: str) -> PricedJobs:
 
 
 def compute_weights(scenario: Scenario, metric: str) -> Floats:
-    """Return how much a second of each job's JCT weighs in a metric of `MEANS`, shape (n,).
+    """Return how much a second of each job's JCT adds to a metric that is a mean over jobs, shape (n,).
 
     0 for jobs that do not count, as they fit nowhere or are not scored; every other job is to complete.
 
@@ -336,7 +336,7 @@ def _arrivals(scenario: Scenario) -> Floats:
 
 
 def least_iteration_s(scenario: Scenario) -> Floats:
-    """Return each job's least seconds per iteration at its requested batch, (n, T, K); inf if infeasible.
+    """Return each job's least seconds per iteration by GPU type and count, shape (n, T, K); inf: cannot run.
 
     The least over placements that the cluster has room for, and over global batches and stages of training.
     """

@@ -29,7 +29,7 @@ Report = Callable[[int, float], None]
 
 
 class Bound(NamedTuple):
-    """A proven bound, with the prices that prove it.
+    """A proven lower bound on a metric, with the prices of GPU time that prove it.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Bound(NamedTuple):
 
 
 def search(programme: Programme, report: Report | None = None) -> Bound:
-    """Search for prices on ever finer intervals until two refinements differ by less than `CLOSE`.
+    """Search for prices that prove a high lower bound, on finer and finer time intervals; return the bound.
 
     Of more jobs than `MANY_JOBS` a part is searched for the prices of all.
     """
@@ -79,7 +79,7 @@ def search(programme: Programme, report: Report | None = None) -> Bound:
 
 
 def sample_programme(programme: Programme, every: int) -> tuple[Programme, float]:
-    """Return a problem with every `every`-th job on a cluster as much smaller, and their share of the weight.
+    """Return the problem for every `every`-th job on a smaller cluster, and their share of the weight.
 
     Its prices times that share are good ones for the whole, where jobs are many.
     """
@@ -102,13 +102,13 @@ def sample_programme(programme: Programme, every: int) -> tuple[Programme, float
 
 
 def round_certificate(certificate: Certificate) -> Certificate:
-    """Return a certificate with its prices rounded; it proves another bound than before."""
+    """Return a certificate with its prices rounded, which proves a slightly different bound."""
     price = [[float(f"{value:.{DIGITS}g}") for value in row] for row in certificate.price.tolist()]
     return Certificate(certificate.edges_s, np.array(price).reshape(certificate.price.shape))
 
 
 def first_edges(programme: Programme) -> Floats:
-    """Return interval edges: half at quantiles of the arrivals, half at equal times to the end."""
+    """Return the first edges of time intervals: half at quantiles of arrivals, half evenly spaced."""
     jobs = programme.jobs
     rows = np.flatnonzero((jobs.weight > 0) & (np.diff(jobs.first) > 0))
     if not len(rows):
@@ -139,7 +139,7 @@ def _end_s(programme: Programme, rows: np.ndarray) -> float:
 
 
 def split(programme: Programme, certificate: Certificate) -> Certificate:
-    """Refine a certificate by splitting half of its intervals, where prices change most."""
+    """Return a certificate with half of its time intervals cut in two, where prices change most."""
     edges_s, price = certificate
     padded = np.pad(price, ((0, 0), (1, 1)), mode="edge")
     padded[:, -1] = 0.0
@@ -153,7 +153,7 @@ def split(programme: Programme, certificate: Certificate) -> Certificate:
 
 
 def ascend_prices(programme: Programme, certificate: Certificate, ahead: float) -> Certificate:
-    """Improve prices by Polyak's supergradient steps; `ahead` sets the value that they aim at.
+    """Improve a certificate's prices by Polyak's supergradient steps towards a bound raised by `ahead`.
 
     The share grows as long as steps reach part of it, and shrinks after `PATIENCE` steps that do not. The
     metric of a step weighs an interval by its GPU-seconds, so that refining intervals does not change it.

@@ -29,7 +29,7 @@ STAY, FIRST, AGAIN = 0, 1, 2
 
 
 class PricedJobs(NamedTuple):
-    """Jobs, and the allotments that each job may hold.
+    """Jobs as arrays, and the GPU types and counts that each job may hold, for the proof of a bound.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class PricedJobs(NamedTuple):
 
 
 class PriceList(NamedTuple):
-    """The prices of GPU time by GPU type and time interval.
+    """Prices of GPU time by GPU type and time interval.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class PriceList(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory for one job's dynamic programme, with a row for each of the job's allotments.
+    """Reusable arrays for the dynamic programme that finds one job's cheapest schedule.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Scratch(NamedTuple):
 
 @compile_entry
 def least_costs(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats) -> None:
-    """Write a lower bound of weight x (end - arrival) + payment for each job; add the GPU-seconds used.
+    """Compute each job's least weight x (end - arrival) + payment into `value`; add its GPU-seconds to `use`.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def least_costs(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats)
 
 @compile_entry
 def least_payments(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats) -> None:
-    """Write a lower bound of the payment that ends each job by its deadline; inf if nothing does.
+    """Compute into `value` each job's least payment for ending by its deadline; inf if it cannot.
 
     Arguments are those of `least_costs`; only jobs that pay less than 1 add to `use`.
     """

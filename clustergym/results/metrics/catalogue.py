@@ -17,7 +17,7 @@ _ENDED = {
 
 
 class Metric(NamedTuple):
-    """The description of a metric.
+    """The description of a metric: its name, unit, better direction and definition.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ longest_starved_s | s | lower | longest time with jobs but without a GPU
 
 
 def metric_named(name: str) -> Metric | None:
-    """Return a metric by name, or as `KEY of QUEUE` that of one queue; None if there is no such metric."""
+    """Return a metric by its name, or one of a queue by `METRIC of QUEUE`; None if there is none."""
     key, of, queue = name.partition(" of ")
     if of and queue and key in OF_ONE_QUEUE:
         return OF_ONE_QUEUE[key]._replace(name=name)

@@ -43,7 +43,7 @@ UNFAIR_ABOVE = 1 + 1e-9
 
 
 def simulate_fluid(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
-    """Return when each job finishes under fluid fair sharing, with each job's share capped.
+    """Return each job's finish time (s) if jobs share the GPUs equally at any time, each up to its cap.
 
     Max-min fair: what a job cannot use beyond its cap goes to the others in equal parts.
 
@@ -109,7 +109,7 @@ def _check_jobs(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> tuple[Floa
 
 
 class Fairness(NamedTuple):
-    """Finish-time fairness of a run.
+    """Each job's finish-time fairness: its JCT over its JCT under fluid fair sharing of the cluster.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ def finish_time_fairness(
     submitted: Bools,
     gpus: float,
 ) -> Fairness:
-    """Return rho_j = JCT_j / (JCT_j under capped fluid fair sharing) of each job.
+    """Return each job's JCT divided by its JCT under fluid fair sharing, capped at its requested GPUs.
 
     The reference serves all submitted jobs of known work, finished or not, dropped or not.
 
@@ -162,7 +162,7 @@ SLACK = 1e-12
 
 
 class FluidSharing:
-    """A simulation of the jobs in a system under fluid fair sharing; time only moves forward.
+    """A simulation in which the present jobs share GPUs equally at any time, each up to its cap.
 
     An event costs O(log n + D), with n jobs in the system of D distinct caps.
 
@@ -198,7 +198,7 @@ class FluidSharing:
         return finish
 
     def advance(self, until_s: float) -> list[tuple[int, float]]:
-        """Advance to a time (inf: to the last end); return (job, finish time) of the jobs that ended."""
+        """Advance the time to `until_s`; return (job, finish time) of each job that ended by then."""
         ended: list[tuple[int, float]] = []
         while True:
             level = self._level()

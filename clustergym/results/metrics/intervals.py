@@ -59,7 +59,7 @@ class LogError(AssertionError):
 
 
 class Outcome(enum.IntEnum):
-    """State of a job at the end of the run."""
+    """How a job stands at the end of a run: not submitted, unfinished, finished or dropped."""
 
     NOT_SUBMITTED = 0
     UNFINISHED = 1
@@ -69,7 +69,7 @@ class Outcome(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """Columns of intervals in which a job holds GPUs at constant speed, in order of (job, time).
+    """Intervals in which a job holds GPUs at constant speed, as columns sorted by job and time.
 
     Attributes
     ----------
@@ -103,13 +103,13 @@ class Holdings:
 
     @property
     def charged_gpus(self) -> Floats | Ints:
-        """Number of GPUs charged to each job; a job in a pair is charged for half of the shared GPUs."""
+        """GPUs charged in each interval; of two jobs that share GPUs each is charged half."""
         return np.where(self.shared, self.gpus / 2, self.gpus) if self.shared.any() else self.gpus
 
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """All intervals of a run over a trace of n jobs.
+    """When each of a run's n jobs held GPUs, and how it ended, as read from the event log.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class Intervals:
     disturbances: tuple[Event, ...]
 
     def count(self, *event_types: EventType) -> Ints:
-        """Return the number of events of these types for each job, shape (n,)."""
+        """Return the number of events of the given types for each job, shape (n,)."""
         return np.asarray(
             self.counts[:, [_CODE[event_type] for event_type in event_types]].sum(axis=1), dtype=np.int64
         )
@@ -173,7 +173,7 @@ class _Columns:
 
 
 def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Intervals:
-    """Read the intervals of a run from its event log.
+    """Read from a run's event log when each job held GPUs and how it ended.
 
     The order of simultaneous events of different jobs does not matter.
 

@@ -25,7 +25,7 @@ from clustergym.trace.trace import Trace
 
 @dataclass(frozen=True, eq=False)
 class JobRecords:
-    """The records of all jobs, one per row of the trace; every array has shape (n,).
+    """Times, GPU time and counts of all jobs of a run, as arrays with an element for each job.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class JobRecords:
 
 
 def make_records(intervals: Intervals) -> JobRecords:
-    """Return the record of each job, computed from a run's intervals."""
+    """Compute each job's times, GPU time and counts from the intervals in which it held GPUs."""
     runs, profiles, n = intervals.launches, intervals.profiles, len(intervals.trace)
     stop_s = np.minimum(runs.stop_s, intervals.end_s)
     ready_s = np.minimum(runs.ready_s, intervals.end_s)
@@ -131,7 +131,7 @@ def _time_in_states(intervals: Intervals) -> Floats:
 
 
 def check_work_conserved(intervals: Intervals, records: JobRecords | None = None) -> None:
-    """Check that each finished job did exactly the iterations that its log states, and no job more.
+    """Raise a `LogError` unless each finished job did exactly its iterations, and no other job more.
 
     The tolerance is 1e-9 of the iterations, plus what a tick of the clock amounts to at the
     speed of each launch.
@@ -181,7 +181,7 @@ _COLUMNS = (
 
 
 def job_table(records: JobRecords, trace: Trace, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a table with a row per job, by column; NaN is a missing value.
+    """Return the job records as columns of a table with a row for each job; NaN is a missing value.
 
     Columns: job_id, outcome (not_submitted, unfinished, finished or dropped), the fields of
     `JobRecords` by name and unit, and the columns of `extra`, each of length n.
@@ -208,7 +208,7 @@ def _cells(column: Any) -> Sequence[object]:
 
 
 class State(enum.IntEnum):
-    """State of a job at an instant."""
+    """What a job does at an instant: outside of the system, queued, profiling or running."""
 
     OUTSIDE = 0
     """Not yet submitted, finished, or dropped."""
@@ -222,7 +222,7 @@ class State(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class StateChanges:
-    """Changes of the jobs' states, in order of (job, time).
+    """Changes of the jobs' states over time, as columns sorted by job and time.
 
     Attributes
     ----------
@@ -241,7 +241,7 @@ class StateChanges:
 
 
 def state_changes(intervals: Intervals) -> StateChanges:
-    """Return the changes of each job's state, which starts and ends as `OUTSIDE`."""
+    """List all changes of the jobs' states, from outside of the system to outside again."""
     present = np.flatnonzero(intervals.outcome != Outcome.NOT_SUBMITTED)
     runs, profiles = intervals.launches, intervals.profiles
     submit_s, leave_s = intervals.submit_s[present], intervals.leave_s[present]
@@ -270,7 +270,7 @@ _BESIDE = (EventType.UNPLACED, EventType.UNDO, EventType.PROFILE_START, EventTyp
 
 
 class Loss(NamedTuple):
-    """The losses from failures of one cause: interruptions, and lost and idle GPU time.
+    """What failures of one cause did: the number of interruptions, and the GPU time lost.
 
     Attributes
     ----------
@@ -314,7 +314,7 @@ class _Ledger:
             self._stand(self._owing.pop(event.job), event)
 
     def stop(self, job: int, now_s: float) -> None:
-        """Count the standstill of a job up to now, if it stands still."""
+        """Add the GPU time in which a job stood still up to now, if it stands still."""
         if job in self.still:
             stood = self.still.pop(job)
             self._add(stood.cause, stood.gpus * (min(stood.ready_s, now_s) - stood.start_s))
@@ -328,7 +328,7 @@ class _Ledger:
 
 
 def losses_by_cause(events: Sequence[Event], end_s: float) -> dict[str, Loss]:
-    """Return the losses from interruptions by cause, computed from an event log up to `end_s`."""
+    """Return interruptions and GPU time lost by each cause of failures, from an event log."""
     ledger = _Ledger()
     for event in events:
         if event.job >= 0 and event.event_type not in _BESIDE:
@@ -342,7 +342,7 @@ def losses_by_cause(events: Sequence[Event], end_s: float) -> dict[str, Loss]:
 
 
 def productive_s(intervals: Intervals) -> Floats:
-    """Return each job's seconds of work, without undone work and checkpoint writing, shape (n,)."""
+    """Return each job's seconds of work that was kept, without checkpoint writing, shape (n,)."""
     runs = intervals.launches
     worked_s = np.minimum(runs.stop_s, intervals.end_s) - np.minimum(runs.ready_s, intervals.end_s)
     n = len(intervals.trace)
@@ -351,7 +351,7 @@ def productive_s(intervals: Intervals) -> Floats:
 
 
 def ettr(intervals: Intervals, records: JobRecords) -> Floats:
-    """Return the effective training time ratio of each job that was launched, shape (jobs launched,).
+    """Return the effective training time ratio (ETTR, 0 to 1) of each job that was launched.
 
     Its productive time over all time from its first launch to its end or that of the run, waiting included
     (Kokolis et al., HPCA '25, section II-E, without the time before the first launch).
@@ -365,7 +365,7 @@ def ettr(intervals: Intervals, records: JobRecords) -> Floats:
 
 
 def write_gpu_hours(intervals: Intervals) -> float:
-    """Return the GPU-hours spent on writing checkpoints."""
+    """Return the GPU-hours that all jobs spent on writing checkpoints."""
     runs = intervals.launches
     worked_s = np.minimum(runs.stop_s, intervals.end_s) - np.minimum(runs.ready_s, intervals.end_s)
     return float(np.dot(runs.gpus * worked_s, runs.write_share)) / 3600

@@ -40,7 +40,7 @@ Metrics = dict[str, MetricValue]
 
 
 class Measurement(NamedTuple):
-    """Everything that is computed from an event log in one pass.
+    """Everything that is computed from a run's event log: metrics, job records, timeline and more.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class _Run(NamedTuple):
 
     @property
     def first_s(self) -> float:
-        """Time of the first submission; the end of the run if no job was submitted."""
+        """Time of the first submission, seconds; the end of the run if no job was submitted."""
         return float(self.records.submit_s[self.submitted].min(initial=self.end_s))
 
     @property
@@ -101,7 +101,7 @@ class _Run(NamedTuple):
 def measure_scenario(
     scenario: Scenario, events: Sequence[Event], end_s: float, stalled: bool = False
 ) -> Measurement:
-    """Compute the metrics, job records and timeline of a run of a scenario, as `measure` does."""
+    """Compute the metrics, job records and timeline of a scenario's run from its event log."""
     measured = measure(
         events,
         scenario.trace,
@@ -143,7 +143,7 @@ def measure(
     stalled: bool = False,
     scored: Bools | None = None,
 ) -> Measurement:
-    """Compute the metrics, job records and timeline of a run.
+    """Compute the metrics, job records and timeline of a run from its event log, trace and cluster.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ SIZES = ("cpu_only", "part", "one_gpu", "several_gpus")
 
 
 class PartUsage(NamedTuple):
-    """The state of divisible nodes in each interval of time, as columns of equal length.
+    """Allocated and fragmented GPUs over time on nodes whose GPUs are divisible, as columns.
 
     Attributes
     ----------
@@ -38,12 +38,12 @@ class PartUsage(NamedTuple):
     partly_used_nodes: Floats
 
     def look_up(self, times: Floats) -> dict[str, Floats]:
-        """Return the columns at given times, by name."""
+        """Return the columns' values at given times, by the column's name."""
         rows = np.searchsorted(self.time_s, times, side="right") - 1
         return {name: getattr(self, name)[rows] for name in self._fields[1:]}
 
     def mean(self, name: str, since_s: float, until_s: float) -> float | None:
-        """Return the time average of a column; None over no time."""
+        """Return a column's average over the time from `since_s` to `until_s`; None if that is empty."""
         if not until_s > since_s:
             return None
         edges = np.append(np.clip(self.time_s, since_s, until_s), until_s)
@@ -51,7 +51,7 @@ class PartUsage(NamedTuple):
 
 
 def part_course(events: Sequence[Event], cluster: DivisibleCluster, parts: Parts) -> PartUsage:
-    """Return the use of GPU parts over a run, from its event log; failed nodes count as idle."""
+    """Compute the allocated and fragmented GPUs over time from the event log of a run with divisible GPUs."""
     from clustergym.sim.parts.fragmentation import find_usual_requests
 
     held: dict[int, Event] = {}
@@ -91,11 +91,11 @@ def part_metrics(
     queue_s: Floats,
     seen: Bools,
 ) -> dict[str, float | int | None]:
-    """Return the metrics that only runs on divisible nodes have.
+    """Return by name the metrics that only runs with divisible GPUs have.
 
     Parameters
     ----------
-    course : PartCourse
+    course : PartUsage
     cluster : DivisibleCluster
     parts : Parts
     submit_s, queue_s : ndarray of float, shape (n,)
@@ -126,7 +126,7 @@ def part_metrics(
 
 
 class Change(NamedTuple):
-    """A sequence of C requests that come or leave.
+    """A sequence of C requests for parts of GPUs that are placed on nodes or removed, as arrays.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class Change(NamedTuple):
 
 
 class PartUsageHistory(NamedTuple):
-    """The cluster's state before the first change and after each change, columns of shape (C + 1,).
+    """Allocated and fragmented GPUs before the first and after each of C changes, shape (C + 1,).
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class PartUsageHistory(NamedTuple):
 def replay_changes(
     nodes: Nodes, requests: Requests, usual: UsualRequests, changes: Change
 ) -> PartUsageHistory:
-    """Return the state of initially empty nodes after each change; `nodes` ends as they are at the end."""
+    """Place and remove requests on empty nodes, one by one; return the use of GPUs after each change."""
     states = len(changes.request) + 1
     course = PartUsageHistory(np.zeros(states, np.int64), np.zeros(states), np.zeros(states, np.int64))
     _follow(nodes, requests, usual, changes, course)

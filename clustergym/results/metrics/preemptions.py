@@ -24,7 +24,7 @@ both; or no queue had more GPUs of the type then."""
 
 @dataclass(frozen=True, eq=False)
 class Preemptions:
-    """Decisions that took GPUs from running jobs, as columns.
+    """All preemptions of a run, as columns: who lost GPUs, who took them, why and how many.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Preemptions:
     gpus: Ints
 
     def of_queue(self, at: int) -> dict[str, dict[str, int]]:
-        """Return how often jobs of a leaf queue were stopped or shrunk, by cause."""
+        """Count how often jobs of leaf queue number `at` were stopped or shrunk, by cause."""
         mine = self.queue == at
         return {
             name: {
@@ -55,7 +55,7 @@ class Preemptions:
         }
 
     def list_losses(self, leaves: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the GPUs that each leaf queue lost to each other queue."""
+        """Return how many GPUs and jobs each leaf queue lost to each other leaf queue."""
         other = (self.taker >= 0) & (self.taker != self.queue)
         found = []
         for queue, taker in sorted(
@@ -77,7 +77,7 @@ class Preemptions:
 def find_preemptions(
     intervals: Intervals, leaf: Ints, standing: QueueUsage, quota: Floats, fair: Floats
 ) -> Preemptions:
-    """Return the preemptions, with the queue that lost GPUs and the queue that took them.
+    """Find a run's preemptions, with the queue that lost GPUs and the queue that took them.
 
     A job is stopped or shrunk for its own queue if that has no fewer GPUs of the type after the same moment
     than before, those of jobs that ended by themselves left out; else for the queue that has most more.
@@ -162,7 +162,7 @@ OF_QUEUE = "queue_gpus_"
 
 
 class QueueUsage(NamedTuple):
-    """GPUs of all types that each leaf queue holds and wants in each interval of time, shape (B, L).
+    """GPUs that each of L leaf queues holds and wants in each of B time intervals, shape (B, L).
 
     Attributes
     ----------
@@ -178,14 +178,14 @@ class QueueUsage(NamedTuple):
     wanted: Floats
 
     def get_held_gpus(self, time_s: Floats) -> Floats:
-        """Return the GPUs held at some times, shape (times, L); none before the first breakpoint."""
+        """Return the GPUs that queues hold at given times, shape (times, L); 0 before the first interval."""
         return np.vstack([np.zeros_like(self.held[:1]), self.held])[
             np.searchsorted(self.time_s, time_s, "right")
         ]
 
 
 def compute_queue_usage(intervals: Intervals, tenants: Tenants, requested_gpus: Ints) -> QueueUsage:
-    """Return the GPUs that each leaf queue holds and wants over time."""
+    """Compute the GPUs that each leaf queue holds and wants over time."""
     runs, profiles, leaf = intervals.launches, intervals.profiles, tenants.leaf
     times = np.unique(
         np.concatenate(

@@ -15,7 +15,7 @@ from clustergym.common.arrays import Bools, Floats
 
 
 def compute_restricted_mean(duration: Floats, observed: Bools, limit: float) -> float:
-    """Return the restricted mean duration up to a limit, by the Kaplan-Meier estimate of survival.
+    """Return the mean of min(duration, limit) by the Kaplan-Meier estimate, given censored durations.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def compute_restricted_mean(duration: Floats, observed: Bools, limit: float) -> 
 
 
 class Estimate(NamedTuple):
-    """A value over several seeds, with its interval.
+    """The mean of a value over several seeds, with its confidence interval.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Return the mean of independent values (at least one) with Student's interval."""
+    """Return the mean of independent values (at least one) with Student's 95 % confidence interval."""
     array = np.asarray(values, dtype=np.float64)
     mean, least, greatest, count = float(array.mean()), float(array.min()), float(array.max()), len(array)
     if count < 3 or least == greatest:
@@ -82,7 +82,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def estimate_nonnegative(values: Sequence[float], most: float | None = None) -> Estimate:
-    """Return the mean of independent values with an interval, for a quantity that cannot be below 0.
+    """Return the mean of values of a quantity not below 0, with an interval that respects that limit.
 
     The interval is Student's on the logarithm of the mean, or on its log-odds where the quantity is never
     above `most`, with the standard error carried there by the delta method: it stays inside of the
@@ -116,7 +116,7 @@ class Aggregate(NamedTuple):
 
 
 def interquartile_mean(scores: Floats) -> Floats:
-    """Return the mean of the middle half along the last axis; values at its edges count by their share."""
+    """Return the mean of the middle half of the values along the last axis."""
     ordered = np.sort(np.asarray(scores, dtype=np.float64), axis=-1)
     n = ordered.shape[-1]
     # The share of each observation's interval [i/n, (i+1)/n] inside [1/4, 3/4].
@@ -126,7 +126,7 @@ def interquartile_mean(scores: Floats) -> Floats:
 
 
 def aggregate_stratified(scores: Sequence[Floats], families: Sequence[str]) -> Aggregate:
-    """Return the mean over families of the interquartile mean of each family's scores.
+    """Average the interquartile mean scores of families of scenarios; return it with an interval.
 
     An interquartile mean over unlike traces leaves out most of a family whose scores are extreme, so each
     family weighs the same, however its scores lie. The interval resamples runs within each scenario.
@@ -144,7 +144,7 @@ def aggregate_stratified(scores: Sequence[Floats], families: Sequence[str]) -> A
 def aggregate_paired_difference(
     mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
 ) -> Aggregate:
-    """Return the difference of `aggregate_stratified` of two policies, resampled over the same cells.
+    """Return the difference of two policies' aggregated scores, with a paired bootstrap interval.
 
     A cell is a scenario and a seed. Both have the same cells, so the interval leaves out variation that
     they share.
@@ -154,7 +154,7 @@ def aggregate_paired_difference(
 
 
 def aggregate_paired_ratio(mine: Floats, other: Floats) -> Aggregate | None:
-    """Return the ratio of two means, resampled over the same seeds.
+    """Return the ratio of two means over the same seeds, with a paired bootstrap interval; None if undefined.
 
     With up to three seeds, the interval is the range of the ratios of single seeds, because more than
     2.5 % of the resamples consist of one seed alone.
@@ -212,7 +212,7 @@ def _aggregate(value: float, resampled: Floats) -> Aggregate:
 def probability_of_improvement(
     mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
 ) -> Aggregate:
-    """Return the probability that one score exceeds the other in a random cell; ties count half.
+    """Return the probability that `mine` is above `other` in a random scenario and seed; ties count half.
 
     A cell is a scenario and a seed. Both have the same cells, which are resampled within each scenario.
     Scenarios of a family, and then families, weigh the same.

@@ -17,7 +17,7 @@ WAITS = (EventType.SUBMIT, EventType.PREEMPT, EventType.FAIL)
 
 
 def stranded_metrics(scenario: Scenario, events: Sequence[Event], end_s: float) -> dict[str, float | None]:
-    """Return the metrics of stranded GPUs (`OF_SEGMENTS`); none if no jobs have NVLink segments.
+    """Return metrics of free GPUs that waiting jobs cannot use, as no whole NVLink segment fits there.
 
     A GPU is stranded while some job waits that may run on its type, and it is free, and no segment of such a
     job at its request fits where it is: a segment of at most a node on its node, a larger one on wholly free
@@ -59,7 +59,7 @@ class _Holdings:
         self._known: tuple[float, float] | None = None
 
     def advance(self, event: Event) -> None:
-        """Take over what an event changes."""
+        """Apply an event of the log to the state of GPUs and waiting jobs."""
         self._known = None
         _, what, *_ = event
         if what in self.fails:
@@ -79,7 +79,7 @@ class _Holdings:
             self._wait(event.job, False)
 
     def count(self) -> tuple[float, float]:
-        """Return the stranded GPUs, and the free ones of types for which a job waits."""
+        """Return the stranded GPUs, and the free GPUs of types for which a job waits."""
         if self._known is None:
             parts = [
                 _stranded(self.cluster, row, self._free(), each) for row, each in enumerate(self.waiting)

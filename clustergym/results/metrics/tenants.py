@@ -24,7 +24,7 @@ Figures = dict[str, float | int | None]
 
 
 def whole_tree(tree: QueueTree, cluster: ClusterSpec) -> QueueTree:
-    """Return a tree with the same queues, in which GPUs of all types are counted together."""
+    """Return a copy of a queue tree in which quotas and limits count GPUs of all types together."""
 
     def whole(amount: Amount, missing: float = 0.0) -> float:
         types = zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True)
@@ -39,12 +39,12 @@ def whole_tree(tree: QueueTree, cluster: ClusterSpec) -> QueueTree:
 
 
 def list_quotas(tree: QueueTree) -> Floats:
-    """Return the quota of each leaf queue in GPUs, shape (L,), for a tree made by `whole_tree`."""
+    """Return the quota of each leaf queue in GPUs, shape (leaves,), for a tree made by `whole_tree`."""
     return np.array([of_type(tree.queues[name].quota, "") for name in tree.leaves])
 
 
 def compute_fair_shares(tree: QueueTree, wanted: Ints | Floats, total: float) -> Floats:
-    """Return each leaf queue's fair share over time, by quota, priority and weight, shape (B, L).
+    """Return the GPUs that are each leaf queue's fair share over time, shape (intervals, leaves).
 
     Past use is left out of account. Shares are of all that is wanted then, so that a policy that gives out
     fewer GPUs misses them.
@@ -69,7 +69,7 @@ def measure_tenants(
     requested_gpus: Ints,
     work_gpu_s: Floats,
 ) -> dict[str, Any]:
-    """Return the metrics of each tenant and of all together; GPUs of all types count equally.
+    """Compute the metrics of each tenant's queue and of all together, with GPUs of all types counted alike.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def measure_tenants(
     intervals : Intervals
     tenants : Tenants
     cluster : ClusterSpec
-    standing : Standing
+    standing : QueueUsage
         What `compute_queue_usage` returns of the intervals and requests.
     requested_gpus : ndarray of int, shape (n,)
     work_gpu_s : ndarray of float, shape (n,)
@@ -167,7 +167,7 @@ def _fairness(
 
 
 def tenant_metrics(tenants: dict[str, Any], gpus: float) -> Figures:
-    """Return the metrics `OF_TENANTS`, given the result of `measure_tenants` and the cluster's GPUs."""
+    """Return the run's metrics on tenants by name, given the result of `measure_tenants`."""
     rows = [row for row in tenants["queues"].values() if row["jobs"]]
 
     def list_known(key: str) -> list[float]:
@@ -212,7 +212,7 @@ def _spells(holds: Bools, lasting: Floats) -> list[float]:
 def partly_used_nodes(
     events: Sequence[Event], cluster: ClusterSpec, since_s: float, until_s: float
 ) -> float | None:
-    """Return the time average of the share of nodes that are partly used.
+    """Return the share of nodes with both held and idle GPUs, averaged over time; None over no time.
 
     Nodes that have failed count as idle.
     """

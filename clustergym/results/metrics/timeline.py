@@ -16,7 +16,7 @@ from clustergym.results.metrics.jobs import State, state_changes
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The state of the cluster in each interval between B breakpoints; the last is the end of the run.
+    """The cluster's state (jobs, held GPUs, throughput) in each interval between B points in time.
 
     Attributes
     ----------
@@ -55,18 +55,18 @@ class Timeline:
     further: Mapping[str, Floats | Ints] = field(default_factory=dict)
 
     def integral(self, values: Floats | Ints) -> float:
-        """Return the time integral of a column from the first breakpoint to each, shape (B,)."""
+        """Return the integral of a column over the run's time."""
         return float(np.dot(values[:-1], np.diff(self.time_s)))
 
     def peak(self, values: Floats | Ints) -> float:
-        """Return the greatest value of a column over any interval longer than 0; 0 if there is none."""
+        """Return a column's greatest value over all intervals; 0 if there is none."""
         return float(np.max(values[:-1], initial=0))
 
 
 def compute_timeline(
     intervals: Intervals, gpu_types: Sequence[str], reference_iteration_time_s: Floats
 ) -> Timeline:
-    """Compute the cluster's state over time from the event log.
+    """Compute running jobs, held GPUs and throughput over time from a run's intervals.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def _whole(halves: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def has_reference(reference_iteration_time_s: Floats) -> Bools:
-    """Return whether each job has a finite positive iteration time at its request, shape (n,)."""
+    """Return whether each job's iteration time at its request is finite and positive, shape (n,)."""
     return np.isfinite(reference_iteration_time_s) & (reference_iteration_time_s > 0)
 
 
@@ -151,7 +151,7 @@ def _jobs_in_states(times: Floats, at_s: Floats, before: Ints, after: Ints) -> I
 
 
 def timeline_table(record: Timeline) -> dict[str, Any]:
-    """Return a table with a row per breakpoint, by column; each state lasts until the next row's time."""
+    """Return the timeline as columns of a table; each row's state lasts until the next row's time."""
     return {
         "time_s": record.time_s,
         "running_jobs": record.running_jobs,

@@ -23,18 +23,18 @@ SHOWN = 6
 
 @dataclass(frozen=True)
 class ConfiguredResult:
-    """A result, with its configuration as a flat mapping such as `{"cluster.nodes.0.count": 4}`."""
+    """A result with its configuration as a flat mapping, such as `{"cluster.nodes.0.count": 4}`."""
 
     result: ResultFile
     values: Mapping[str, Any]
 
     def drop_keys(self, keys: Sequence[str]) -> dict[str, Any]:
-        """Return the configuration without the keys in `keys` and `BESIDE`."""
+        """Return the configuration without the given keys and those that change no result."""
         left_out = (*BESIDE, *keys)
         return {key: value for key, value in self.values.items() if not _covers(left_out, key)}
 
     def part(self, key: str) -> NamedPart:
-        """Return the value of a key, or of a group of keys its name and all values in the group."""
+        """Return a key's value; for a group of keys, its name and all values in the group."""
         if key in self.values:
             value = self.values[key]
             return NamedPart(name=value if isinstance(value, str) and value else json.dumps(value))
@@ -50,7 +50,7 @@ class ConfiguredResult:
 
 
 def read_settings(results: Iterable[ResultFile], keys: Sequence[str]) -> list[ConfiguredResult]:
-    """Read the configuration file in each result's folder.
+    """Read each result's configuration from its folder; raise an `InputError` for an unknown key.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def _covers(keys: Iterable[str], key: str) -> bool:
 
 
 def divide_by_keys(settings: Iterable[ConfiguredResult], keys: Sequence[str]) -> list[list[ConfiguredResult]]:
-    """Divide results into tables, in each of which configurations differ only in `keys`."""
+    """Divide results into tables; within a table, configurations differ only in `keys`."""
     found: dict[str, list[ConfiguredResult]] = {}
     for setting in settings:
         found.setdefault(json.dumps(setting.drop_keys(keys), sort_keys=True), []).append(setting)
@@ -104,7 +104,7 @@ def divide_by_keys(settings: Iterable[ConfiguredResult], keys: Sequence[str]) ->
 
 
 def describe_differences(tables: Sequence[Sequence[ConfiguredResult]], keys: Sequence[str]) -> list[str]:
-    """Return, for each table, a note on how it differs from the others; empty if it is the only one."""
+    """Return a note for each table on how its configurations differ from the other tables'."""
     every = [table[0].drop_keys(keys) for table in tables]
     names = sorted({key for values in every for key in values if not _covers(("policy", "placer"), key)})
     unset = object()

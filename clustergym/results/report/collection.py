@@ -19,7 +19,7 @@ from clustergym.results.result_files import ResultFile
 
 
 def choose_metrics(results: Iterable[ResultFile], asked: Iterable[str] | None = None) -> list[str]:
-    """Return the requested metrics, with words split at commas; by default all metrics of the results.
+    """Return the requested metrics, split at commas and checked; by default all metrics of the results.
 
     Raises an `InputError` if a metric is unknown.
     """
@@ -32,7 +32,7 @@ def choose_metrics(results: Iterable[ResultFile], asked: Iterable[str] | None = 
 
 
 def as_json(groups: Iterable[ResultGroup], metrics: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return the tables' figures as JSON values, unrounded."""
+    """Return tables of compared results as JSON values, unrounded."""
     return {"schema": "clustergym.collect/1", "tables": [_group_json(group, metrics) for group in groups]}
 
 
@@ -80,7 +80,7 @@ def _column_json(
 def write_csv(
     results: Sequence[ResultFile], metrics: Sequence[str], file: TextIO, keys: Sequence[str] = ()
 ) -> None:
-    """Write a CSV row for each result: its labels, `keys` and metrics; missing values are empty."""
+    """Write a CSV file with a row for each result: its labels, configuration `keys` and metrics."""
     settings = read_settings(results, keys) if keys else ()
     writer = csv.writer(file, lineterminator="\n")
     head = ("scenario", "version", "sha256", "horizon_s", "policy", "policy_parameters", "placer")
@@ -100,7 +100,7 @@ def write_csv(
 
 
 def print_tables(groups: Iterable[ResultGroup], metrics: Sequence[str] | None) -> None:
-    """Print a table for each group, with notes on it."""
+    """Print a table of metrics for each group of results, with notes on it."""
     for group in groups:
         rows = [
             {

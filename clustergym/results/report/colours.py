@@ -15,14 +15,14 @@ DASHES = ("", "6 3", "2 2", "8 3 2 3", "12 3", "1 3")
 
 
 class Style(NamedTuple):
-    """The colour and dash of a policy's line."""
+    """The colour and dash pattern of a policy's line in plots."""
 
     colour: str
     dash: str
 
     @property
     def matplotlib(self) -> dict[str, Any]:
-        """Keyword arguments of a line in Matplotlib."""
+        """The style as keyword arguments of Matplotlib's `plot`."""
         dashes = tuple(float(part) / 2 for part in self.dash.split())
         return {"color": self.colour, "linestyle": (0, dashes) if dashes else "-"}
 
@@ -52,7 +52,7 @@ def choose_style(name: str) -> Style:
 
 
 def choose_styles(names: Sequence[str]) -> list[Style]:
-    """Return a different style for each line of a picture, chosen by the line's policy.
+    """Choose a different line style for each line of a plot, by the name of the line's policy.
 
     The first line of a policy has that policy's style; lines of its variants have the same colour and a
     dash that is free.

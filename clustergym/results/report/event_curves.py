@@ -66,7 +66,7 @@ class Holding(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of each of the job's GPUs for which the job is charged."""
+        """The share of each held GPU that the job is charged for: 1, or less if the GPU is shared."""
         return 0.5 if self.beside else self.gpu_milli / WHOLE
 
 
@@ -79,7 +79,7 @@ class Outage(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The number of running jobs from a time on, and of jobs that share network links and are slowed."""
+    """From a time on, the number of running jobs, and of those slowed by sharing network links."""
 
     time_s: float
     running: int
@@ -88,7 +88,7 @@ class Pace(NamedTuple):
 
 @dataclass
 class RunLog:
-    """The parts of a run's event log that a report shows.
+    """What a report shows of a run's event log: held GPUs, outages and slowdowns over time.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class RunLog:
 
 
 def read_log(path: Path, end_s: float) -> RunLog:
-    """Read an event log into intervals of held GPUs, outages and slowdowns.
+    """Read from an event log the intervals in which GPUs were held, nodes were out and jobs were slowed.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def read_log(path: Path, end_s: float) -> RunLog:
 
 
 def collect_log(events: Iterable[dict[str, Any]], end_s: float) -> RunLog:
-    """Return the parts of an event log that a report shows, given its checked events."""
+    """Collect from events the intervals in which GPUs were held, nodes were out and jobs were slowed."""
     reader = _Reader(end_s)
     for event in events:
         reader.follow(event)
@@ -278,7 +278,7 @@ def _cut_holding(held: Holding, end_s: float) -> Holding:
 
 
 def overhead_gpu_h(held: list[Holding]) -> dict[str, float]:
-    """Return the GPU-hours held without work: by type of launch, and in saving before a stop."""
+    """Return the GPU-hours held without working, by type of launch, and while saving before a stop."""
     found = dict.fromkeys((*LAUNCHES, SAVES), 0.0)
     for holding in held:
         if holding.action in found:

@@ -27,7 +27,7 @@ REFERENCE = {"policy": "fcfs", "placer": "buddy"}
 
 @dataclass
 class Column:
-    """Results that differ only in their seeds, such as those of one policy and placer.
+    """Results that differ only in their seeds, shown as one column of a table.
 
     Attributes
     ----------
@@ -43,13 +43,13 @@ class Column:
 
     @property
     def any(self) -> ResultFile:
-        """One of the column's results, from which to read fields that all of them share."""
+        """One of the column's results, to read what all of them have in common."""
         return next(iter(self.by_seed.values()))
 
 
 @dataclass
 class ResultGroup:
-    """Results that may be compared: of the same scenario and horizon and, for each seed, the same jobs.
+    """Results that may be compared, as columns of one table: equal scenario, horizon and jobs by seed.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class ResultGroup:
 
     @property
     def title(self) -> str:
-        """The group's title: policy (unless columns are policies), scenario, version, end of runs, hash."""
+        """The table's title: policy (unless columns are policies), scenario, version, end of runs, hash."""
         first = self.results[0]
         names = [result.scenario.name.split("+") for result in self.results]
         name = "+".join(part for part in names[0] if all(part in other for other in names))
@@ -93,21 +93,21 @@ class ResultGroup:
 
     @property
     def hashes(self) -> dict[int, set[str]]:
-        """Hashes of the scenarios by seed; several if columns have different scenarios."""
+        """Hashes of the results' scenarios, by seed."""
         return _hashes(self.results)
 
     def list_counted_runs(self, column: Column) -> list[ResultFile]:
-        """Return the runs from which a column's figures are computed: the group's seeds, equal runs once."""
+        """Return a column's results that count: those of the group's seeds, equal runs only once."""
         return different(column, sorted(column.by_seed) if self.seeds is None else self.seeds)
 
     def figures(self, column: Column) -> dict[str, Estimate | None]:
-        """Return the estimate of each metric over the counted runs; None where a run has no value."""
+        """Return each metric's mean over a column's runs with its interval; None without a value."""
         tables = [result.metrics for result in self.list_counted_runs(column)]
         names = dict.fromkeys(name for table in tables for name in table)
         return {name: _figure(name, [table.get(name) for table in tables]) for name in names}
 
     def ratios(self, column: Column) -> dict[str, Aggregate]:
-        """Return each metric's ratio to the reference, paired by seed; metrics without a ratio are left out.
+        """Return each metric's ratio to the reference column, paired by seed, by the metric's name.
 
         Pairs of equal runs count once. Empty without a reference, and for the reference itself.
         """
@@ -121,7 +121,7 @@ class ResultGroup:
 
 
 def different(column: Column, seeds: Iterable[int]) -> list[ResultFile]:
-    """Return a column's runs of some seeds; of runs with equal digests, only the one with the least seed."""
+    """Return a column's results of given seeds; of runs with equal digests only the first."""
     found: dict[str, ResultFile] = {}
     for seed in sorted(seeds):
         found.setdefault(column.by_seed[seed].digest, column.by_seed[seed])
@@ -149,7 +149,7 @@ def _ratio(name: str, pairs: Sequence[tuple[ResultFile, ResultFile]]) -> Aggrega
 def group_results(
     results: Sequence[ResultFile], by: Sequence[str] = ("policy",), reference: str | None = None
 ) -> list[ResultGroup]:
-    """Divide results into groups that may be compared, and each group into columns.
+    """Divide results into groups that may be compared, and each group into columns of a table.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def group_results(
 
 
 def make_labelled_group(columns: Sequence[Column], reference: str | None) -> ResultGroup:
-    """Return a group of the given columns, with the reference first."""
+    """Return a group of results with the given columns, the reference first."""
     results = [result for column in columns for result in column.by_seed.values()]
     group = ResultGroup(results, columns=list(columns))
     _choose_reference(group, reference)
@@ -350,7 +350,7 @@ def _note_equal_runs(group: ResultGroup) -> None:
 
 
 def format_seeds(seeds: Iterable[int]) -> str:
-    """Return the seeds in ascending order as text."""
+    """Return seeds in ascending order as a text."""
     return ", ".join(str(seed) for seed in sorted(seeds))
 
 

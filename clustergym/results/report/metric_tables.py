@@ -18,7 +18,7 @@ Value = float | int | Estimate | None
 
 
 class Unit(NamedTuple):
-    """A readable unit: figures are multiplied by `factor` and shown with `name`."""
+    """A readable unit: a metric's values are multiplied by `factor` and shown with `name`."""
 
     factor: float
     name: str
@@ -35,7 +35,7 @@ _UNITS = {
 
 
 def human_unit(metric: Metric, greatest: float) -> Unit:
-    """Return a readable unit for a metric, chosen by its greatest figure."""
+    """Choose a readable unit for a metric (such as hours for seconds) by its greatest value."""
     if metric.unit == "s":
         return next(unit for limit, unit in _SECONDS if abs(greatest) < limit)
     return _UNITS.get(metric.unit, Unit(1.0, ""))
@@ -50,7 +50,7 @@ def human_number(value: float | int) -> str:
 
 
 def human_value(value: Value, unit: Unit) -> str:
-    """Return a figure in a unit as text; an `Estimate` with its interval, `-` for None."""
+    """Return a value in a unit as text, an `Estimate` with its interval; `-` for None."""
     if value is None:
         return "-"
     ends = f" {unit.name}" if unit.name else ""
@@ -67,7 +67,7 @@ def _mean(value: Value) -> float | None:
 
 
 def ratio(value: Value, reference: Value) -> float | None:
-    """Return value / reference, by means for estimates; None if one is missing or the reference is 0."""
+    """Return value / reference (of estimates, their means); None if one is missing or the reference is 0."""
     mine, base = _mean(value), _mean(reference)
     return mine / base if mine is not None and base else None
 
@@ -83,7 +83,7 @@ def comparison_table(
     reference: int | None = -1,
     title: str = "",
 ) -> Table:
-    """Return a table for Rich with a row for each metric and a column for each policy.
+    """Return a Rich table that compares policies: a row for each metric, a column for each policy.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def comparison_table(
 
 
 def tenants_table(tenants: Mapping[str, Any]) -> Table:
-    """Return a table for Rich with the metrics of each tenant, a row for each queue."""
+    """Return a Rich table of tenants' metrics, with a row for each queue."""
     jain = human_value(tenants["jain_index"], Unit(1.0, ""))
     held = human_value(tenants["allocated_share"], Unit(100.0, "%"))
     columns = {
@@ -165,7 +165,7 @@ def _style(metric: Metric, share: float, low: float, high: float) -> str:
 
 
 def verdict(rows: Sequence[Mapping[str, Any]], horizon: bool) -> str:
-    """Return a sentence on whether the first of two policies is better than the second, and at what cost.
+    """Return a sentence on whether the first of two policies beats the second, and at what cost.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
 
 
 def payload(results: Sequence[ResultFile], steps: int = STEPS) -> dict[str, Any]:
-    """Return the data of a page on the given results; curves over time have at most `steps` steps.
+    """Return the data that a report's page embeds; curves over time have at most `steps` steps.
 
     Raises
     ------
@@ -263,7 +263,7 @@ def _bars(held: list[Holding], node_gpus: list[int], share: int) -> dict[str, An
 
 
 class Box(NamedTuple):
-    """A part of one GPU of a node that a job holds, in thousandths of the GPU, from the top."""
+    """A rectangle that shows the part of a GPU that a job holds, in thousandths of the GPU from the top."""
 
     gpu: int
     top: int
@@ -281,7 +281,7 @@ def shares(held: Iterable[Holding]) -> bool:
 
 
 def place_boxes(held: Sequence[Holding], node_gpus: Sequence[int]) -> list[list[list[Box]]]:
-    """Return the parts of GPUs to draw for each held interval, on each of its nodes.
+    """Return the rectangles that show the GPUs of each held interval, on each of its nodes.
 
     A part of a GPU takes what is free of its device from the top, in several boxes if need be. Of a pair
     each job has half of every GPU while it has a partner. Other jobs have the first free GPUs of a node.

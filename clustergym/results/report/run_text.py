@@ -23,7 +23,7 @@ from clustergym.trace.describe import print_drawn, print_outcomes
 def print_heading(
     scenario: Scenario, policies: Sequence[Policy], seed: int, placer: Placer | None = None
 ) -> None:
-    """Print the scenario, policies and placer of a run, and what in the trace was drawn or changed."""
+    """Print a run's scenario, policies and placer, and what of its trace was generated or changed."""
     gpus = " + ".join(
         f"{count} {name}"
         for count, name in zip(scenario.cluster.capacity, scenario.cluster.gpu_types, strict=True)
@@ -45,7 +45,7 @@ def print_heading(
 
 
 def print_request_changes(changes: RequestChanges, jobs: int) -> None:
-    """Print the number of jobs for each type of change to requests, and the key that decides it."""
+    """Print how many jobs' requests were changed in which way, and the setting that decides it."""
     if changes.rounded:
         before, after = changes.largest
         print(

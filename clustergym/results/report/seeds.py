@@ -18,7 +18,7 @@ OVER_TIME = ("throughput", "queued_jobs")
 def band_over_time(
     series: Sequence[tuple[Sequence[float], Sequence[float], float]], end_s: float, intervals: int
 ) -> tuple[Floats, Floats]:
-    """Return the mean, least and greatest of several runs' step functions in equal intervals of time.
+    """Average several runs' curves over time; return times, and mean, least and greatest value at each.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def band_over_time(
 def band_of_distributions(
     functions: Sequence[tuple[Sequence[float], Sequence[float]]], most: int
 ) -> tuple[Floats, Floats]:
-    """Return the mean, least and greatest of several runs' distribution functions at common values.
+    """Average several runs' distribution functions; return values, and mean, least and greatest share.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def make_line(
     steps: int,
     points: int,
 ) -> dict[str, Any]:
-    """Merge several runs of a policy into one line of a plot: their mean, with `bands` and `intervals`.
+    """Merge several runs of a policy into the data of one line of a plot: the mean with its range.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from clustergym.results.columns import check_lines
 
 
 def resample_steps(time_s: Floats, values: Floats, end_s: float, most: int) -> tuple[Floats, Floats]:
-    """Reduce a step function to at most `most` steps with the same integral.
+    """Reduce a step function to at most `most` steps with the same integral; return times and values.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def resample_steps(time_s: Floats, values: Floats, end_s: float, most: int) -> t
 
 
 def means(time_s: Floats, values: Floats, end_s: float, intervals: int) -> Floats:
-    """Return the means of a step function in `intervals` equal intervals from 0 to `end_s`.
+    """Return the means of a step function over equal intervals from 0 to `end_s`.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ LARGEST_BYTES, LARGEST_NUMBER = 2**27, 1e15
 
 
 def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
-    """Return the rows of a result's CSV file.
+    """Read a CSV file of a result; return its rows, which must have the needed columns.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
-    """Return a column as numbers; NaN for empty fields.
+    """Return a column of a CSV file's rows as numbers; NaN for empty fields.
 
     Raises
     ------

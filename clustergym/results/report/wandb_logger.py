@@ -21,7 +21,7 @@ MOST_POINTS = 400
 
 @dataclass(frozen=True)
 class LoggerChoice(Parameters):
-    """The configuration's group `logger`.
+    """The configuration's group `logger`: whether and how results are logged to Weights & Biases.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ def _wandb() -> Any:
 
 @contextmanager
 def one_line(remedy: str) -> Iterator[None]:
-    """Turn errors of wandb into one-line `InputError`s with a remedy."""
+    """Turn errors of wandb inside a `with` block into one-line `InputError`s with a remedy."""
     wandb = _wandb()
     try:
         yield
@@ -138,7 +138,7 @@ def log_result(
 
 
 def log_files(run: Any, name: str, artifact_type: str, paths: Sequence[Path]) -> None:
-    """Log files as one artifact."""
+    """Log files to wandb as one artifact."""
     artifact = _wandb().Artifact(name, type=artifact_type)
     for path in paths:
         artifact.add_file(str(path))

@@ -27,7 +27,7 @@ ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 def page(results: Sequence[ResultFile], template: Path = TEMPLATE) -> str:
-    """Return the page that a template (report or player) makes of the given results.
+    """Return the HTML page that a template (report or player) makes of results.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def page(results: Sequence[ResultFile], template: Path = TEMPLATE) -> str:
 
 
 def write_report(places: Iterable[Path], path: Path, template: Path = TEMPLATE) -> int:
-    """Write the page on all results in or below the given places, in one atomic step.
+    """Write a page on all results in or below the given places, atomically; return their number.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def write_run_report(folders: Sequence[Path]) -> None:
 
 
 def note_report(folder: Path, error: str | None) -> None:
-    """Record in a run's result.json why its report is missing; None if the report was written."""
+    """Record in a run's result.json why its report is missing; with None, delete such a record."""
     path = folder / FILE_NAME
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

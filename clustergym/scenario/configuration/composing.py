@@ -29,7 +29,7 @@ _offered: dict[tuple[str, str], object] = {}
 
 
 class ValuesLater(ConfigLoaderImpl):
-    """A loader for Hydra that reads the files once for all overrides which only change values.
+    """A Hydra loader that reads configuration files only once for all overrides that change only values.
 
     The runs of a sweep mostly differ in values; Hydra reads and merges some twenty files for each, and twice.
     """
@@ -61,7 +61,7 @@ class ValuesLater(ConfigLoaderImpl):
         return config
 
     def _is_value(self, override: Any) -> bool:
-        """Whether an override chooses no file; one that sweeps chooses none before the sweep."""
+        """Return whether an override chooses no file; one that sweeps chooses none before the sweep."""
         if override.is_sweep_override() or isinstance(override.value(), dict):
             return True
         return not self.repository.group_exists(override.key_or_group)
@@ -82,7 +82,7 @@ class ValuesLater(ConfigLoaderImpl):
 
 class _HydraOnce(Hydra):
     def get_mode(self, config_name: str | None, overrides: list[str]) -> Any:
-        """Return the mode that the configuration asks for, composed as for a run, which then needs it."""
+        """Return the mode (run or sweep) that a configuration asks for; keep the composition for the run."""
         try:
             config = self.compose_config(config_name, overrides, RunMode.RUN, validate_sweep_overrides=False)
         except Exception:  # As Hydra does: the composition that follows says what is wrong.
@@ -92,7 +92,7 @@ class _HydraOnce(Hydra):
 
 @contextlib.contextmanager
 def composing_once() -> Iterator[None]:
-    """Compose each choice of configuration files only once, inside a `with` block."""
+    """Compose each choice of configuration files only once inside a `with` block, to start sweeps faster."""
     own = {"Hydra": _HydraOnce, "ConfigLoaderImpl": ValuesLater}
     before = {name: vars(hydra_module)[name] for name in own}
     vars(hydra_module).update(own)
@@ -103,7 +103,7 @@ def composing_once() -> Iterator[None]:
 
 
 def offer(group: str, name: str, node: Mapping[str, Any]) -> None:
-    """Let configurations choose a node as they choose a file `conf/GROUP/NAME.yaml`."""
+    """Register `node` so that configurations can choose it as if it were the file `conf/GROUP/NAME.yaml`."""
     if _offered.get((group, name)) != node:
         ConfigStore.instance().store(group=group, name=name, node=dict(node))
         _offered[group, name] = dict(node)

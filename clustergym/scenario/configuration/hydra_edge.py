@@ -32,7 +32,7 @@ def run_hydra(
     cells: Mapping[str, Sequence[str]] | None = None,
     name: str = "config",
 ) -> int:
-    """Compose `conf/NAME.yaml` with overrides, and call a job with it, or with each run of a sweep.
+    """Compose `conf/NAME.yaml` with overrides, and call `job` with it, or with each run of a sweep.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def _call_hydra(task: Callable[[Any], float | None], name: str, program: str, wo
 
 
 def compose_config(name: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return `conf/NAME.yaml` composed with overrides, as plain values; write and run nothing.
+    """Return `conf/NAME.yaml` composed with overrides as plain values, without a run or any output.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def _offer_plugins() -> None:
 
 
 def folder_name(text: str) -> str:
-    """Return a folder name for a sweep's overrides; a long or unusual one ends in a hash."""
+    """Return the name of the folder for a run of a sweep, made from its overrides."""
     plain = re.sub(r"[^A-Za-z0-9_.,=+-]+", "_", text) or "default"
     if plain == text and len(plain) <= 120:
         return plain
@@ -235,7 +235,7 @@ def folder_name(text: str) -> str:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder if it is empty, and then its empty parents below the working directory."""
+    """Remove a folder if it is empty, and then its empty parents inside the working directory."""
     below = [path for path in folder.parents if path.is_relative_to(Path.cwd()) and path != Path.cwd()]
     for path in (folder, *below):
         try:

@@ -60,7 +60,7 @@ EXTENSIONS: Mapping[str, Any] = {"live": Mapping[str, Any]}
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Raise an `InputError` for the first override at which Hydra would print its grammar or a traceback."""
+    """Raise an `InputError` for the first override that Hydra cannot parse, with a readable message."""
     if "--resolve" in words and not {"-c", "--cfg"} & {word.partition("=")[0] for word in words}:
         raise InputError("--resolve alone shows nothing", remedy="give --cfg job --resolve")
     for folder in _config_folders(words):
@@ -74,7 +74,7 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def check_switched_off(words: Sequence[str]) -> None:
-    """Raise an `InputError` if words set a key to null, and also a key below it."""
+    """Raise an `InputError` if overrides set a key to null and also a key below it."""
     pairs = [(key.lstrip("+"), value) for key, _, value in (word.partition("=") for word in words)]
     off = {key for key, value in pairs if value == "null"}
     for key, _ in pairs:
@@ -172,7 +172,7 @@ def check_composed(config: Mapping[str, Any]) -> None:
 
 
 def check_used(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Raise an `InputError` for an override without effect, since a file given by `path` overrules it."""
+    """Raise an `InputError` for an override of a key that a file given by `path` replaces."""
     for word in overrides:
         group, _, key = word.lstrip("+~").partition("=")[0].partition(".")
         used = READ_WITH_FILE.get(group)

@@ -22,7 +22,7 @@ DAY_S = 86_400.0
 
 
 def total_runs(params: Mapping[str, Any] | None, overrides: Sequence[str]) -> int:
-    """Return the number of runs of a sweep, which is the product of the lengths of its lists.
+    """Return the number of runs of a sweep: the product of the lengths of all swept lists.
 
     An override replaces the parameter of the same key.
     """
@@ -38,7 +38,7 @@ def total_runs(params: Mapping[str, Any] | None, overrides: Sequence[str]) -> in
 
 
 class SweepCallback(Callback):
-    """A callback for Hydra that shows how many runs of a sweep have ended.
+    """A Hydra callback that shows how many runs of a sweep have ended.
 
     Runs may be in other processes or on other machines, which get a copy of this callback. Each run
     leaves a mark (an empty file) in a folder of the sweep, and the first process counts the marks.
@@ -64,7 +64,7 @@ class SweepCallback(Callback):
         return SweepCallback, (self.token,)
 
     def on_multirun_start(self, config: Any, **kwargs: Any) -> None:
-        """Start to count the runs that have ended."""
+        """Start to show how many runs have ended; Hydra calls it before a sweep."""
         folder = Path(str(config.hydra.sweep.dir)).absolute()
         _make_absolute(config, folder)
         sweeper = config.hydra.sweeper
@@ -77,14 +77,14 @@ class SweepCallback(Callback):
         self._thread.start()
 
     def on_job_end(self, config: Any, job_return: Any, **kwargs: Any) -> None:
-        """Record that a run has ended."""
+        """Record that a run has ended; Hydra calls it after each run."""
         if config.hydra.mode is not None and config.hydra.mode.name == "MULTIRUN":
             marks = Path(str(config.hydra.sweep.dir)) / self.token
             marks.mkdir(parents=True, exist_ok=True)
             (marks / str(config.hydra.job.num)).touch()
 
     def on_multirun_end(self, config: Any, **kwargs: Any) -> None:
-        """Stop counting, and collect the error lines of failed runs."""
+        """Stop the display, and collect the error lines of failed runs; Hydra calls it after a sweep."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()

@@ -16,7 +16,7 @@ from clustergym.trace.trace import Trace
 
 @dataclass(frozen=True)
 class Checkpoints(Parameters, Disturbance):
-    """Periodic checkpoints: a job that is stopped without notice returns to the last one.
+    """Periodic checkpoints, to the last of which a job returns if it is stopped without notice.
 
     A job that a decision stops, or gives other GPUs, goes back to its last checkpoint, unless the decision
     gives it notice (`Decision.notice`): it then saves first. Half of the restart that the scenario's costs
@@ -42,7 +42,7 @@ class Checkpoints(Parameters, Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
-        """Build the checkpoints from their keys; None without `every_s`.
+        """Build the checkpoints from their configuration keys; None without `every_s`.
 
         Raises
         ------
@@ -61,6 +61,6 @@ class Checkpoints(Parameters, Disturbance):
         """Do nothing, since `checkpoints` returns everything that the engine needs."""
 
     def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float]:
-        """Return the seconds between checkpoints and of writing one, which are the same on all nodes."""
+        """Return the seconds between a job's checkpoints, and of writing one; equal on all nodes."""
         assert self.every_s is not None
         return self.every_s, self.write_s

@@ -43,7 +43,7 @@ LEAF_EVENTS, MINIPOD_EVENTS = ("leaf_fail", "leaf_repair"), ("minipod_fail", "mi
 
 @dataclass(frozen=True)
 class Failures(Disturbance):
-    """The failures of a run, from schedules, drawn, or both; they do not depend on the policy.
+    """The failures of nodes and switches in a run: scheduled in files, random, or both.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Failures(Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Failures | None:
-        """Build failures from the keys of `FailureChoice`; also raises the errors of `read_schedule`."""
+        """Build the failures from the configuration's keys; also raises the errors of `read_schedule`."""
         if not given:
             return None
         choice: FailureChoice = build(FailureChoice, given, "scenario.failures")
@@ -121,7 +121,7 @@ class Failures(Disturbance):
         )
 
     def fingerprint(self) -> object:
-        """Return the settings, without `model` and `switches` if they have no effect.
+        """Return the settings for the scenario's digest, without those that have no effect.
 
         So the digest of a scenario without them stays the same. Paths count by what is in the files.
         """
@@ -136,7 +136,7 @@ class Failures(Disturbance):
         return values
 
     def rate_per_s(self, cluster: ClusterSpec, nodes: Nodes) -> float:
-        """Return the rate of drawn failures that hit a job on some nodes, 1/s."""
+        """Return the rate per second of random failures that hit a job on these nodes."""
         on = np.array([node for node, _ in nodes])
         parts = (
             (len(on), self.mtbf_s),
@@ -146,13 +146,13 @@ class Failures(Disturbance):
         return self.model.rate_scale * sum(count / mean_s for count, mean_s in parts if mean_s is not None)
 
     def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float]:
-        """Return the seconds between a job's checkpoints on some nodes, and of writing one."""
+        """Return the seconds between a job's checkpoints on these nodes, and of writing one."""
         fixed = self.model.checkpoint_rule == "fixed"
         rate = 0.0 if fixed else self.rate_per_s(cluster, nodes)
         return self.model.interval_s(self.checkpoint_every_s, rate), self.model.checkpoint_write_s
 
     def start(self, run: DisturbedRun) -> None:
-        """Let nodes and switches fail in a run."""
+        """Start the processes that let nodes and switches fail in a run."""
         run.follow(self._fail(run))
 
     def _fail(self, run: DisturbedRun) -> Iterator[int]:
@@ -201,7 +201,7 @@ class Failures(Disturbance):
             run.halt(row, standstill, not in_place, reason, fault.cause)
 
     def upcoming(self, nodes: int) -> Iterator[NodeFailure]:
-        """Yield the failures of a cluster with so many nodes, in order of time and then node.
+        """Yield the node failures of a cluster of this many nodes, in order of time and then node.
 
         With both a schedule and drawn failures, a node may be listed as failing while it is already down.
         """
@@ -214,7 +214,7 @@ class Failures(Disturbance):
 
 @dataclass(frozen=True)
 class FailureChoice(FailureModel):
-    """The key `scenario.failures` of the configuration; the other keys are those of `FailureModel`.
+    """The keys of `scenario.failures` in the configuration, beside those of `FailureModel`.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ class FailureChoice(FailureModel):
             )
 
     def check_without_rates(self, model: FailureModel) -> None:
-        """Raise an InputError for keys that have no effect if no failures are drawn."""
+        """Raise an InputError for keys without effect if there are no random failures."""
         given = model.switch_path is not None or self.path is not None
         needs = ("offenders", "causes", "rate_scale") if given else tuple(one.name for one in fields(model))
         plain = FailureModel()

@@ -19,7 +19,7 @@ CAUSE = "job"
 
 @dataclass(frozen=True)
 class JobFailures(Parameters, Disturbance):
-    """Failures of jobs by themselves, after which they are tried again.
+    """Failures of jobs by themselves, such as bugs, after which the jobs are tried again.
 
     Whether and when depends on the job and the seed, not on the policy.
 
@@ -48,16 +48,16 @@ class JobFailures(Parameters, Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
-        """Build the job failures from their keys; None without a share."""
+        """Build the job failures from their configuration keys; None if no share of jobs fails."""
         chosen: Self = build(cls, given, cls.config_key)
         return replace(chosen, seed=seed if chosen.seed is None else chosen.seed) if chosen.share else None
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
-        """Start to watch the launches of a run."""
+        """Start to watch the launches of jobs in a run."""
         return PendingJobFailures(self, run)
 
     def delays_s(self, row: int) -> list[float]:
-        """Return the seconds to each failure of a job from the previous one, or from its first launch."""
+        """Return the seconds to each random failure of a job, from the previous one or its first launch."""
         rng = random_streams.JOB_FAILURES.generator(self.seed or 0, row)
         draws = [(rng.random(), float(rng.exponential(self.after_s))) for _ in range(self.most)]
         fails = next((at for at, (luck, _) in enumerate(draws) if luck >= self.share), self.most)
@@ -65,7 +65,7 @@ class JobFailures(Parameters, Disturbance):
 
 
 class PendingJobFailures(ActiveDisturbance):
-    """The failures of a run's jobs that are still to come."""
+    """The failures of a run's jobs that are still to happen."""
 
     def __init__(self, plan: JobFailures, run: DisturbedRun) -> None:
         self._plan, self._run = plan, run
@@ -73,7 +73,7 @@ class PendingJobFailures(ActiveDisturbance):
         self._pending: set[int] = set()
 
     def note_launch(self, row: int) -> None:
-        """Plan a job's failures at its first launch; later, carry out those that are due."""
+        """Plan a job's failures at its first launch; let it fail at a later one if a failure is due."""
         if row in self._pending:
             self._pending.remove(row)
             self._run.follow(self._fail(row, self._run.now))

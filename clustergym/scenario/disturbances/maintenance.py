@@ -20,7 +20,7 @@ EVENTS = ("drained", "undrained")
 
 @dataclass(frozen=True)
 class Maintenance(Parameters, Disturbance):
-    """Maintenance of the nodes, one after the other at equal intervals, whatever the policy.
+    """Maintenance of one node after the other at equal intervals, independent of the policy.
 
     From `grace_s` seconds before its time nothing is launched on a node any more, and it goes out as soon as
     its jobs have ended. Jobs still there at its time are preempted: they write a checkpoint and wait.
@@ -56,7 +56,7 @@ class Maintenance(Parameters, Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
-        """Build the maintenance from its keys; None without `every_s`.
+        """Build the maintenance from its configuration keys; None without `every_s`.
 
         Raises
         ------
@@ -73,12 +73,12 @@ class Maintenance(Parameters, Disturbance):
         return chosen
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
-        """Start to watch the times of maintenance in a run."""
+        """Start to watch for the times of maintenance in a run."""
         return ActiveMaintenance(self, run)
 
 
 class ActiveMaintenance(ActiveDisturbance):
-    """The maintenance in a run: the nodes that are being drained."""
+    """Maintenance during one run, with the nodes that are being drained for it."""
 
     def __init__(self, plan: Maintenance, run: DisturbedRun) -> None:
         self._plan, self._run = plan, run
@@ -100,11 +100,11 @@ class ActiveMaintenance(ActiveDisturbance):
             turn += 1
 
     def withheld(self, until: float) -> Mapping[int, str]:
-        """Return the nodes that are being drained."""
+        """Return the nodes that are being drained, on which nothing may be launched, with reasons."""
         return self._draining
 
     def serve(self) -> None:
-        """Take out drained nodes that are empty; a node that has failed is maintained during its repair."""
+        """Take drained nodes out of use once they are empty."""
         allocations = self._run.allocations
         for node in sorted(self._draining):
             if node in allocations.down or allocations.free_on_node[node] == allocations.spec.node_gpus[node]:

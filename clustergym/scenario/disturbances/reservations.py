@@ -24,7 +24,7 @@ COLUMNS = ("job_id", "start_s")
 
 
 class Reservation(NamedTuple):
-    """A planned job: its row, its planned start, and the seconds before it when nodes begin to drain."""
+    """A planned job: its trace row, its planned start, and the seconds before it when nodes drain."""
 
     job: int
     start_s: float
@@ -33,7 +33,7 @@ class Reservation(NamedTuple):
 
 @dataclass(frozen=True)
 class ReservationChoice:
-    """The key `scenario.reservations` of the configuration.
+    """The keys of `scenario.reservations` in the configuration.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class ReservationChoice:
 
 @dataclass(frozen=True)
 class PlannedJobs(Disturbance):
-    """Planned jobs that start by themselves on reserved nodes, and that no policy sees.
+    """Planned jobs, which start at given times on nodes reserved for them, and which no policy sees.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class PlannedJobs(Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> PlannedJobs | None:
-        """Build the reservations from the keys of `ReservationChoice`, in order of planned start.
+        """Build the planned jobs from their configuration keys, in order of planned start.
 
         Raises
         ------
@@ -80,16 +80,16 @@ class PlannedJobs(Disturbance):
         return cls(planned) if planned else None
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
-        """Start to watch the planned starts of a run."""
+        """Start to watch for the planned starts in a run."""
         return ActiveReservations(self.planned, run)
 
     def fingerprint(self) -> object:
-        """Return the reservations, which represent the planned jobs in the scenario's hash."""
+        """Return the reservations, which stand for the planned jobs in the scenario's digest."""
         return self.planned
 
 
 def read_planned_jobs(path: str, lead_s: float, trace: Trace) -> tuple[Reservation, ...]:
-    """Read a CSV of planned jobs with the columns `COLUMNS`; raises `PlannedJobs.from_config`'s errors."""
+    """Read planned jobs from a CSV file with the columns `COLUMNS`."""
     from clustergym.common.columns import numbers
     from clustergym.common.text_files import read_csv
 
@@ -114,7 +114,7 @@ def read_planned_jobs(path: str, lead_s: float, trace: Trace) -> tuple[Reservati
 
 
 class ActiveReservations(ActiveDisturbance):
-    """The reservations in a run: which nodes are kept for which planned job.
+    """Planned jobs during one run, with the nodes that are kept for each.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class ActiveReservations(ActiveDisturbance):
 
     @property
     def active(self) -> bool:
-        """Whether any planned job is draining nodes or running."""
+        """Whether nodes are being drained for any planned job, or any planned job runs."""
         return bool(self.nodes or self._list_used())
 
     def _list_used(self) -> set[int]:
@@ -156,7 +156,7 @@ class ActiveReservations(ActiveDisturbance):
         return {node for job in self.jobs for node, _ in self._run.allocations.holding(job)}
 
     def withheld(self, until: float) -> dict[int, str]:
-        """Return the nodes kept for planned jobs that start before tick `until` or are due."""
+        """Return nodes kept for planned jobs that start before tick `until` or are due, with reasons."""
         names = self._run.trace.job_id
         return {
             node: f"planned job {names[job]}"
@@ -166,13 +166,13 @@ class ActiveReservations(ActiveDisturbance):
         }
 
     def note_interruption(self, row: int) -> None:
-        """Find nodes again for a planned job that lost its nodes."""
+        """Choose new nodes for a planned job that lost its nodes."""
         if row in self.start:
             self.nodes[row] = ()
             self.due.add(row)
 
     def serve(self) -> None:
-        """Find nodes for planned jobs that have none, and start due ones, in order of planned start."""
+        """Choose nodes for planned jobs that have none, and start those that are due."""
         run = self._run
         for row in [row for row in self.start if row in self.nodes]:
             gpu_type, gpus = self._wanted[row]
@@ -222,6 +222,6 @@ def choose_nodes(
 
 
 def fill_nodes(nodes: tuple[int, ...], gpus: int, per_node: int) -> Nodes:
-    """Return an allocation of `gpus` GPUs that fills nodes in order; the last may keep free GPUs."""
+    """Return nodes with the GPUs on each, filled in order up to `gpus`; the last may keep free GPUs."""
     shares = np.minimum(gpus - per_node * np.arange(len(nodes)), per_node).tolist()
     return tuple(zip(nodes, shares, strict=True))

@@ -22,7 +22,7 @@ EVENTS = ("node_slow", "node_normal")
 
 @dataclass(frozen=True)
 class SlowNodes(Parameters, Disturbance):
-    """Nodes that are slow for a while; a job is as slow as its slowest node.
+    """Random periods in which nodes are slow; a job is as slow as its slowest node.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class SlowNodes(Parameters, Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
-        """Build the slow nodes from their keys; None without a share."""
+        """Build the slow nodes from their configuration keys; None if no share of nodes is slow."""
         chosen: Self = build(cls, given, cls.config_key)
         if chosen.share and chosen.factor == 1.0:
             raise InputError(
@@ -68,7 +68,7 @@ class SlowNodes(Parameters, Disturbance):
         return replace(chosen, seed=seed if chosen.seed is None else chosen.seed) if chosen.share else None
 
     def start(self, run: DisturbedRun) -> None:
-        """Let nodes become slow in a run."""
+        """Start the processes that make nodes slow in a run."""
         run.follow(self._slow(run))
 
     def _slow(self, run: DisturbedRun) -> Iterator[int]:

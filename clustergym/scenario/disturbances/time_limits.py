@@ -20,7 +20,7 @@ from clustergym.trace.trace import Trace
 
 @dataclass(frozen=True)
 class TimeLimits(Parameters, Disturbance):
-    """Time limits that drop jobs which have run for longer than they requested.
+    """Time limits: a job that runs for longer than it requested is dropped.
 
     The time counts from a job's start, restarts and standstill included; a job that was preempted has all
     of it again, as a job that Slurm requeues.
@@ -41,7 +41,7 @@ class TimeLimits(Parameters, Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
-        """Build the time limits from their keys; None without `kill`."""
+        """Build the time limits from their configuration keys; None without `kill`."""
         chosen: Self = build(cls, given, cls.config_key)
         if chosen.kill and trace.time_limit_s is None:
             remedy = "give trace.time_limits=keep, or factors to draw them by, as [1,5]"
@@ -49,7 +49,7 @@ class TimeLimits(Parameters, Disturbance):
         return chosen if chosen.kill else None
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
-        """Start to watch the launches of a run."""
+        """Start to watch the launches of jobs in a run."""
         limits = run.trace.time_limit_s
         return _ActiveTimeLimits(run, np.full(len(run.trace), np.nan) if limits is None else limits)
 
@@ -60,7 +60,7 @@ class _ActiveTimeLimits(ActiveDisturbance):
         self._watched: dict[int, int] = {}
 
     def note_launch(self, row: int) -> None:
-        """Watch a job that has just started or resumed, not one that was moved."""
+        """Start the clock of a job that has just started or resumed, not of one that was moved."""
         since, limit_s = self._run.find_queued_tick(row), float(self._limit_s[row])
         if math.isfinite(limit_s) and self._watched.get(row) != since:
             self._watched[row] = since

@@ -23,7 +23,7 @@ from clustergym.scenario.tenants.slurm_rules import Rules
 
 @dataclass(frozen=True)
 class Cohort:
-    """A node of the tree of queues: a queue, or a cohort with queues and cohorts below it.
+    """A queue of Kueue, or a cohort of queues that lend each other GPUs.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Cohort:
 
 
 class QuotaNode:
-    """A queue or a cohort: its quota, what it may borrow, and what it uses, by GPU type.
+    """A queue or a cohort of Kueue, with its quota, what it may borrow, and what it uses, by GPU type.
 
     A node's quota is its own GPUs and what its children lend it. What a child uses of the GPUs that it keeps
     for itself (its quota beyond its lending limit) does not count on its parent.
@@ -88,18 +88,18 @@ class QuotaNode:
         self._attainable: list[float] | None = None
 
     def walk(self) -> Iterator[QuotaNode]:
-        """Yield this node and all nodes below it."""
+        """Yield this node and all nodes below it in the tree."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def clear(self) -> None:
-        """Set the use of this node and of all nodes below it to 0."""
+        """Set the used GPUs of this node and of all nodes below it to 0."""
         for node in self.walk():
             node.used = [0.0] * len(node.used)
 
     def ancestors(self) -> Iterator[QuotaNode]:
-        """Yield the cohorts that this node is in, from its parent up to the root."""
+        """Yield the cohorts that contain this node, from its parent up to the root."""
         node = self.parent
         while node is not None:
             yield node
@@ -114,7 +114,7 @@ class QuotaNode:
         return max(0.0, kept - used) + min(lent_by_parent, self.parent.available(at))
 
     def count_reserved_gpus(self, at: int) -> float:
-        """Return the unused GPUs of a type that no other node may borrow."""
+        """Return the unused GPUs of a type that no other node may borrow from this one."""
         return max(0.0, self.kept[at] - self.used[at])
 
     @property
@@ -130,11 +130,11 @@ class QuotaNode:
         return self._attainable
 
     def most_with_borrowing(self, at: int) -> float:
-        """Return the node's own GPUs of a type plus the most that it may borrow; infinite without a limit."""
+        """Return the node's own GPUs of a type plus the most it may borrow; infinite without a limit."""
         return self.nominal[at] + self._most_borrowed[at]
 
     def use(self, at: int, gpus: float) -> None:
-        """Count GPUs of a type as used, on this node and on the cohorts that it borrows from.
+        """Count GPUs of a type as used by this node and by the cohorts from which it borrows them.
 
         Below 0 they are given back: `use(at, -n)` undoes `use(at, n)` exactly, whatever came in between.
         """
@@ -145,11 +145,11 @@ class QuotaNode:
             self.parent.use(at, beyond)
 
     def borrows(self, at: int, more: float = 0.0) -> bool:
-        """Whether this node would exceed its quota of a type if it used `more` further GPUs."""
+        """Return whether this node would exceed its quota of a type if it used `more` further GPUs."""
         return self.used[at] + more > self.quota[at]
 
     def share(self) -> tuple[bool, float]:
-        """Return whether the node borrows without weight, and its borrowed share divided by its weight.
+        """Return a sort key by borrowed GPUs: whether it borrows at weight 0, and borrowed share / weight.
 
         Kueue's dominant resource share; GPUs of all types are one resource. A node of weight 0 that borrows
         comes after all others (True), and then by its share before the weight.
@@ -164,14 +164,14 @@ class QuotaNode:
 
 
 def common_root(node: QuotaNode) -> QuotaNode:
-    """Return the root of the tree that a node is in."""
+    """Return the root of the tree that contains a node."""
     while node.parent is not None:
         node = node.parent
     return node
 
 
 def sides_below_common_cohort(one: QuotaNode, other: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
-    """Return, for each of two queues, its ancestor just below the lowest cohort that contains both."""
+    """Return for each of two queues its ancestor just below their lowest common cohort."""
     mine = [one, *one.ancestors()]
     theirs = [other, *other.ancestors()]
     depth = next(depth for depth, node in enumerate(mine) if node in theirs)
@@ -190,7 +190,7 @@ PREEMPTION = {
 
 
 def read_kueue_rules(paths: Sequence[Path], fair_sharing: bool = False) -> Rules:
-    """Read ClusterQueues, Cohorts and ResourceFlavors from one or more files.
+    """Read Kueue's ClusterQueues, Cohorts and ResourceFlavors from files, as quotas and policy parameters.
 
     A ClusterQueue without a cohort, and a cohort without a parent, borrows nothing. The policy has one
     setting for all queues: the one that most of them have.

@@ -34,7 +34,7 @@ class _Row(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """The GPUs of one type that sibling queues, and the queues below them, ask for.
+    """The GPUs of one type that sibling queues want, with their quotas, weights and priorities.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Division:
         self._top = rows(None)
 
     def claims(self, requests: Mapping[str, float]) -> Claims:
-        """Return the GPUs that each queue would get if no other queue wanted any.
+        """Return what each queue may claim: the GPUs that it would get if no other queue wanted any.
 
         One that asks for less than nobody else may use of its own would have that all the same.
 
@@ -99,7 +99,7 @@ class Division:
     def divide(
         self, total: float, claims: Claims, usage: Sequence[float], bounds: list[Bounds] | None = None
     ) -> list[float]:
-        """Return the share of each queue.
+        """Divide `total` GPUs, and return those that each queue gets.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ def divide_among_queues(
     requests: Mapping[str, float],
     usage: Mapping[str, float],
 ) -> dict[str, float]:
-    """Return each queue's share of the GPUs of a type; use `Division` to divide repeatedly.
+    """Divide the GPUs of a type among a tree's queues; return each queue's GPUs by its name.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def divide_among_queues(
 
 @dataclass(frozen=True)
 class Entitlement:
-    """The GPUs of one type that a queue is entitled to.
+    """The GPUs of one type that a queue deserves, is guaranteed and may use at most.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ class Entitlement:
 def compute_entitled_shares(
     total: float, queues: Sequence[Entitlement], requests: Sequence[float]
 ) -> list[float]:
-    """Return the GPUs that each queue ends up with when queues take turns, the least served first.
+    """Return each queue's GPUs if those beyond what they deserve go one by one to the least served.
 
     Each has what it deserves, as far as it asks for it. What is left, but for guarantees that are not used,
     goes one GPU at a time to the queue that then has least of what it deserves, up to its cap.

@@ -25,7 +25,7 @@ EPSILON = 1e-9
 
 @dataclass(frozen=True)
 class Claim:
-    """A queue's limits and demand for its parent's GPUs of one type.
+    """A queue's request, quota, limit, weight and past use for a division of its parent's GPUs.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Claim:
 
 
 def fair_shares(total: float, claims: Sequence[Claim], history_weight: float = 1.0) -> list[float]:
-    """Return each queue's fair share of a parent's GPUs of one type.
+    """Divide a parent's GPUs of one type fairly among its queues; return the GPUs of each.
 
     Each has its quota, as far as it wants it; quotas may together exceed the parent's GPUs. The rest goes,
     priority by priority, to those that want more: by weight, less where a queue has had more than its weight
@@ -94,7 +94,7 @@ def shares_of_wanted(
     history_weight: float,
     offers: Offers | None = None,
 ) -> list[float]:
-    """Return fair shares as `fair_shares` does, given the GPUs that each queue would get alone."""
+    """Divide GPUs as `fair_shares` does, given as lists what each queue wants and deserves."""
     shares = [min(total if own == UNLIMITED else own, most) for own, most in zip(quota, wanted, strict=True)]
     left = total - sum(shares)
     if left <= EPSILON:
@@ -182,7 +182,7 @@ class _Span(NamedTuple):
 
 
 class History:
-    """GPU time by queue in a sliding window, in which older use counts less.
+    """The GPU time that each queue used in a sliding window, in which older use may count less.
 
     Source: NVIDIA KAI-Scheduler, docs/time-based-fairshare.
 
@@ -203,7 +203,7 @@ class History:
         """Weighted GPU-seconds of each queue and of the parent, as of `_now_s`."""
 
     def add(self, start_s: float, end_s: float, gpus: Sequence[float] | Floats, capacity: float) -> None:
-        """Record the GPUs that each queue held, and that the parent had, since the last record."""
+        """Record the GPUs that each queue held, and that the parent had, from `start_s` to `end_s`."""
         if end_s > start_s:
             self._advance(end_s)
             held = np.empty(len(self._time))
@@ -214,11 +214,11 @@ class History:
 
     @property
     def gpu_s(self) -> Floats:
-        """Past GPU time of each queue and of the parent, up to a common factor, shape (queues + 1,)."""
+        """Past GPU time of each queue and then of the parent, up to a common factor, shape (queues + 1,)."""
         return self._time
 
     def growth(self, gpus: Floats, capacity: float) -> tuple[Floats, Floats]:
-        """Return the present GPU time of each queue and the parent, and its growth per unit of `until_s`.
+        """Return each queue's and the parent's past GPU time, and how fast it grows, up to a common factor.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ class History:
         return self._time, added
 
     def until_s(self, length: float) -> float:
-        """Return the time until which GPU time grows along `growth`, by at most `length`."""
+        """Return the time (s) until which GPU time grows as `growth` says, by at most `length` units."""
         if self.half_life_s is not None:
             length = self.half_life_s * math.log2(1.0 + length)
         if not self._spans:
@@ -251,7 +251,7 @@ class History:
         return bool(self._spans) and self._spans[0].start_s <= self._now_s - self.window_s
 
     def usage(self, now_s: float) -> Floats:
-        """Return each queue's use as a share of the GPU time that the parent had, from 0 to 1."""
+        """Return each queue's past GPU time as a share of the parent's, from 0 to 1."""
         self._advance(now_s)
         used: Floats = self._time[:-1] / self._time[-1] if self._spans else np.zeros(len(self._time) - 1)
         return used.clip(0.0, 1.0)

@@ -29,7 +29,7 @@ Amount = NonNegativeFloat | Mapping[str, NonNegativeFloat | None] | None
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue of a tree; without children it takes jobs."""
+    """The settings of a queue of tenants in a tree; a queue without children takes jobs."""
 
     parent: str | None = None
     """The queue that it is in; null: the cluster."""
@@ -59,7 +59,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class UsageWindow:
-    """Settings of how past use counts in the division of GPUs beyond quotas."""
+    """Settings of how queues' past use counts when GPUs beyond quotas are divided."""
 
     weight: NonNegativeFloat = 1.0
     """0: not at all."""
@@ -71,7 +71,7 @@ class UsageWindow:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a file of queues that apply to the whole tree."""
+    """The settings in a file of queues that apply to the whole tree."""
 
     assign_by: Literal["virtual_cluster", "user"] = "virtual_cluster"
     """The column of the trace that says whose a job is."""
@@ -85,7 +85,7 @@ class Settings:
 
 
 class QueueTree:
-    """Queues by name, with parents before children, and the members whose jobs each accepts.
+    """A tree of queues by name, with the members (users or groups) whose jobs each accepts.
 
     Parameters
     ----------
@@ -113,12 +113,12 @@ class QueueTree:
 
     @cached_property
     def leaf_of(self) -> dict[str, str]:
-        """The leaf queue of each member."""
+        """The leaf queue of each member (a user or group)."""
         named = {name: name for name in self.leaves}
         return named | {member: name for name in self.leaves for member in self.queues[name].members}
 
     def leaf(self, member: str, job: str) -> str:
-        """Return the queue of a job.
+        """Return the leaf queue that takes a member's job; raise an `InputError` if there is none.
 
         Raises
         ------
@@ -140,11 +140,11 @@ class QueueTree:
         return found[::-1]
 
     def most(self, name: str, gpu_type: str) -> float:
-        """Return the most GPUs of a type that a queue may have, by its limit and its ancestors'."""
+        """Return the most GPUs of a type that a queue may have, by its own limit and its ancestors'."""
         return min(get_most_gpus(self.queues[one], gpu_type) for one in self.path(name))
 
     def check_capacity(self, gpu_types: Sequence[str], capacity: Sequence[float]) -> None:
-        """Raise an `InputError` if top queues' quotas exceed the cluster's GPUs without permission."""
+        """Raise an `InputError` if top queues' quotas exceed the cluster's GPUs and that is not allowed."""
         top = self.children[None]
         for gpu, gpus in zip(gpu_types, capacity, strict=True):
             finite = [own for name in top if (own := of_type(self.queues[name].quota, gpu)) < math.inf]
@@ -156,7 +156,7 @@ class QueueTree:
                 self.refuse(message, ("queues", top[-1], "quota"), remedy)
 
     def plain(self) -> dict[str, Any]:
-        """Return the settings and queues as plain values; evictions are included only if they take time."""
+        """Return the settings and queues as plain values, for the scenario's digest."""
         settings = asdict(self.settings)
         if not self.settings.eviction_s:
             del settings["eviction_s"]
@@ -166,7 +166,7 @@ class QueueTree:
         }
 
     def reclaim_min_runtime_s(self, taker: str, victim: str) -> float:
-        """Return the run time for which jobs of one leaf queue are protected from another leaf queue.
+        """Return for how many seconds of running the victim's jobs are safe from the queue `taker`.
 
         That of the queue on the victim's side just below what both are in, or else of the nearest above it.
         """
@@ -177,11 +177,11 @@ class QueueTree:
         return self._nearest(other[: depth + 1], "reclaim_min_runtime_s")
 
     def preemption_delay_s(self, leaf: str) -> float:
-        """Return how long a job of a leaf queue waits before other jobs are preempted for it."""
+        """Return how many seconds a leaf queue's job waits before other jobs are preempted for it."""
         return max(self.queues[name].preemption_delay_s for name in self.path(leaf))
 
     def preempt_min_runtime_s(self, leaf: str) -> float:
-        """Return the run time for which jobs of a leaf queue are protected from others of the same queue."""
+        """Return for how many seconds of running a leaf's jobs are safe from jobs of the same queue."""
         return self._nearest(self.path(leaf), "preempt_min_runtime_s")
 
     def _nearest(self, path: Sequence[str], key: str) -> float:
@@ -189,7 +189,7 @@ class QueueTree:
         return next((float(value) for value in given if value is not None), 0.0)
 
     def refuse(self, message: str, keys: Sequence[str], remedy: str) -> NoReturn:
-        """Raise an `InputError` that names a key of the file and its line."""
+        """Raise an `InputError` with the file, the line and the key that is wrong."""
         line = None if self._source is None else self._source.line(keys)
         file = None if self._source is None else self._source.path
         raise InputError(message, file=file, line=line, field=field_name(keys), remedy=remedy)
@@ -281,13 +281,13 @@ def _sums(amounts: Sequence[Amount], types: Sequence[str]) -> dict[str, float]:
 
 
 def list_gpu_types(queue: Queue) -> list[str]:
-    """Return the GPU types named in a queue's amounts."""
+    """Return the GPU types that a queue's quota and limits name."""
     amounts = (queue.quota, queue.limit, queue.guarantee, queue.lending_limit, queue.borrowing_limit)
     return _types(*amounts)[1:]
 
 
 def of_type(amount: Amount, gpu_type: str, missing: float = 0.0) -> float:
-    """Return the GPUs of a type in an amount; infinite without a limit, `missing` if not named."""
+    """Return the GPUs of a type in an amount (a number or a mapping by type); infinite for None."""
     given = amount.get(gpu_type, missing) if isinstance(amount, Mapping) else amount
     return math.inf if given is None else float(given)
 
@@ -341,7 +341,7 @@ def load_queues(path: Path) -> QueueTree:
 
 
 def queues_by_member(members: Sequence[str]) -> QueueTree:
-    """Return a tree with one queue for each member, without quotas and with equal weights."""
+    """Return a tree with one queue for each member, all without quotas and with equal weights."""
     return QueueTree({name: Queue() for name in sorted(set(members))}, Settings())
 
 
@@ -350,13 +350,13 @@ BY_COLUMN = ("virtual_cluster", "user")
 
 
 def list_queue_files() -> dict[str, Path]:
-    """Return the files of conf/queues by name."""
+    """Return the paths of the files in conf/queues, by name."""
     return {path.stem: path for path in sorted((conf_dir() / "queues").glob("*.yaml"))}
 
 
 @dataclass(frozen=True, eq=False)
 class Tenants:
-    """A tree of queues, with the queue of each of n jobs.
+    """A tree of queues, with the leaf queue of each of n jobs.
 
     Attributes
     ----------
@@ -370,7 +370,7 @@ class Tenants:
 
     @classmethod
     def from_queues(cls, queues: str, trace: Trace, gpu_types: Sequence[str]) -> Tenants:
-        """Return the queues that a configuration chooses.
+        """Build the queues that a configuration chooses, and assign each job of the trace to one.
 
         Parameters
         ----------
@@ -405,5 +405,5 @@ class Tenants:
         return cls(tree, leaf)
 
     def fingerprint(self) -> Any:
-        """Return all settings of the tree that can change a run, as plain values."""
+        """Return all settings of the tree that can change a run, as plain values for the digest."""
         return [self.tree.plain(), self.leaf.tolist()]

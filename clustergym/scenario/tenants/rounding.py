@@ -17,7 +17,7 @@ ALWAYS = 1e9
 
 
 class Offers:
-    """Records the GPUs offered to each queue in a division, and how each offer was rounded.
+    """Records how many GPUs a division offers to each queue, and how each number was rounded.
 
     In each turn the queues that want more are offered parts of what is left, in proportion to
     e + k (e - u) if that is above 0: e is a queue's even part by weight, u its past use, k the weight of
@@ -45,7 +45,7 @@ class Offers:
         missing: Sequence[float],
         epsilon: float,
     ) -> None:
-        """Record the part of `left` that each of the queues in `wanting` is offered, and what each lacks.
+        """Record a step of a division: how many of `left` GPUs each queue in `wanting` is offered and lacks.
 
         One has all that it lacks if the offer is no more than `epsilon` below that, or else whole GPUs.
         """
@@ -65,7 +65,7 @@ class Offers:
     def deal(
         self, left: float, missing: Sequence[tuple[int, float]], rank: Sequence[int], lost: Sequence[float]
     ) -> None:
-        """Tighten the recorded bounds, given which queues get the GPUs left by rounding.
+        """Record which queues get the GPUs that rounding left over, by priority and what rounding took.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class Offers:
             turn.most[row] = min(turn.most[row], turn.floor[row] + between)
 
     def bounds(self, history_weight: float) -> Bounds:
-        """Return the bounds within which each offer must stay; `history_weight` is k."""
+        """Return within which bounds past use may change such that every rounded offer stays the same."""
         if not self.certain or not self._turns:
             return Bounds.none(self.certain)
         queue, even, left, some, _, least, most = zip(*self._turns, strict=True)
@@ -128,7 +128,7 @@ class _Turn(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Bounds within which demand may change without changing the offers of a division.
+    """Bounds within which queues' past use may change without changing a division of GPUs.
 
     Attributes
     ----------
@@ -156,13 +156,13 @@ class Bounds(NamedTuple):
     @staticmethod
     @cache
     def none(certain: bool = True) -> Bounds:
-        """Return no bounds."""
+        """Return an object without bounds: past use may change freely, or not at all if not `certain`."""
         empty, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
         return Bounds(certain, whole, whole, empty, empty, empty, empty.astype(np.bool_), empty, empty)
 
     @staticmethod
     def together(several: Sequence[Bounds]) -> Bounds:
-        """Return the bounds of several divisions as one."""
+        """Join the bounds of several divisions into one object."""
         begins, columns = 0, list[tuple[Floats | Ints | Bools, ...]]()
         for one in several:
             columns.append((one.queue, one.turn + begins, *one[3:]))
@@ -171,13 +171,13 @@ class Bounds(NamedTuple):
         return Bounds(certain, *(np.concatenate(column) for column in zip(*columns, strict=True)))
 
     def hold(self, gpu_s: Floats) -> bool:
-        """Whether all offers are within the bounds for a past use; `gpu_s` as in `reach`."""
+        """Return whether the division would be the same for a past use (GPU time of queues and cluster)."""
         if not self.certain or not len(self.queue):
             return self.certain
         return bool(gpu_s[-1] > 0 and self._room(gpu_s).min() >= 0)
 
     def reach(self, gpu_s: Floats, growth: Floats) -> float:
-        """Return how long past use may grow linearly until an offer leaves its bounds; 0 if one is outside.
+        """Return how long past use may grow linearly until the division changes; 0 if it has changed already.
 
         Parameters
         ----------

@@ -43,7 +43,7 @@ _GPU_LIMIT = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,7})", re.ASCII)
 
 @dataclass
 class Rules:
-    """A cluster's Slurm rules, as keys of a queues file and of a policy.
+    """A cluster's scheduling rules, as the keys of a queues file and of a policy, and what was guessed.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class _Config:
                 self.text[key.strip().lower()], self._lines[key.strip().lower()] = value.strip(), number
 
     def amount(self, key: str, text: str) -> float:
-        """Return a number or a time span, in seconds, that a key has."""
+        """Return the value of a key as a number; a time span becomes seconds."""
         try:
             value = float(text) if ":" not in text else span_s(text)
             if not 0 <= value < 1e12:
@@ -87,7 +87,7 @@ class _Config:
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
-    """Read `scontrol show config` into parameters of the policy `slurm-multifactor`.
+    """Read the output of `scontrol show config` as parameters of the policy `slurm-multifactor`.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
 def read_accounts(
     path: Path, by: Literal["account", "user"] = "account"
 ) -> tuple[dict[str, Any], Counter[str]]:
-    """Read `sacctmgr -P show assoc` into a queues file: a tree of accounts with shares and GPU limits.
+    """Read the output of `sacctmgr -P show assoc` as the content of a queues file: a tree of accounts.
 
     Parameters
     ----------
@@ -210,12 +210,12 @@ FACTORS = ("age", "association", "fair_share", "job_size", "partition", "qos", "
 
 
 def priority(factors: Mapping[str, float], weights: Mapping[str, float], nice: float = 0.0) -> float:
-    """Return the sum of weight times factor over `FACTORS`, minus `nice`."""
+    """Return a job's Slurm priority: the sum of weight times factor over `FACTORS`, minus `nice`."""
     return sum(weights.get(name, 0.0) * factors.get(name, 0.0) for name in FACTORS) - nice
 
 
 def age_factor(wait_s: float, longest_s: float = 7 * 86_400.0) -> float:
-    """Return the wait relative to `PriorityMaxAge`, at most 1."""
+    """Return a job's wait relative to `PriorityMaxAge`, at most 1."""
     return min(1.0, wait_s / longest_s)
 
 
@@ -225,7 +225,7 @@ def classic_fair_share(shares: float, usage: float, damping: float = 1.0) -> flo
 
 
 def effective_usage(own: float, above: float, shares: float) -> float:
-    """Return an account's usage by Slurm's classic fair share: its own, and a part of its siblings'.
+    """Return an account's effective usage by Slurm's classic rule: its own and part of its siblings'.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def effective_usage(own: float, above: float, shares: float) -> float:
 
 @dataclass(frozen=True)
 class Account:
-    """An account that contains accounts or users, or a user.
+    """An account of Slurm, which contains accounts or users; or a user.
 
     Attributes
     ----------
@@ -258,12 +258,12 @@ class Account:
 
     @property
     def used(self) -> float:
-        """Decayed usage of all users in the account."""
+        """Usage of all users in the account, in which older use counts less."""
         return sum(one.used for one in self.members) if self.members else self.usage
 
 
 def fair_tree(accounts: Sequence[Account]) -> dict[str, float]:
-    """Return each user's fair-share factor by Slurm's Fair Tree rule, above 0 and up to 1.
+    """Return each user's fair-share factor (above 0, up to 1) by Slurm's Fair Tree rule.
 
     At each level siblings go by shares over use, both as parts of the level's; the best account's users come
     before those of the next. Accounts that tie are merged, users that tie share a rank.
@@ -305,6 +305,6 @@ def _group_tied(siblings: Sequence[Account]) -> Iterator[list[Account]]:
 
 
 def billing(amounts: Iterable[tuple[float, float]], largest_only: bool = False) -> float:
-    """Return a job's billing: the sum of amounts times weights or, with `MAX_TRES`, the largest product."""
+    """Return a job's billing by Slurm: the sum of amount x weight, or with `largest_only` the largest."""
     counted = [amount * weight for amount, weight in amounts]
     return max(counted, default=0.0) if largest_only else sum(counted)

@@ -33,7 +33,7 @@ BURSTS, BURST_SHARE = 4, 0.1
 
 
 def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hour: int = 0) -> Floats:
-    """Draw ascending submission times, seconds rounded to whole milliseconds, shape (jobs,).
+    """Generate random submission times in seconds, ascending, in whole milliseconds, shape (jobs,).
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hou
 
 
 def in_bursts(submit_s: Floats, tenants: Sequence[str], share: float, seed: int) -> Floats:
-    """Return submission times at which the jobs of a share of the tenants come in bursts.
+    """Return submission times in which the jobs of a share of the tenants come in bursts, shape (n,).
 
     The trace's span is divided into `BURSTS` periods, which begin at another time for each tenant; all that
     a bursty tenant submits in a period comes in the first `BURST_SHARE` of it, in the same order.
@@ -94,12 +94,12 @@ def in_bursts(submit_s: Floats, tenants: Sequence[str], share: float, seed: int)
 
 
 def whole_milliseconds(seconds: Floats) -> Floats:
-    """Round seconds to milliseconds, so that rounding errors of different machines do not show."""
+    """Round seconds to milliseconds, so that all machines give equal results."""
     return np.rint(np.asarray(seconds, dtype=np.float64) * 1000.0) / 1000.0
 
 
 def rate_profile(source: Source, span_s: float, seed: int, start_hour: int = 0) -> tuple[Floats, Floats]:
-    """Return the edges of time slots, seconds, shape (n + 1,), and the relative rate in each, shape (n,)."""
+    """Return edges of time slots (s), shape (n + 1,), and relative arrival rates in them, shape (n,)."""
     arrivals = source.arrivals
     slot_s = min([HOUR_S, *(level.period_s for level in arrivals.within_hour)])
     slots = math.ceil(span_s / slot_s)

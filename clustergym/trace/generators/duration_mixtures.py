@@ -18,7 +18,7 @@ MOST_ROUNDS = 2000
 def draw_durations(
     durations: Durations, gpus: Ints, seed: int, min_s: float | None = None, max_s: float | None = None
 ) -> Floats:
-    """Draw the duration of each job, seconds rounded to whole milliseconds, shape (n,).
+    """Generate a random duration for each job in seconds, in whole milliseconds, shape (n,).
 
     Durations outside the limits are drawn again, so they follow the source's distribution given
     that they lie within.
@@ -85,7 +85,7 @@ class _Mixtures(NamedTuple):
         return cls(until, until[np.arange(len(last)), last], last, mean, sigma)
 
     def draw(self, group: Ints, rng: np.random.Generator) -> Floats:
-        """Draw durations of the mixtures in rows `group`."""
+        """Generate random durations from the mixtures with the given row numbers."""
         chance, normal = rng.random(len(group)), rng.standard_normal(len(group))
         passed = (self.until[group] <= (chance * self.total[group])[:, None]).sum(axis=1)
         cell = group, np.minimum(passed, self.last[group])

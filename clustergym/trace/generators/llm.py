@@ -146,7 +146,7 @@ BURST_GAP_S = 10.0
 
 @dataclass(frozen=True)
 class LlmWorkload:
-    """The parameters of a generated trace of language models.
+    """The parameters of a generated trace of jobs that train language models.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class _Draft:
 
 
 def generate_llm(workload: LlmWorkload, cluster: ClusterSpec, times: ReferenceTime) -> Trace:
-    """Generate a trace; equal arguments give equal bytes.
+    """Generate a trace of jobs that train language models; equal arguments give equal bytes.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ class _Speeds:
         return self._known[key]
 
     def menus(self, job_class: JobClass) -> dict[int, Choices]:
-        """Return the models that fit, by GPU count; counts for which there is none are left out."""
+        """Return the models that fit in memory by GPU count; counts without any are left out."""
         every = {
             count: tuple(model for model in models if self(model, count) > 0)
             for count, models in job_class.models.items()
@@ -338,7 +338,7 @@ def _fit_load(draft: _Draft, workload: LlmWorkload, cluster: ClusterSpec) -> _Dr
 
 
 def describe_classes(trace: Trace, duration_s: Floats) -> dict[str, dict[str, Any]]:
-    """Return, for each purpose, the jobs, GPU counts, median duration and share of GPU time."""
+    """Return by purpose of jobs their number, GPU counts, median duration and share of GPU time."""
     purpose, gpu_s = np.array(trace.virtual_cluster), duration_s * trace.gpus
     found = {}
     for name in CLASSES:

@@ -86,7 +86,7 @@ LN_DURATION = {"cpu": (6.53, 1.72), "part": (6.38, 1.98), "one": (6.69, 1.83), "
 
 @dataclass(frozen=True)
 class PartWorkload:
-    """The parameters of a generated trace of requests for parts of GPUs.
+    """The parameters of a generated trace of jobs that request parts of GPUs.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class PartWorkload:
 
 
 def generate_parts(workload: PartWorkload) -> Trace:
-    """Generate a trace of jobs that ask for parts of GPUs; equal arguments give equal bytes."""
+    """Generate a trace of jobs that request parts of GPUs; equal arguments give equal bytes."""
     rng = random_streams.JOBS_OF_PARTS.generator(workload.seed)
     cores, gib, gpus, milli, weight = (np.array(column) for column in zip(*REQUESTS, strict=True))
     request = rng.choice(len(weight), workload.jobs, p=weight / weight.sum())
@@ -167,7 +167,7 @@ def _durations(of_class: Ints, workload: PartWorkload, rng: np.random.Generator)
 
 
 def at_load(trace: Trace, gpus: int, load: float) -> Trace:
-    """Return a trace whose times between submissions are multiplied so that the load is as given.
+    """Return a trace with the times between submissions scaled so that the jobs offer the given load.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def draw_gpus(
     power_of_two: bool = False,
     stream: random_streams.RandomStream = random_streams.JOB_SIZES,
 ) -> Ints:
-    """Draw the GPU count of each job, shape (jobs,).
+    """Sample the GPU count of each job at random by given shares, shape (jobs,).
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def draw_gpus(
 
 
 def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
-    """Draw a virtual cluster for each job, given its GPU count; empty if the source has none."""
+    """Sample a virtual cluster for each job, given its GPU count; empty texts if the source has none."""
     if not source.virtual_clusters:
         return [""] * len(gpus)
     chance = random_streams.VIRTUAL_CLUSTERS.generator(seed).random(len(gpus))
@@ -78,7 +78,7 @@ def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
 
 
 def draw_tenants(shares: Mapping[str, float], jobs: int, seed: int) -> list[str]:
-    """Draw a virtual cluster for each job, given each one's share of jobs."""
+    """Sample the name of a tenant for each job at random, given each tenant's share of the jobs."""
     chance = random_streams.VIRTUAL_CLUSTERS.generator(seed).random(jobs)
     names, weights = list(shares), np.array(list(shares.values()), dtype=np.float64)
     return [names[pick] for pick in _pick(weights, chance).tolist()]
@@ -100,7 +100,7 @@ def draw_gpu_types(
     time_s: ReferenceTime,
     seed: int,
 ) -> list[str]:
-    """Draw a GPU type for each job, in proportion to the types' capacity.
+    """Sample the name of a GPU type for each job at random, in proportion to the types' numbers of GPUs.
 
     A type counts if it has as many GPUs as the job asks for and some model that the rule draws for
     such a job (of its first tier that fits on any of the types) fits in their memory.

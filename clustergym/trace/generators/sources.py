@@ -34,7 +34,7 @@ class SourcePart(_Keys):
 
 
 class Hourly(_Keys):
-    """Hourly bursts: the squared coefficient of variation of the rate factor, and its autocorrelation."""
+    """Random variation of the hourly arrival rate: its strength, and how it is correlated over time."""
 
     cv2: NotNegative
     parts: Annotated[tuple[SourcePart, ...], Field(min_length=1)]
@@ -47,14 +47,14 @@ class Hourly(_Keys):
 
 
 class Level(_Keys):
-    """Bursts within an hour: an independent rate factor every `period_s` seconds."""
+    """Bursts of arrivals within an hour: an independent random rate factor every `period_s` seconds."""
 
     period_s: Annotated[int, Field(ge=1, le=1800)]
     cv2: NotNegative
 
 
 class Arrivals(_Keys):
-    """The arrival rate: relative rates by hour of day and day of week, and bursts."""
+    """The arrival rate of jobs: relative rates by hour of day and day of week, and bursts."""
 
     hour_of_day: Annotated[tuple[NotNegative, ...], Field(min_length=24, max_length=24)]
     day_of_week: Annotated[tuple[NotNegative, ...], Field(min_length=7, max_length=7)]
@@ -72,7 +72,7 @@ class Arrivals(_Keys):
 
 
 class Component(_Keys):
-    """One log-normal component of a mixture."""
+    """One log-normal component of a mixture of durations."""
 
     weight: Positive
     ln_mean: Finite
@@ -80,7 +80,7 @@ class Component(_Keys):
 
 
 class Mixture(_Keys):
-    """The durations of jobs in a range of GPU counts, as a mixture of log-normals.
+    """The distribution of durations of jobs in a range of GPU counts: a mixture of log-normals.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Mixture(_Keys):
 
 
 class Durations(_Keys):
-    """The durations of jobs by GPU count, between two bounds in seconds."""
+    """The distributions of job durations by GPU count, and bounds in seconds."""
 
     min_s: Positive
     max_s: Positive
@@ -106,14 +106,14 @@ class Durations(_Keys):
 
 
 class VirtualClusterShare(_Keys):
-    """The number of jobs in one virtual cluster, and their shares by GPU count."""
+    """The number of jobs of one virtual cluster, and their shares by GPU count."""
 
     jobs: Annotated[int, Field(ge=1)]
     gpus: dict[GpuCount, NotNegative]
 
 
 class Source(_Keys):
-    """Statistics of a published trace, on which a generator is calibrated.
+    """Statistics of a published trace, from which similar random traces are generated.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Source(_Keys):
     _weights: dict[int, Floats] = PrivateAttr(default_factory=dict)
 
     def virtual_cluster_weights(self, gpus: int) -> Floats:
-        """Return each virtual cluster's share of the jobs with a GPU count, or of all jobs if none has it."""
+        """Return each virtual cluster's share of jobs with a GPU count; if none has it, of all jobs."""
         if gpus not in self._weights:
             groups = self.virtual_clusters.values()
             weights = np.array([group.jobs * group.gpus.get(gpus, 0.0) for group in groups])
@@ -157,12 +157,12 @@ class Source(_Keys):
 
 
 def source_names() -> list[str]:
-    """Return the names of the shipped sources, ascending."""
+    """Return the names of the sources in conf/generator, ascending."""
     return sorted(path.stem for path in (conf_dir() / "generator").glob("*.yaml"))
 
 
 def load_source(name_or_path: str) -> Source:
-    """Load a source by its name in conf/generator or from a YAML file.
+    """Load the statistics of a published trace by their name in conf/generator or from a YAML file.
 
     Raises
     ------

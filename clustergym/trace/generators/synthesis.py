@@ -61,7 +61,7 @@ REQUESTS: Mapping[str, Mapping[int, float] | None] = {
 
 @dataclass(frozen=True)
 class DeadlineOptions:
-    """Options of deadlines: submission + slack x run time at the request, with slack uniform in [low, high].
+    """Options of generated deadlines: submission + slack x run time, with slack uniform in [low, high].
 
     The defaults are those of ElasticFlow's published trace (876 jobs): 5th, 50th and 95th percentile
     0.55, 0.97 and 1.45.
@@ -311,7 +311,7 @@ def _provenance(request: _Request, drawn: DrawnJobs, span_s: float) -> dict[str,
 
 
 def oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
-    """Return a digest of the iteration times on which generated traces of a cluster and rule depend.
+    """Return a digest of the iteration times on which traces generated for a cluster by a rule depend.
 
     It covers every model of the rule at every power of two that the largest GPU type has.
     """

@@ -19,13 +19,13 @@ _NAMES = {"job_id": "job_id", "submit_s": "submit_time", "gpus": "gpu_num", "use
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines look like Acme's log: Helios's columns with job types, no virtual cluster."""
+    """Return whether a file's first lines look like Acme's log: Helios's columns with job types."""
     found = header(lines)
     return len(found & {"gpu_num", "node_num", "type", "gpu_time"}) > 1 and "vc" not in found
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the log without drawing models.
+    """Read Acme's job log, which does not name the jobs' models.
 
     It gives submission (dated), seconds from start to end, GPUs, user and outcome. The log's own duration
     is not used: Kalos's contains the time in the queue. Left out: jobs without GPUs, jobs that never

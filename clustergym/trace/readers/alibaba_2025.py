@@ -24,12 +24,12 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines look like the instances of 2025."""
+    """Return whether a file's first lines look like Alibaba's log of service instances of 2025."""
     return {"instance_sn", "gpu_request"} <= header(lines)
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the log of service instances, which run until deleted, without drawing models.
+    """Read Alibaba's log of service instances, which run until deleted and whose models are not named.
 
     It gives creation in seconds, seconds from creation to deletion, GPUs, and the application (as the
     virtual cluster); no outcome. An instance is counted inside the trace's time alone: one without a

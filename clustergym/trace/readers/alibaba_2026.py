@@ -32,12 +32,12 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines look like the jobs of 2026."""
+    """Return whether a file's first lines look like Alibaba's job log of 2026."""
     return {"worker_num", "job_type"} <= header(lines)
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the log without drawing models.
+    """Read Alibaba's job log of 2026, which does not name the jobs' models.
 
     It gives submission in seconds, duration in seconds (of running; waiting is not known), the GPUs of all
     workers, rounded up, GPU type, organization (as the virtual cluster) and priority: 1 for high priority,

@@ -38,12 +38,12 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines look like one of Arena's traces."""
+    """Return whether a file's first lines look like a trace of Arena."""
     return bool({"submission_time", "num_iteration"} & header(lines))
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read one of Arena's traces, with its iterations unchanged.
+    """Read a trace of Arena, with its iterations unchanged.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
 
 def read_divided(path: Path, options: ReadOptions, name: str, divisor: int) -> Trace:
-    """Read one of Arena's traces, with iterations divided by `divisor` (rounded down, at least 1)."""
+    """Read a trace of Arena, with iterations divided by `divisor` (rounded down, at least 1)."""
     table = read_csv(path, REQUIRED)
     submit_s = numbers(table, "submission_time", low=0)
     deadline_s = numbers(table, "deadline", default=float("nan"))

@@ -15,12 +15,12 @@ DIVISOR = 5
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the file is named `simulate_trace…` and looks like one of Arena's traces."""
+    """Return whether a file is named `simulate_trace…` and looks like a trace of Arena."""
     return path.name.startswith("simulate_trace") and arena.sniff(path, lines)
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read one of Arena's traces, with iterations divided by five (rounded down, at least 1).
+    """Read a trace of Arena, with iterations divided by five (rounded down, at least 1).
 
     Raises
     ------

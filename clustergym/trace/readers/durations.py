@@ -31,13 +31,13 @@ COLUMNS = f"{' or '.join(SUBMIT)}, {' or '.join(DURATION)}, {' or '.join(GPUS)}"
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the header has columns for submission, duration and GPUs, but none for the model."""
+    """Return whether a file's header has columns for submission, duration and GPUs, but not the model."""
     found = header(lines)
     return all(found & set(names) for names in (SUBMIT, DURATION, GPUS)) and "model_family" not in found
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read submission (seconds or dates), duration in seconds and GPUs, without drawing models.
+    """Read each job's submission (seconds or dates), duration in seconds and GPUs; models are not named.
 
     Jobs without GPUs and jobs of 0 s are left out. Columns of `OPTIONAL` are used where they are there.
     """

@@ -27,13 +27,13 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines look like one of ElasticFlow's traces."""
+    """Return whether a file's first lines look like a trace of ElasticFlow."""
     found = header(lines)
     return "ddl" in found or {"submit_time", "model_name"} <= found
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read one of ElasticFlow's traces.
+    """Read a trace of ElasticFlow.
 
     `ddl` is absolute; a job with `best_effort` set has no deadline. `duration` and the `real_…`
     columns, which follow from its own profiles, are not used.

@@ -71,14 +71,14 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines look like one of Gavel's traces."""
+    """Return whether a file's first lines look like a trace of Gavel."""
     if path.suffix == ".trace":
         return True
     return bool(lines) and lines[0].count("\t") + 1 in LAYOUTS
 
 
 def read_table(path: Path) -> TextTable:
-    """Read the fields of a trace file, all of whose rows must have the same layout."""
+    """Read the fields of a trace file of Gavel, all of whose rows must have the same layout."""
     content = read_bytes(path)
     rows = [
         (number, [cell.strip() for cell in line.split("\t")])
@@ -95,7 +95,7 @@ def read_table(path: Path) -> TextTable:
 
 
 def parse_models(job_types: Sequence[str], path: Path, line: Sequence[int] = ()) -> list[tuple[str, int]]:
-    """Return the model family and batch per worker of Gavel's job types; `line` is for error messages."""
+    """Parse Gavel's job types into (model family, batch per worker); `line` is for error messages."""
     lines: Sequence[int | None] = line or [None] * len(job_types)
     matches = [_JOB_TYPE.fullmatch(cell) for cell in job_types]
     names = [match["model"] if match else cell for match, cell in zip(matches, job_types, strict=True)]
@@ -144,7 +144,7 @@ def _factor(options: ReadOptions, gpus: Ints) -> Ints:
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read one of Gavel's traces.
+    """Read a trace of Gavel.
 
     A positive SLO is a multiple of the job's run time alone: its deadline is arrival + SLO x iterations
     x the reference iteration time at `options.reference_gpu`. `priority_weight` becomes the priority.

@@ -26,13 +26,13 @@ NEVER = ("", "none", "null", "nan")
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines look like `cluster_log.csv`."""
+    """Return whether a file's first lines look like Helios's `cluster_log.csv`."""
     found = header(lines)
     return "gpu_num" in found or {"node_num", "submit_time"} <= found
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the log without drawing models.
+    """Read Helios's job log, which does not name the jobs' models.
 
     It gives submission (dated), duration in seconds, GPUs, user and virtual cluster. Jobs without
     GPUs, jobs that never started and jobs of 0 s are left out. The outcome is that

@@ -24,7 +24,7 @@ NAME = "kueue"
 
 @dataclass
 class Names:
-    """Names that other objects in the file define.
+    """Names of cluster queues and GPU types to which the Workloads in a file of Kueue refer.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Names:
 
     @classmethod
     def from_objects(cls, objects: Sequence[KubernetesObject]) -> Names:
-        """Return the names in a list of objects."""
+        """Collect these names from a list of Kubernetes objects."""
         found = cls()
         for one in objects:
             if one.kind == "LocalQueue":
@@ -50,13 +50,13 @@ class Names:
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines hold an object of Kueue, or of a list of Kubernetes objects."""
+    """Return whether a file's first lines hold an object of Kueue, or of a list of Kubernetes objects."""
     text = "".join(lines)
     return "apiVersion" in text and ("kueue.x-k8s.io" in text or "kind: List" in text or '"List"' in text)
 
 
 def read_rows(path: Path) -> tuple[list[SlurmJob], Counter[str], str]:
-    """Read all Workloads as rows of jobs; a row's state is `PENDING`, `RUNNING` or how it ended.
+    """Read all Workloads of Kueue as rows of jobs; return them, counts left out by reason, and a digest.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def _moment(one: KubernetesObject, field: str, text: str) -> float:
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the Workloads that ran, without drawing models.
+    """Read those Workloads of Kueue that ran; their models are not named.
 
     Submission is the object's creation, the start its last admission, the end the condition `Finished`; the
     team is the cluster queue, the user the namespace, the partition the local queue. A workload that still

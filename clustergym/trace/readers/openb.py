@@ -23,12 +23,12 @@ MOST_GPUS = 32
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the header is that of a list of pods."""
+    """Return whether a file's header is that of openb's list of pods."""
     return {"num_gpu", "gpu_milli", "creation_time"} <= header(lines)
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read a list of pods: requests, creation time, and the time from scheduling to deletion.
+    """Read openb's list of pods: requests, creation time, and the time from scheduling to deletion.
 
     An iteration of such a job is a second, rounded up. Pods that were never scheduled, or ran 0 s, are left
     out. The options are not used.

@@ -45,14 +45,14 @@ STATUSES = {"TERMINATED": COMPLETED, "FAILED": FAILED, "RUNNING": UNKNOWN, "WAIT
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the path is one of PAI's two tables, or a folder that contains them."""
+    """Return whether a path is one of PAI's two tables, or a folder that contains them."""
     if path.is_dir():
         return any((path / f"{table}.csv").is_file() for table in (JOB_TABLE, TASK_TABLE))
     return path.name.startswith((JOB_TABLE, TASK_TABLE))
 
 
 def both_tables(path: Path) -> tuple[Path, Path]:
-    """Return the paths of the job table and the task table, given their folder or one of them.
+    """Return the paths of PAI's job table and task table, given their folder or one of them.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def both_tables(path: Path) -> tuple[Path, Path]:
 
 
 class Need(NamedTuple):
-    """The GPUs and time of a job's GPU tasks together."""
+    """The GPUs and the time that all GPU tasks of a job use together."""
 
     gpu_percent: float
     gpu_types: frozenset[str]
@@ -80,7 +80,7 @@ class Need(NamedTuple):
 
 
 def needs(tasks: TextTable) -> dict[str, Need]:
-    """Return the resources of each job's GPU tasks, by job name; jobs without GPU tasks are left out."""
+    """Return the GPUs and time that each job's GPU tasks use, by job name; other jobs are left out."""
     percent = numbers(tasks, "plan_gpu", low=0, default=0.0)
     gpu_percent = (percent * numbers(tasks, "inst_num", low=0, default=0.0)).tolist()
     start_s = numbers(tasks, "start_time", low=0, default=math.nan).tolist()
@@ -121,7 +121,7 @@ def _select_jobs(jobs: TextTable, submit_s: Floats, need: dict[str, Need]) -> tu
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read PAI's jobs, with models drawn or, with `keep_shares`, as recorded jobs on parts of GPUs."""
+    """Read PAI's jobs; models are chosen at random or, with `keep_shares`, parts of GPUs are kept."""
     if not options.keep_shares:
         return build_recorded_trace(read_log(path), options)
     return _shares(*_log(path), options)
@@ -158,7 +158,7 @@ def _shares(log: RecordedJobs, mine: Sequence[Need], options: ReadOptions) -> Tr
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read PAI's records without drawing models.
+    """Read PAI's job log, which does not name the jobs' models.
 
     A job is submitted at its start in the job table, and ran from its first GPU task's start to its
     last one's end. `plan_gpu` is percent of a GPU per instance: a job has as many GPUs as hold the sum

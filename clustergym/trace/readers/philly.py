@@ -14,13 +14,13 @@ REQUIRED = ("timestamp", "duration", "num_gpus")
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines look like `philly.csv`."""
+    """Return whether a file's first lines look like Philly's job log as `philly.csv`."""
     found = header(lines)
     return "gpu_time" in found or {"timestamp", "num_gpus"} <= found or {"duration", "num_gpus"} <= found
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read each job's submission date, duration in seconds, GPUs and virtual cluster, but no model.
+    """Read from `philly.csv` each job's submission, duration in seconds, GPUs and virtual cluster.
 
     The jobs have no id; their number in the file stands for it. Jobs of 0 s are left out.
     """

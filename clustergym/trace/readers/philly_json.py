@@ -27,7 +27,7 @@ _CUT = "check that the file is whole"
 
 
 class Job(NamedTuple):
-    """A job of Philly's log, with the fields that become part of a trace."""
+    """A job of Philly's JSON log, with the fields that become part of a trace."""
 
     row: int
     line: int
@@ -41,16 +41,16 @@ class Job(NamedTuple):
 
 
 class LeftOutError(Exception):
-    """Raised to leave out a job that did not run on GPUs; the message says why."""
+    """Raised for a job that is left out as it did not run on GPUs; the message says why."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines look like a JSON list."""
+    """Return whether a file's first lines look like a JSON list, as Philly's log is."""
     return "".join(lines).lstrip().startswith("[")
 
 
 def entries(text: str, path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield (line number, value) of each item of a JSON list.
+    """Yield the items of a JSON list one by one, as (line number, value).
 
     Raises
     ------
@@ -181,7 +181,7 @@ def _gpus(entry: _Entry, attempt: dict[str, Any]) -> int:
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the log without drawing models.
+    """Read Philly's job log in JSON, which does not name the jobs' models.
 
     It gives submission (dated), seconds of all attempts, GPUs, user, virtual cluster and outcome.
     The GPUs are those of a job's last attempt that lists any. It leaves out jobs without GPUs, jobs of

@@ -90,12 +90,12 @@ class SlurmJob:
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first line is the header of a Slurm job table."""
+    """Return whether a file's first line is the header of a Slurm job table (sacct or squeue)."""
     return {"jobid", "state"} <= {cell.strip().lower() for cell in lines[0].split("|")} if lines else False
 
 
 def read_rows(path: Path, rules: CellRules | None = None) -> tuple[list[SlurmJob], Counter[str], str]:
-    """Read all rows of jobs, with counts of rows left out, and the digest of the file.
+    """Read a Slurm job table; return its jobs, counts of rows left out by reason, and the file's digest.
 
     Left out are job steps, and rows with more or fewer cells than the header (a job's name may hold a `|`).
 
@@ -220,7 +220,7 @@ def _nodes(row: _Row, gpus: int) -> int:
 def read_log(
     path: Path, rules: CellRules | None = None, type_of_partition: Mapping[str, str] | None = None
 ) -> RecordedJobs:
-    """Read from a log the jobs that ran; they have no model yet (see `build_log`)."""
+    """Read from a Slurm job table the jobs that ran; their models are not named."""
     rows, left_out, sha256 = read_rows(path, rules)
     return build_log(path, NAME, sha256, rows, left_out, type_of_partition or {})
 
@@ -233,7 +233,7 @@ def build_log(
     left_out: Counter[str],
     type_of_partition: Mapping[str, str],
 ) -> RecordedJobs:
-    """Return those jobs of a table that ran, with a report of what was read, left out and guessed.
+    """Keep those jobs of a table that ran; report what was read, left out and guessed.
 
     A run of a job that was requeued is a job of its own. A job that still ran when the table was printed is
     taken to end with the table's last event.
@@ -295,7 +295,7 @@ def build_recorded(
     facts: Mapping[str, int],
     guessed: Counter[str],
 ) -> RecordedJobs:
-    """Return jobs as columns, with a report of what was read, left out and guessed."""
+    """Convert jobs to columns, with a report of what was read, left out and guessed."""
     limits = np.array([job.limit_s for job in jobs], dtype=np.float64)
     nodes = np.array([job.nodes for job in jobs], dtype=np.int64)
     return RecordedJobs(

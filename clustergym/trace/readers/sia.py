@@ -50,7 +50,7 @@ profiles (dgx-ext, rtx and aws) with the batch size that is best there."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines look like one of Sia's workloads."""
+    """Return whether a file's first lines look like a workload of Sia."""
     return bool({"num_replicas", "application"} & header(lines))
 
 
@@ -131,7 +131,7 @@ def _of_class(application: str, model: ModelClass, table: TextTable, row: int, o
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read one of Sia's workloads, which do not state how long jobs train.
+    """Read a workload of Sia, and compute how many iterations its jobs train, which it does not state.
 
     A job has as many iterations, at its batch size, as take the application's run time alone
     (`ISOLATED_S`) at the reference iteration time of `options.reference_gpu`, on the least count of

@@ -42,14 +42,14 @@ _ESCAPED = re.compile(r"\\(.)|''", re.DOTALL)
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines are those of a MySQL or MariaDB dump."""
+    """Return whether a file's first lines are those of a MySQL or MariaDB dump, as of Slurm's database."""
     return any(line.startswith(("-- MySQL dump", "-- MariaDB dump")) for line in lines)
 
 
 def read_log(
     path: Path, rules: CellRules | None = None, type_of_partition: Mapping[str, str] | None = None
 ) -> RecordedJobs:
-    """Read the jobs that ran from a dump or archive, without drawing models; see `sacct.build_log`.
+    """Read the jobs that ran from a dump or archive of Slurm's database; their models are not named.
 
     Times are seconds since 1970, whatever the time zone. GPUs are TRES `gres/gpu` and `gres/gpu:TYPE` by the
     ids that the table of TRES gives them; user and account are those of the association. An archive has no
@@ -199,7 +199,7 @@ TRES_COMMAND = "sacctmgr -P show tres format=Type,Name,ID"
 
 
 def is_archive(content: bytes) -> bool:
-    """Whether a file's first bytes are those of a Slurm archive, of any version and records."""
+    """Return whether a file's first bytes are those of a Slurm archive of any version and content."""
     if len(content) < HEADER.size:
         return False
     version, _, records = HEADER.unpack_from(content)
@@ -207,7 +207,7 @@ def is_archive(content: bytes) -> bool:
 
 
 def read_records(content: bytes, path: Path) -> Iterator[dict[str, str]]:
-    """Yield the job records of an archive as texts by column of `COLUMNS`; NULL becomes empty.
+    """Yield the job records of a Slurm archive as texts by column name; NULL becomes empty.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def _text(content: bytes, at: int, path: Path) -> tuple[str, int]:
 
 
 def read_gpu_ids(path: Path) -> dict[str, str]:
-    """Return the GPU types by their ids in a cluster's database; empty for any type.
+    """Read which GPU type each resource id of a cluster's Slurm database means; empty text: any type.
 
     Raises
     ------

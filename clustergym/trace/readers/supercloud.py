@@ -42,12 +42,12 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first lines look like a dump of Slurm's job table."""
+    """Return whether a file's first lines look like SuperCloud's dump of Slurm's job table."""
     return {"id_job", "time_submit"} <= header(lines)
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the log without drawing models.
+    """Read SuperCloud's job log, which does not name the jobs' models.
 
     It gives submission (Unix time), seconds from start to end, the GPUs in `tres_alloc`, user, partition (as
     the virtual cluster), outcome, and the time limit, if `timelimit` is there. Left out: jobs whose

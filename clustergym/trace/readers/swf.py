@@ -35,7 +35,7 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the file's name ends as SWF's do, or its first lines are comments and then 18 fields."""
+    """Return whether a file is in the Standard Workload Format (SWF), by its name or its first lines."""
     if path.name.endswith((".swf", ".swf.gz")):
         return True
     jobs = [line.split() for line in lines if line.strip() and not line.startswith(";")]
@@ -49,7 +49,7 @@ def _all_digits(cells: Sequence[str]) -> bool:
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the log without drawing models; one processor counts as one GPU.
+    """Read a log in the Standard Workload Format; one processor counts as one GPU, models are not named.
 
     It gives submission in seconds, run time, requested processors (allocated ones where those are not
     known), user, queue (as the virtual cluster), requested time (as the time limit) and outcome. Left out:
