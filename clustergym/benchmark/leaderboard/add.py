@@ -314,7 +314,7 @@ def measure_constants(board: Board, cell: Cell) -> dict[str, Any]:
 
 
 def _traces(board: Board, workers: Processes, label: str | None) -> dict[str, Any]:
-    """Draw the traces of every split; return their hashes by scenario, split and seed."""
+    """Generate the traces of every split; return their hashes by scenario, split and seed."""
     found: dict[str, Any] = {
         scenario.name: {split: {} for split in board.splits} for scenario in board.scenarios
     }

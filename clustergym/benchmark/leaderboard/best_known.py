@@ -114,7 +114,7 @@ def best_known(
 
 
 def choose_cells(board: Board, words: Sequence[str]) -> list[Cell]:
-    """Return the leaderboard cells that words name, each a cell or a scenario; all cells if no word is given.
+    """Return the cells (scenario, seed) named by themselves or by their scenario; all cells without names.
 
     Raises
     ------

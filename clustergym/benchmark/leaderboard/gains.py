@@ -25,7 +25,7 @@ RANDOM = "random"
 
 
 class Chance(NamedTuple):
-    """The metric of random play (score 0) and of the best known schedule (score 1) in each scenario and seed.
+    """The metrics of random play (score 0) and of the best known schedules (score 1), by scenario and seed.
 
     Attributes
     ----------

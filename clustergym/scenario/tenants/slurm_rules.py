@@ -305,6 +305,6 @@ def _group_tied(siblings: Sequence[Account]) -> Iterator[list[Account]]:
 
 
 def billing(amounts: Iterable[tuple[float, float]], largest_only: bool = False) -> float:
-    """Return a job's billing by Slurm: the sum of amount x weight, or with `largest_only` the largest."""
+    """Return Slurm's billing of a job: the sum of amount x weight, or only the largest of these products."""
     counted = [amount * weight for amount, weight in amounts]
     return max(counted, default=0.0) if largest_only else sum(counted)
