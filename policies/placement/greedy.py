@@ -18,7 +18,7 @@ Choice = Callable[[Ints, int], int | None]
 
 
 def best_fit(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each communication group in the minipod (group of nodes) with the fewest free nodes it fits in."""
+    """Place each communication group in the minipod (group of nodes) with the fewest sufficient nodes."""
     return whole_groups_first(instance, tightest)
 
 
