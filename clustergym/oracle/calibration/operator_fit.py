@@ -196,7 +196,7 @@ def robust(errors: Floats) -> Floats:
 
 
 def _silent(message: str) -> None:
-    """Show no progress."""
+    """Ignore a message on progress."""
 
 
 def fit(

@@ -183,7 +183,7 @@ def _without_zeros(queues: dict[str, Any]) -> int:
 
 
 def _of_user(rows: Sequence[Mapping[str, str]], user: str | None) -> list[tuple[str, Mapping[str, str]]]:
-    """Return (account, row) of rows of a user; None: of any."""
+    """Return (account, row) of the rows of a user; of the rows of all users if None."""
     named = ((row.get("account", "").strip(), row, row.get("user", "").strip()) for row in rows)
     return [(account, row) for account, row, of in named if (bool(of) if user is None else of == user)]
 

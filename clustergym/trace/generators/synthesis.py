@@ -73,7 +73,7 @@ class DeadlineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class _Request(GeneratorOptions):
-    """Checked arguments of `generate`."""
+    """The checked arguments of `generate`."""
 
     source_name: str
     source: Source

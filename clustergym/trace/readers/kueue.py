@@ -104,7 +104,7 @@ def _job(at: int, one: KubernetesObject, names: Names) -> SlurmJob:
 
 
 def _asked(one: KubernetesObject) -> int:
-    """Return the GPUs of all pods."""
+    """Return the number of GPUs that all pods of a Workload request."""
     total = 0
     for pods in one.items("spec.podSets"):
         each = 0
