@@ -114,7 +114,7 @@ class Causes(NamedTuple):
         return float(100 * (ares / pollux - 1))
 
     def compute_ratios(self, found: Found, power: float, load: float) -> list[float]:
-        """Return policies' mean JCTs over Ares's, with efficiencies raised to `power`, at a load."""
+        """Return policies' mean JCTs divided by Ares's, with efficiencies raised to `power`, at a load."""
         ratios = []
         for trace in self.traces:
             seconds = [float(found[spec]["jct_mean"]) for spec in self.point(trace, power, load)]
