@@ -200,7 +200,7 @@ def _in_order(at: Ints, column: Ints, gpu_type: Ints, opens_s: Floats, place: In
 
 
 class _MachinePlan:
-    """The allotments that jobs will hold after the decision."""
+    """The GPU types and counts that jobs will hold after the decision."""
 
     def __init__(self, view: View, left_s: Floats) -> None:
         self.view, self.left_s = view, left_s

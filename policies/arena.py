@@ -174,7 +174,7 @@ class Arena(NoticePolicy):
         return Decision(decision.job, decision.gpu_type, decision.gpus, view.job[hopeless])
 
     def _find_allowed(self, view: View) -> Bools:
-        """Return the allotments that the parameters allow, shape (n, T, K)."""
+        """Return the GPU types and counts that the parameters allow, shape (n, T, K)."""
         allowed = np.ones(view.feasible.shape, dtype=np.bool_)
         span = self.span if self.elastic else 1
         if span is not None:
@@ -311,7 +311,7 @@ class Arena(NoticePolicy):
 
 
 def _has_candidate(cluster: VirtualCluster) -> Bools:
-    """Return whether each job has a candidate allotment of some value, shape (n,)."""
+    """Return whether each job has a candidate GPU type and count of some value, shape (n,)."""
     # Half, once and twice the base are one index up or down, as counts are powers of two; the base is the
     # request of a job that waits, and what a running one holds.
     base = np.where(cluster.view.gpus > 0, cluster.level, cluster.requested)

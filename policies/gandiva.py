@@ -71,7 +71,7 @@ class PackingTable(Allotments):
         self.partner[at], self.partner[other] = other, at
 
     def decision(self) -> Decision:
-        """Return a Decision that gives the jobs these GPUs, in these pairs."""
+        """Build the Decision that gives the jobs these GPUs, in these pairs."""
         if not self.partner:
             return super().decision()
         rows = self.view.job.tolist()
@@ -283,7 +283,7 @@ class Gandiva(Policy):
     # Pairs
 
     def _share(self, table: PackingTable, at: int) -> bool:
-        """Let a waiting job share with a running job that it may share with, drawn at random."""
+        """Let a waiting job share the GPUs of a random running job with which it may share."""
         options, view, level = table.view.pair_options(), table.view, int(table.requested[at])
         alone = [int(host) for host in np.flatnonzero(table.level == level) if int(host) not in table.partner]
         hosts = [

@@ -176,7 +176,7 @@ class Pollux(Policy):
         return enough
 
     def _find_allowed(self, view: View) -> Bools:
-        """Return which allotments each job may hold now, shape (n, T, K)."""
+        """Return which GPU types and counts each job may hold now, shape (n, T, K)."""
         most_gpus = self._speeds.most_gpus(view)
         if not self.at_least_request:
             return open_configurations(view, most_gpus, 2)

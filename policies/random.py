@@ -64,7 +64,7 @@ class RandomLegal(Policy):
         return Decision.of(chosen or self._first(view, order))
 
     def _first(self, view: View, order: Ints) -> list[tuple[int, int, int]]:
-        """Return a random allotment of the first job in the order that can run."""
+        """Return a random GPU type and count of the first job in the order that can run."""
         counts = view.setting.counts
         for at in order.tolist():
             options = np.argwhere(view.feasible[at] & (counts <= view.available[:, None]))

@@ -130,7 +130,7 @@ class Sia(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Solve the integer program; if that fails, keep running jobs and start others greedily."""
+        """Choose GPUs by an integer program; if that fails, keep running jobs and start others greedily."""
         if not len(view):
             return Decision.keep(view)
         options = batch_options(self.batch, view)

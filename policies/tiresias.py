@@ -76,7 +76,7 @@ class Tiresias(Policy):
         self._sizes = sorted(self.sizes)
 
     def schedule(self, view: View) -> Decision:
-        """Give jobs their requested GPUs, queue by queue, the least attained service first."""
+        """Give jobs their requested GPUs, queue after queue."""
         if self.gittins and not self.sizes:
             self._learn(view)
         self._promote(view)

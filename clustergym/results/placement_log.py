@@ -92,7 +92,7 @@ class RecordingPlacer(Placer):
         self.inner.reset(cluster, rng)
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
-        """Return and record the inner placer's answer."""
+        """Ask the inner placer for nodes, and record and return its answer."""
         return self._answered(gpu_type, gpus, lambda: self.inner.place(allocations, gpu_type, gpus))
 
     @property
@@ -103,7 +103,7 @@ class RecordingPlacer(Placer):
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
-        """Return and record the inner placer's answer."""
+        """Ask the inner placer for nodes with equally many GPUs; record and return its answer."""
         return self._answered(
             gpu_type, gpus, lambda: self.inner.place_evenly(allocations, gpu_type, gpus, nodes)
         )
@@ -116,7 +116,7 @@ class RecordingPlacer(Placer):
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Return and record the inner placer's answer."""
+        """Ask the inner placer for nodes that keep segments whole; record and return its answer."""
         return self._answered(
             gpu_type, gpus, lambda: self.inner.place_segments(allocations, gpu_type, gpus, segment)
         )
@@ -140,7 +140,7 @@ class RecordingPlacer(Placer):
         return self.inner.places_parts
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Return and record the inner placer's answer."""
+        """Ask the inner placer for a node and GPU; record and return its answer."""
         before = time.perf_counter()
         found = self.inner.place_part(allocations, job)
         self.times.add(time.perf_counter() - before)
@@ -153,7 +153,7 @@ class RecordingPlacer(Placer):
         return found
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Return and record the moves of running jobs that the inner placer proposes."""
+        """Ask the inner placer for moves of running jobs; record and return them."""
         before = time.perf_counter()
         found = self.inner.defragment(allocations)
         self.times.add(time.perf_counter() - before)
@@ -183,7 +183,7 @@ class ReplayingPlacer(Placer):
     _at: int = 0
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
-        """Return the next logged answer."""
+        """Return the next logged placement, without choosing any nodes."""
         answer = self._answer(allocations, gpu_type, gpus)
         if answer.infeasible is not None:
             return answer.infeasible
@@ -199,7 +199,7 @@ class ReplayingPlacer(Placer):
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
-        """Return the next logged answer."""
+        """Return the next logged placement, without choosing any nodes."""
         return self.place(allocations, gpu_type, gpus)
 
     @property
@@ -210,7 +210,7 @@ class ReplayingPlacer(Placer):
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Return the next logged answer."""
+        """Return the next logged placement, without choosing any nodes."""
         return self.place(allocations, gpu_type, gpus)
 
     @property
@@ -219,7 +219,7 @@ class ReplayingPlacer(Placer):
         return True
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Return the next logged answer."""
+        """Return the next logged placement, without choosing a node or GPU."""
         answer = self._answer(allocations, 0, allocations.count_gpus(job))
         if answer.infeasible is not None:
             return answer.infeasible

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Environment(NamedTuple):
-    """The registration of a Gymnasium environment: id, entry point, arguments and reward threshold.
+    """How a Gymnasium environment is registered: id, entry point, arguments and reward threshold.
 
     Attributes
     ----------

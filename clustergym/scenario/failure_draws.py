@@ -102,7 +102,7 @@ class Draw:
         return Fault(now_s, NODE, node, repair_s, cause, self._step(cause, of_step), luck)
 
     def _step(self, cause: str, of_step: float) -> str:
-        """Draw how a failed job restarts: by the rule of its cause, or else by the shares."""
+        """Sample how a failed job restarts: by the rule of its cause, or else by the shares."""
         restart = self.model.restart
         if cause in restart.in_place_causes:
             return IN_PLACE

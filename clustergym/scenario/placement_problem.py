@@ -148,7 +148,7 @@ def _check(gpus: int, tensor: int, pipeline: int, per_node: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """A placement problem: a job to be placed on the free nodes of minipods (nodes below one spine).
+    """A placement problem: a job to be placed on free nodes in minipods (nodes below one spine switch).
 
     Parameters
     ----------
@@ -191,12 +191,12 @@ class Instance:
 
     @cached_property
     def group_nodes(self) -> int:
-        """Number of nodes of each group."""
+        """Number of nodes of each communication group."""
         return self.job.groups(self.unit).nodes
 
     @property
     def minipods(self) -> int:
-        """Number of minipods of the cluster."""
+        """Number of minipods (groups of nodes below one spine switch) of the cluster."""
         return len(self.free_nodes)
 
     @property
@@ -243,7 +243,7 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """A placement: how many nodes of each communication group are in each minipod, if the job fits.
+    """A placement: the nodes of each communication group in each minipod, or how many nodes are missing.
 
     Attributes
     ----------
@@ -292,7 +292,7 @@ class Assignment:
 
 
 class Spread(NamedTuple):
-    """The most minipods over which any DP group extends, and the most for any PP group."""
+    """Over how many minipods any data-parallel (DP) and any pipeline-parallel (PP) group extends at most."""
 
     dp: int
     pp: int
@@ -360,7 +360,7 @@ ALGORITHMS = {
 
 
 def algorithm(name: str) -> Algorithm:
-    """Return the function of a placement algorithm by its name.
+    """Return the placement algorithm (a function) that has a name.
 
     For an instance that does not fit it returns an infeasible assignment and raises nothing.
 

@@ -100,7 +100,7 @@ class TraceChoice(GeneratorOptions, LogOptions, Parameters):
 
 
 def trace_choice(config: Mapping[str, Any]) -> TraceChoice:
-    """Check and return the group `trace` of the configuration."""
+    """Check the configuration's group `trace`, and return it as an object."""
     choice: TraceChoice = build(TraceChoice, config, "trace")
     return choice
 

@@ -172,7 +172,7 @@ class Places:
         return np.bincount(self.domain, weights=free).astype(np.int64)
 
     def stranded_gpus(self, gpu_type: int, gpus: int) -> int:
-        """Return the free GPUs that jobs of `gpus` GPUs, each inside one NVLink domain, cannot use."""
+        """Return how many free GPUs jobs of `gpus` GPUs, each inside one NVLink domain, cannot use."""
         return int((self.free_in_domains(gpu_type) % gpus).sum())
 
     def fragmentation(self, gpu_type: int, gpus: int) -> float:

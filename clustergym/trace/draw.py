@@ -361,7 +361,7 @@ def _menus(
 
 
 class _Menus:
-    """The models and GPU types that a rule may draw for each (class, GPU count, recorded type).
+    """The models and GPU types that a rule may choose for each (class, GPU count, recorded type).
 
     Attributes
     ----------
@@ -472,7 +472,7 @@ def _nothing_fits(
 def _collect_drawn(
     records: Records, options: ReadOptions, menus: _Menus, menu: Ints, choice: Ints, gpus: Ints
 ) -> DrawnJobs:
-    """Return the drawn jobs: model, batch and iterations of each row's choice from its menu."""
+    """Return for each job the model, batch and iterations of its choice from its menu."""
     gpu_s = records.duration_s * records.gpus
     time_s = menus.time_s[choice]
     iterations = np.maximum(1, np.rint(gpu_s / gpus / time_s)).astype(np.int64)

@@ -125,7 +125,7 @@ def _nearest_formats(found: set[str], most: int = 3) -> str:
 
 
 def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | None = None) -> Trace:
-    """Read a trace from a file of any known format.
+    """Read a trace from a file in any known format.
 
     Parameters
     ----------

@@ -144,7 +144,7 @@ class ReadOptions(LogOptions):
 
 
 def types_to_draw(rule: str, any_type: bool, gpu_types: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the GPU types to sample for jobs without one: empty: keep any type; None: the rule's types."""
+    """Return the GPU types to sample for jobs that name none; empty: no sampling; None: the rule's types."""
     if any_type:
         return ()
     return gpu_types if rule == "arena" else None

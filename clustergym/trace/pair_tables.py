@@ -39,7 +39,7 @@ class Workload(NamedTuple):
 
 
 class PairKey(NamedTuple):
-    """Two jobs that share `gpus` GPUs of a type."""
+    """What identifies a pair in a table: the two jobs, the GPU type and the GPU count that they share."""
 
     gpu_type: str
     gpus: int

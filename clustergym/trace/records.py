@@ -291,7 +291,7 @@ FAMILIES = {
 def families(
     names: Sequence[str], table: Mapping[str, str], path: Path, line: Sequence[int | None], field: str
 ) -> list[str]:
-    """Return the catalogue's model family for each name, in upper or lower case.
+    """Return the catalogue's model family for each model name, whose case does not matter.
 
     Raises
     ------

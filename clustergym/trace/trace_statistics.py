@@ -136,7 +136,7 @@ class RequestCosts:
         self._known: dict[tuple[ModelClass, str, int], _Cost] = {}
 
     def learn(self, tables: OracleTables) -> None:
-        """Add the iteration times of further model classes."""
+        """Add the iteration times of further model classes to the cache."""
         tiers = [
             [int(self.cluster.compact_locality(t, min(k, int(room)))) for k in self.counts]
             for t, room in enumerate(self.cluster.capacity.tolist())
@@ -148,7 +148,7 @@ class RequestCosts:
         self.times |= zip(tables.classes, np.where(fits[None], times, np.inf), strict=True)
 
     def of_jobs(self, trace: Trace) -> list[_Cost]:
-        """Return the cost of an iteration of each job as requested; `learn` must know its model class."""
+        """Return the GPU time of an iteration of each job as requested; call `learn` for its model first."""
         keys = list(zip(trace.model_classes, trace.gpu_type, trace.gpus.tolist(), strict=True))
         self._known |= {key: self._cost(*key) for key in set(keys) - self._known.keys()}
         return [self._known[key] for key in keys]

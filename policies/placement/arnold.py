@@ -108,7 +108,7 @@ def solve_counts(instance: Instance, node_limit: int) -> Assignment:
 
 
 def tightest(needs: Ints, free: Ints) -> Ints:
-    """Return for each need a different minipod: the one with the fewest free nodes that are enough.
+    """Return for each need a different minipod: the one with the fewest sufficient free nodes.
 
     The largest need chooses first. Where needs can be met by different minipods at all, they are: the
     tightest one for the largest need may change places with any other in such a choice.

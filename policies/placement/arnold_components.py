@@ -133,7 +133,7 @@ def _first_window(rooms: Sequence[int], width: int, needed: int) -> int:
 
 
 class BestSplit(NamedTuple):
-    """A search's result: the components or None, whether that is proven, and the number of choices tried."""
+    """A search's result: the components, or None and whether that is proven, and the choices tried."""
 
     components: list[FabricComponent] | None
     complete: bool

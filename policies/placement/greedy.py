@@ -18,12 +18,12 @@ Choice = Callable[[Ints, int], int | None]
 
 
 def best_fit(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each communication group in the minipod with the fewest free nodes that are enough."""
+    """Place each communication group in the minipod (group of nodes) with the fewest sufficient nodes."""
     return whole_groups_first(instance, tightest)
 
 
 def best_fit_by_node(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each node of the job in the minipod with the fewest free nodes (ties: lowest index)."""
+    """Place each node of a job in the minipod (group of nodes) with the fewest free nodes."""
 
     def choose(free: Ints) -> int:
         with_room = np.flatnonzero(free)
@@ -33,7 +33,7 @@ def best_fit_by_node(instance: Instance, rng: np.random.Generator | None = None)
 
 
 def random_fit(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each communication group in a random minipod, sampled by `rng`.
+    """Place each communication group in a random minipod (group of nodes), sampled by `rng`.
 
     A minipod's probability is proportional to its free nodes, among those that hold the group whole, which
     balances the load.
@@ -50,13 +50,13 @@ def random_fit(instance: Instance, rng: np.random.Generator | None = None) -> As
 
 
 def random_fit_by_node(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each node of the job in a random minipod, sampled by `rng`."""
+    """Place each node of a job in a random minipod (group of nodes), sampled by `rng`."""
     draws = random_streams.PLACER.generator(0) if rng is None else rng
     return node_by_node(instance, lambda free: random_by_room(free, draws))
 
 
 def gpu_packing(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place a job in as few minipods as possible, regardless of its communication groups.
+    """Place a job in as few minipods (groups of nodes) as possible, whatever its communication groups.
 
     The roomiest minipods are filled until the rest of the job fits in one: the tightest minipod
     that holds the rest takes it. Groups follow each other through the minipods in that order.
@@ -80,7 +80,7 @@ def gpu_packing(instance: Instance, rng: np.random.Generator | None = None) -> A
 
 
 def round_robin(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place communication groups in the minipods in turn, without those that have no room."""
+    """Place communication groups in the minipods (groups of nodes) in turn, if these have room."""
     turn = 0
 
     def choose(free: Ints, wanted: int) -> int | None:
@@ -135,12 +135,12 @@ def node_by_node(instance: Instance, choose: Callable[[Ints], int]) -> Assignmen
 
 
 def random_by_room(free: Ints, draws: np.random.Generator) -> int:
-    """Sample a minipod with probability proportional to its free nodes; return its index."""
+    """Sample a minipod (group of nodes), in proportion to its free nodes; return its index."""
     ends = np.cumsum(free)
     return int(np.searchsorted(ends, draws.integers(ends[-1]), side="right"))
 
 
 def tightest(free: Ints, wanted: int) -> int | None:
-    """Return the minipod with the fewest free nodes that are enough (ties: lowest index), or None."""
+    """Return the minipod (group of nodes) with the fewest sufficient free nodes; None if there is none."""
     fitting = np.flatnonzero(free >= wanted)
     return int(fitting[free[fitting].argmin()]) if len(fitting) else None

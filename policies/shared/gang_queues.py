@@ -131,7 +131,7 @@ class GangQueues(NoticePolicy):
         """Compute what the rules need at a decision point."""
 
     def _close(self, now_s: float) -> None:
-        """Note what is held after a decision."""
+        """Record which jobs hold GPUs after the decision."""
 
     @abstractmethod
     def _key(self, gangs: Gangs, queue: str, at: int) -> Any:

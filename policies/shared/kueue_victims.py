@@ -78,7 +78,7 @@ class KueueJob:
 
 
 class QuotaHolders:
-    """The jobs that hold quotas, by queue, and the free GPUs.
+    """The jobs that hold quotas, by queue, and the GPUs that nobody holds.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ class _FairTurns:
             self.jobs.setdefault(other.queue, []).append(other)
 
     def skip_queue(self, node: QuotaNode) -> None:
-        """Leave a queue out from now on."""
+        """Take no more jobs to preempt from a queue."""
         self._left_out.add(node)
 
     def next_queue(self) -> QuotaNode | None:

@@ -114,7 +114,7 @@ class Evictions:
         self._first_s: dict[int, float] = {}
 
     def open(self) -> None:
-        """Begin a decision point at which GPUs may be taken back."""
+        """Start a new decision point; keep in mind who was asked to give up GPUs at the last one."""
         self._before_s, self._first_s = self._first_s, {}
 
     def note_eviction(self, job: int, now_s: float) -> bool:

@@ -18,7 +18,7 @@ MOST = 64
 
 
 class _CachedDecision(NamedTuple):
-    """A decision on the jobs of a queue.
+    """A cached decision on the jobs of a queue, and what it was based on.
 
     Attributes
     ----------

@@ -86,6 +86,6 @@ class Allotments:
             self.free[gpu_type] -= self.counts[level]
 
     def decision(self) -> Decision:
-        """Return a Decision that gives the jobs these GPU types and counts."""
+        """Build the Decision that gives the jobs these GPU types and counts."""
         held = np.flatnonzero(self.gpu_type >= 0)
         return Decision(self.view.job[held], self.gpu_type[held], self.counts[self.level[held]])

@@ -47,7 +47,7 @@ class SlurmClock:
             self._next_backfill_s = first_s if self.boot_s else self.backfill_interval_s
 
     def see(self, state: bytes) -> None:
-        """Store a digest of everything but time on which backfill depends."""
+        """Store a digest of the state, on which backfill depends, to notice changes."""
         self._seen = state
 
     def begins_backfill(self, now_s: float) -> bool:
@@ -61,7 +61,7 @@ class SlurmClock:
         return True
 
     def begins_main_pass(self, view: View) -> bool:
-        """Return whether the main pass is due: jobs or GPUs have changed, and its interval is over."""
+        """Return whether Slurm's main pass is due: jobs or GPUs changed, and its interval is over."""
         there = view.job.tobytes() + view.available.tobytes()
         if there == self._tried or view.now_s < self._next_main_s:
             self._puts_off_main_pass = there != self._tried

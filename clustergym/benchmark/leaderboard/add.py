@@ -288,7 +288,7 @@ def freeze(board: Board, workers: Processes = 1, next_version: bool = False, pro
 
 
 def _constants(board: Board, workers: Processes, label: str | None) -> dict[str, Any]:
-    """Measure the constants of all cells, by scenario and seed."""
+    """Run the baseline and reference in all cells; return their results by scenario and seed."""
     found: dict[str, dict[int, Any]] = {scenario.name: {} for scenario in board.scenarios}
     runs = in_order(partial(measure_constants, board), board.cells, workers, label)
     for cell, values in zip(board.cells, runs, strict=True):
@@ -314,7 +314,7 @@ def measure_constants(board: Board, cell: Cell) -> dict[str, Any]:
 
 
 def _traces(board: Board, workers: Processes, label: str | None) -> dict[str, Any]:
-    """Draw the traces of every split; return their hashes by scenario, split and seed."""
+    """Generate the traces of every split; return their hashes by scenario, split and seed."""
     found: dict[str, Any] = {
         scenario.name: {split: {} for split in board.splits} for scenario in board.scenarios
     }

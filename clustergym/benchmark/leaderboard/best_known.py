@@ -114,7 +114,7 @@ def best_known(
 
 
 def choose_cells(board: Board, words: Sequence[str]) -> list[Cell]:
-    """Return the leaderboard cells that words name, each a cell or a scenario; all cells if no word is given.
+    """Return the cells (scenario, seed) named by themselves or by their scenario; all cells without names.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def choose_cells(board: Board, words: Sequence[str]) -> list[Cell]:
 
 
 def _search(board: Board, evaluations: int, seed: int, types: float, cell: Cell) -> CellRun:
-    """Search in a cell, and run what was found in the simulator."""
+    """Search for a schedule in one cell (scenario, seed), and run what was found in the simulator."""
     scenario = board.scenario(cell)
     plan = search(scenario, board.metric, evaluations, seed, board.cells.index(cell), types)
     _, placer = board.contestants({"name": "fcfs"})
@@ -187,7 +187,7 @@ def _command(board: Board, budgets: dict[str, Budget]) -> str:
 
 
 def _values(board: Board, name: str) -> dict[Cell, float]:
-    """Return the board's metric of an entry in each cell that has one."""
+    """Return an entry's metric in each cell (scenario, seed) that has one."""
     found = {row.cell: row.metrics.get(board.metric) for row in read_results(board.folder / name)}
     return {cell: value for cell, value in found.items() if value is not None}
 

@@ -181,7 +181,7 @@ class Board(InFolder):
 
     @cached_property
     def families(self) -> tuple[str, ...]:
-        """The trace family of each scenario; scores are averaged in each family, then over families."""
+        """The trace family of each scenario; scores are averaged within families, then over families."""
         return tuple(scenario.family for scenario in self.scenarios)
 
     @property
@@ -195,11 +195,11 @@ class Board(InFolder):
 
     @property
     def sign(self) -> float:
-        """1 if less of the board's metric is better, -1 if more is; times it, less is always better."""
+        """1 if a lower metric is better on this leaderboard, -1 if a higher one is."""
         return 1.0 if self.better == "lower" else -1.0
 
     def content(self) -> dict[str, Any]:
-        """Return the content of board.yaml as a mapping."""
+        """Return the content of the leaderboard's board.yaml as a mapping."""
         return self.model_dump(exclude_none=True)
 
     def with_keys(self, **keys: Any) -> Board:
@@ -225,7 +225,7 @@ class Board(InFolder):
         return {**self.tuning_seeds, self.split: self.seeds}
 
     def scenario(self, cell: Cell, overrides: Sequence[str] = ()) -> Scenario:
-        """Build the scenario of a cell, with further configuration overrides if given."""
+        """Build what is simulated in a cell (scenario, seed), with further overrides if given."""
         from clustergym.scenario.scenario_config import build_scenario
 
         return build_scenario(self.configuration(cell, overrides))

@@ -98,7 +98,7 @@ def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]
 
 
 def read_logs(folder: Path) -> CellLogs:
-    """Read where in an entry's log file each cell's (scenario's and seed's) log is, not the logs.
+    """Read the table of contents of an entry's log file: where each scenario's and seed's log is.
 
     Raises
     ------

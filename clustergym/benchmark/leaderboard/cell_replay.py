@@ -233,7 +233,7 @@ class PlacementLog(EntryLog):
         return {"policy": _parameters(self._policy()), "placer": self.entry.keys, "seed": self.cell.seed}
 
     def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
-        """Run the board's policy with the logged answers; return the simulation and their number."""
+        """Run the board's policy with the logged answers; return the simulation and number of requests."""
         from clustergym.results.placement_log import replay_placements
 
         seed, defragment_s = self.cell.seed, header["defragment_s"]
@@ -270,7 +270,7 @@ class ScheduleLog(EntryLog):
         }
 
     def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
-        """Carry out the logged decisions on the logged nodes; return the simulation and their number."""
+        """Carry out logged decisions on logged nodes; return the simulation and number of decision points."""
         from clustergym.results.schedule_log import replay_schedule
 
         information, seed = InformationClass(self.entry.information_class), self.cell.seed

@@ -116,7 +116,7 @@ def check_constants(board: Board, workers: Processes = 1, progress: bool = False
 def _compare_constants(
     board: Board, measured: Callable[[Board, Cell], Mapping[str, Any]], cell: Cell
 ) -> list[str]:
-    """Return in words what of a cell's constants is not what is measured."""
+    """Run the baseline and reference in a cell; describe where board.yaml differs from their results."""
     entered = board.constants(cell)
     try:
         found = measured(board, cell)
@@ -304,7 +304,7 @@ def check_cell(board: Board, task: tuple[Cell, Sequence[ClaimedCell]]) -> list[l
 def _flags(
     board: Board, cell: Cell, scenario: Scenario, claim: ClaimedCell, bound: CellBound | None
 ) -> list[Flag]:
-    """Replay a cell and compare; the first step with flags ends the check."""
+    """Replay an entry's log of one cell and compare; the first step with failures ends the check."""
     made = replay_cell(board, cell, scenario, claim.entry, claim.logs)
     if isinstance(made, Flag):
         return [made]

@@ -160,7 +160,7 @@ class Entry(StrictSchema):
         return keys if len(keys) > 1 else next(iter(keys.values()))
 
     def division(self, board: Board) -> str:
-        """Return the entry's division: its information class, and `open` if trained on the board's traces."""
+        """Return what the entry knows of iteration times, and `open` if trained on this board or `closed`."""
         trained_here = {board.name, board.split} & {*self.trained_on}
         return f"{self.information_class}, {'open' if trained_here else 'closed'}"
 

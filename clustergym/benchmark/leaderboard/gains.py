@@ -25,7 +25,7 @@ RANDOM = "random"
 
 
 class Chance(NamedTuple):
-    """The metric of random play (score 0) and of the best known schedule (score 1) in each scenario and seed.
+    """The metrics of random play (score 0) and of the best known schedules (score 1), by scenario and seed.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ def compare_conditions(board: Board, folder: Path) -> dict[str, Aggregate | None
 
 
 def compare_with_baseline(board: Board, values: Mapping[Cell, float]) -> Aggregate | None:
-    """Return an entry's metric over the baseline's, averaged over cells; None if a baseline is 0."""
+    """Return an entry's metric divided by the baseline's, averaged over cells; None if a baseline is 0."""
     base = {cell: board.constants(cell).baseline for cell in board.cells}
     if not all(base.values()):
         return None

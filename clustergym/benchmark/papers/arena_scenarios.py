@@ -95,7 +95,7 @@ def variant(setting: str, change: str, value: float | None = None) -> str:
 
 
 def is_measured(place: str) -> bool:
-    """Return whether the paper's artifact contains measured iteration times on this cluster."""
+    """Return whether the paper's artifact contains measured iteration times on the cluster `place`."""
     return _MEASURED in PLACES[place]
 
 

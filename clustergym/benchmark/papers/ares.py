@@ -121,7 +121,7 @@ def _relative(study: AresStudy, found: Found, trace_type: str) -> list[float]:
 
 
 def _relative_of_all(study: AresStudy, found: Found) -> list[float]:
-    """Return the same, mean over types of trace."""
+    """Return the mean over all types of traces of the mean JCT by alpha, relative to that at 0.75."""
     return [
         float(mean)
         for mean in np.mean([_relative(study, found, trace_type) for trace_type in TRACE_TYPES], axis=0)
@@ -153,7 +153,7 @@ def _alphas(study: AresStudy) -> Section:
 
 
 def _testbed(study: AresStudy) -> Section:
-    """Return the section on 16 GPUs."""
+    """Return the section on the runs on 16 GPUs."""
     specs = study.specs(TESTBED, "ares")
     many = f"{len(specs)} generated traces" if len(specs) > 1 else "One generated trace"
 

@@ -105,7 +105,7 @@ class Causes(NamedTuple):
         )
 
     def point(self, trace: str, power: float, load: float) -> tuple[RunSpec, RunSpec, RunSpec]:
-        """Describe the runs of the three policies at one exponent of the efficiencies and one load."""
+        """Describe the runs of the three policies with efficiencies raised to `power`, at a load."""
         return self.three(trace, OneChange(bend(power, load)))
 
     def relative(self, found: Found, specs: tuple[RunSpec, RunSpec, RunSpec]) -> float:
@@ -114,7 +114,7 @@ class Causes(NamedTuple):
         return float(100 * (ares / pollux - 1))
 
     def compute_ratios(self, found: Found, power: float, load: float) -> list[float]:
-        """Return each policy's mean JCT over Ares's at one exponent and load, averaged over traces."""
+        """Return policies' mean JCTs divided by Ares's, with efficiencies raised to `power`, at a load."""
         ratios = []
         for trace in self.traces:
             seconds = [float(found[spec]["jct_mean"]) for spec in self.point(trace, power, load)]

@@ -116,14 +116,14 @@ def _of_trace(data: Path, name: str, variant: str) -> Scenario:
 
 
 def compute_offered_load(scenario: Scenario) -> float:
-    """Return the GPU time that jobs request over the GPU time the cluster has until the last submission."""
+    """Return the GPU time that jobs request / the GPU time that the cluster has until the last submission."""
     trace = scenario.trace
     work_gpu_s = trace.iterations * scenario.fair_iteration_time_s * scenario.request_gpus
     return float(work_gpu_s.sum() / scenario.cluster.capacity.sum() / np.ptp(trace.submit_s))
 
 
 def request_efficiency(scenario: Scenario) -> float:
-    """Return throughput per GPU at the requested count over that on the fewest GPUs, averaged over jobs."""
+    """Return throughput per GPU at the request relative to that on the fewest GPUs, averaged over jobs."""
     gpu_s = scenario.tables.execution.min(axis=3)[:, 0] * scenario.tables.counts
     least = np.argmax(np.isfinite(gpu_s), axis=1)
     rows, level = scenario.class_of, np.searchsorted(scenario.tables.counts, scenario.request_gpus)

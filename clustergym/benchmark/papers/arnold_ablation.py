@@ -57,18 +57,18 @@ Rule = Callable[[int], Core]
 
 
 def gpu_packing(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Place a job in the minipods with the most free nodes first; return each of its nodes' minipods."""
+    """Fill the minipods (groups of nodes) with most free nodes first; return the minipod of each node."""
     return pack_ranks(free.tolist(), job)
 
 
 def best_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Place a job in the minipods with the fewest free nodes first; return each of its nodes' minipods."""
+    """Fill the minipods (groups of nodes) with fewest free nodes first; return the minipod of each node."""
     order = np.argsort(free, kind="stable")
     return _by_rank(np.repeat(order, free[order]), job)
 
 
 def random_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Place a job on randomly sampled free nodes; return each of its nodes' minipods."""
+    """Place a job on randomly sampled free nodes; return the minipod (group of nodes) of each node."""
     return _by_rank(rng.permutation(np.repeat(np.arange(len(free)), free)), job)
 
 
@@ -168,7 +168,7 @@ def ablate(states: int, seed: int) -> dict[str, Any]:
 
 
 def spread_matrix(job: PretrainingJob, dp: int, pp: int) -> Ints:
-    """Return each node's minipod such that each column of nodes spans `dp` minipods and each row `pp`."""
+    """Return a matrix of minipods in which each column has `dp` different ones, and each row `pp`."""
     rows = np.arange(job.rows)[:, None] * dp // job.rows
     return (rows + np.arange(job.columns) * pp // job.columns) % dp
 

@@ -44,7 +44,7 @@ ALPHAS = tuple(round(0.2 * step, 1) for step in range(6))
 
 
 class Scale(NamedTuple):
-    """A large job and its cluster: the number of minipods and the nodes in each."""
+    """A large job and its cluster: the number of minipods (groups of nodes) and the nodes in each."""
 
     job: PretrainingJob
     minipods: int
@@ -66,7 +66,7 @@ def fabric_tiers(core_oversubscription: float, network_share: float = PORT_SHARE
 
 
 def pack_ranks(free: Sequence[int], job: PretrainingJob) -> Ints:
-    """Fill minipods in rank order, ignoring communication groups; return each node's minipod as a matrix.
+    """Fill minipods in rank order, whatever the communication groups; return each node's minipod.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def pack_ranks(free: Sequence[int], job: PretrainingJob) -> Ints:
 
 
 def align_groups(free: Sequence[int], job: PretrainingJob, unit: Unit) -> Ints:
-    """Place a job so that the fewest `unit` groups are split; return each node's minipod as a matrix."""
+    """Place a job so that the fewest PP or DP groups (`unit`) are split; return each node's minipod."""
     alpha = 0.0 if unit == "pp" else 1.0
     made = algorithm("arnold")(Instance(job, np.array(free), alpha, unit), random_streams.PLACER.generator(0))
     return cells(made, job, unit)
@@ -136,7 +136,7 @@ def inside_a_minipod(models: Sequence[PretrainingModel]) -> dict[str, float]:
 
 
 class Candidate(NamedTuple):
-    """Arnold's placements of a job for one unit and alpha: a matrix for each cluster state."""
+    """Arnold's placements of a job for one group type and weight alpha, on each cluster state."""
 
     unit: Unit
     alpha: float
@@ -145,7 +145,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(job: PretrainingJob, states: Sequence[Ints]) -> list[Candidate]:
-    """Place a job by Arnold for both units and each of `ALPHAS`, on every cluster state.
+    """Place a job on every cluster state by Arnold's algorithm, for both group types and each alpha.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def choose_alpha(
     tiers: Tiers,
     core: Core | None = None,
 ) -> Candidate:
-    """Return the placements with the least mean step time of the model, over units and alphas.
+    """Return the candidate placements with the least mean step time of the model.
 
     Ties: the least spread of both types, then PP groups before DP groups, then the lowest alpha.
     """

@@ -27,7 +27,7 @@ QUICK_ALPHAS = (0.3, 0.5)
 
 
 def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
-    """Return the best baseline's score over Arnold's by setting and share of free nodes: greatest and mean.
+    """Return the best baseline's score / Arnold's by setting and share of free nodes: greatest and mean.
 
     The ratio is the best baseline's mean score / Arnold's; it is None if no state has room for the job.
     """
@@ -52,7 +52,7 @@ def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
 
 
 def _draw_states(low: Ints, high: Ints, needed: int, streams: Sequence[np.random.Generator]) -> list[Ints]:
-    """Draw the free nodes of each state; return none if the job hardly ever fits."""
+    """Sample the free nodes of each cluster state; return none if the job hardly ever fits."""
     missing = max(0, needed - int(low.sum()))
     try:
         return [low + draw_free_nodes(high - low, missing, rng) for rng in streams]

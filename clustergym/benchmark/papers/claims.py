@@ -248,7 +248,7 @@ def following(claim: PaperClaim, parts: Iterable[PaperClaim]) -> PaperClaim:
 
 
 def only_published(of: Callable[[], float | None]) -> Measure:
-    """Return a function from a setting to a figure, which is None but under the paper's own rules."""
+    """Return a measure that is `of()` under the paper's own rules, and None under equal rules."""
     return lambda setting: of() if setting == PUBLISHED else None
 
 

@@ -75,7 +75,7 @@ def make_claims(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
 
 
 def _claim_gains(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield the claims of Fig. 17a."""
+    """Yield the claims of Fig. 17a on gains in JCT."""
     runs = RunComparison(found, make_run_factory("philly", rounds), ("crius", *JCT_LOWER))
     for policy, percent in JCT_LOWER.items():
         claim = f"mean JCT against {policy}, padded as in the preprint, {rounds:,} rounds"

@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 
 class FillCurves(NamedTuple):
-    """Curves of one run in percent of the cluster's GPUs over requested GPUs, and its rejected requests."""
+    """Curves of one run over the GPUs requested so far, in percent of the cluster; rejected requests."""
 
     curves: Mapping[str, Floats]
     rejected: int
@@ -214,7 +214,7 @@ def _agreement(rows: Sequence[Row]) -> str:
 
 
 def _means(rows: Sequence[Row]) -> str:
-    """Return the table of allocation at the end by workload: ours, and in brackets the published one."""
+    """Return a table of allocation at the end of each workload: ours, and in brackets the published one."""
     placers = list(dict.fromkeys(row["placer"] for row in rows))
     last = [row for row in rows if row["arrived_pct"] == LAST]
     lines = []
@@ -286,7 +286,7 @@ ARRIVED = 1.3
 
 
 def draw_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
-    """Shuffle pods and nodes at random; add or drop pods until they request `ARRIVED` times the cluster.
+    """Shuffle pods and nodes at random; add or drop pods until they request `ARRIVED` times all GPUs.
 
     Where no pod asks for GPUs, all pods arrive once.
     """
@@ -302,7 +302,7 @@ def draw_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
 
 
 def _more(milli: Ints, asked: Ints, most: float, rng: np.random.Generator) -> Ints:
-    """Draw pods until the next would be too many; as published, that test counts one GPU of a pod."""
+    """Sample pods until the next would be too many; as published, that test counts one GPU of a pod."""
     drawn, total = [], int(asked.sum())
     while total + milli[row := int(rng.integers(len(asked)))] <= most:
         drawn.append(row)

@@ -101,7 +101,7 @@ def grid_plot(
 
 @dataclass(frozen=True)
 class Report:
-    """A page on one paper in Markdown, with its claims, the figures of its runs, and its plots.
+    """The page that compares a paper's results with ours: Markdown text, claims, figures and plots.
 
     `plots` gives, by file name, what draws each plot; the text refers to plots by these names.
     """

@@ -117,7 +117,7 @@ class Ahead:
     def _scenario(
         self, run_s: Callable[[SlurmJob, float], float], arrivals: Sequence[tuple[int, float]]
     ) -> Scenario:
-        """Return the scenario of the jobs now and drawn arrivals; running jobs begin with its clock."""
+        """Return the scenario of the jobs now and random arrivals; running jobs begin with its clock."""
         rows: list[tuple[Any, ...]] = []
         now_s = self._now_s
         for job in self.present.running:

@@ -214,7 +214,7 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def ratios(today: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return mean waits divided by those of today's rules on the same logs, by grouping and group.
+    """Return for each group of jobs the mean wait divided by that under today's rules, on the same logs.
 
     It is the ratio of the means over months, between the least and the greatest ratio that leaving out one
     month gives.

@@ -196,7 +196,7 @@ def robust(errors: Floats) -> Floats:
 
 
 def _silent(message: str) -> None:
-    """Show no progress."""
+    """Ignore a message on progress."""
 
 
 def fit(
@@ -286,7 +286,7 @@ def _list_left_out(rows: Rows) -> Iterator[tuple[str, Bools]]:
 
 
 def _halves(rows: Rows) -> Iterator[Bools]:
-    """Yield the rows to hold back: halves of the sizes of each family, drawn with fixed seeds."""
+    """Yield the rows to hold back: random halves of the sizes of each family, with fixed seeds."""
     sizes: dict[str, list[str]] = {}
     for family, size in sorted({(model.family, model.size) for model in rows.models}):
         sizes.setdefault(family, []).append(size)

@@ -130,7 +130,7 @@ class NormalisedPartitions:
     bias_step: float = BIAS_STEP
 
     def pipelines(self, choice: Ints) -> Pipelines:
-        """Return each model's chosen division as a plan; it must fit in memory."""
+        """Return each model's chosen division into stages as a plan; it must fit in memory."""
         row = np.arange(len(choice))
         stages = self.first.shape[1]
         partition = choice // (self.bias.shape[1] // len(self.first))
@@ -233,7 +233,7 @@ def _normalise_partitions(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
 
 
 def reduce_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
-    """Return by how many steps each division's imbalance exceeds the model's least; inf: cannot run."""
+    """Return by how many steps each division into stages exceeds the least imbalance; inf: cannot run."""
     fits = np.isfinite(candidates.communication_s)
     bias = np.where(fits, candidates.bias, np.inf)
     least = bias.min(axis=1, keepdims=True)
@@ -243,7 +243,7 @@ def reduce_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
 
 
 def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
-    """Return whether each division of each model is Pareto-optimal in imbalance and communication.
+    """Return whether each division into stages is Pareto-optimal in imbalance and communication.
 
     Of partitions with equal bias only the one of least communication load counts. It is on the frontier if no
     partition of less bias communicates as little.
@@ -262,7 +262,7 @@ def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
 
 
 def frontier(candidates: NormalisedPartitions, gpus: int, row: int) -> Ints:
-    """Return one model's Pareto-optimal divisions, by ascending imbalance."""
+    """Return one model's Pareto-optimal divisions into stages, by ascending imbalance."""
     kept = np.flatnonzero(frontiers(candidates, gpus)[row])
     return kept[np.argsort(-candidates.communication_s[row, kept], kind="stable")]
 

@@ -110,7 +110,7 @@ def estimate(
 
 
 def _variants(rows: GraphAllocations, machine: Machine, rule: str | int, stages: int) -> tuple[Ints, Floats]:
-    """Return rows and the micro-batches to plan them for, shape (V,)."""
+    """Return models' row numbers and the numbers of micro-batches to plan them for, shape (V,)."""
     if rule == "fixed":
         return every_variant(rows, machine)
     if isinstance(rule, int):

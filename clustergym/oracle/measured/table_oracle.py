@@ -191,7 +191,7 @@ class TableOracle(Oracle):
         cluster: ClusterSpec,
         counts: Sequence[int],
     ) -> None:
-        """Fill the cells without a row in place."""
+        """Estimate in place the times that have no measured row."""
         roofline = RooflineOracle(self.catalog).tables(classes, cluster, counts)
         specs = [self.catalog.get(model) for model in classes]
         for table, measurement, base in (

@@ -315,7 +315,7 @@ class ParallelPlan:
         return self.data * self.tensor * self.pipeline * self.context
 
     def micro_batches(self, global_batch: int) -> int:
-        """Return the micro-batches of each pipeline in a step; the last one may be partly full."""
+        """Return the number of micro-batches of a pipeline in a step; the last may be partly full."""
         return max(1, -(-global_batch // (self.data * self.micro_batch)))
 
     def __str__(self) -> str:

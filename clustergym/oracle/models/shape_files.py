@@ -80,7 +80,7 @@ def _read(path: Path, section: str, made: type[T]) -> dict[str, T]:
 
 
 def _check_shape(one: object, path: Path, line: int | None) -> None:
-    """Check what no single key can tell."""
+    """Raise an error for keys of a shape that are wrong together."""
     if isinstance(one, Machine):
         needed: tuple[str, ...] = (
             "bf16_tflops",

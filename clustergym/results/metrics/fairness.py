@@ -109,7 +109,7 @@ def _check_jobs(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> tuple[Floa
 
 
 class Fairness(NamedTuple):
-    """Each job's finish-time fairness: its JCT over its JCT under fluid fair sharing of the cluster.
+    """Each job's finish-time fairness: its JCT divided by its JCT under fluid fair sharing.
 
     Attributes
     ----------

@@ -55,11 +55,11 @@ class Timeline:
     further: Mapping[str, Floats | Ints] = field(default_factory=dict)
 
     def integral(self, values: Floats | Ints) -> float:
-        """Return the integral of a column over the run's time."""
+        """Return the integral over time of one of the timeline's columns."""
         return float(np.dot(values[:-1], np.diff(self.time_s)))
 
     def peak(self, values: Floats | Ints) -> float:
-        """Return a column's greatest value over all intervals; 0 if there is none."""
+        """Return the greatest value of one of the timeline's columns; 0 if there is none."""
         return float(np.max(values[:-1], initial=0))
 
 

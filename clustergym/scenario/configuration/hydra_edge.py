@@ -32,7 +32,7 @@ def run_hydra(
     cells: Mapping[str, Sequence[str]] | None = None,
     name: str = "config",
 ) -> int:
-    """Compose `conf/NAME.yaml` with overrides, and call `job` with it, or with each run of a sweep.
+    """Compose `conf/NAME.yaml`, call `job` with it (or with each run of a sweep); return the exit status.
 
     Parameters
     ----------

@@ -136,7 +136,7 @@ class Failures(Disturbance):
         return values
 
     def rate_per_s(self, cluster: ClusterSpec, nodes: Nodes) -> float:
-        """Return the rate per second of random failures that hit a job on these nodes."""
+        """Return how many random failures per second hit a job on these nodes."""
         on = np.array([node for node, _ in nodes])
         parts = (
             (len(on), self.mtbf_s),

@@ -53,7 +53,7 @@ class JobFailures(Parameters, Disturbance):
         return replace(chosen, seed=seed if chosen.seed is None else chosen.seed) if chosen.share else None
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
-        """Start to watch the launches of jobs in a run."""
+        """Start to watch the launches of a run's jobs, some of which are to fail."""
         return PendingJobFailures(self, run)
 
     def delays_s(self, row: int) -> list[float]:

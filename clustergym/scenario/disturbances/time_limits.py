@@ -20,7 +20,7 @@ from clustergym.trace.trace import Trace
 
 @dataclass(frozen=True)
 class TimeLimits(Parameters, Disturbance):
-    """Time limits: a job that runs for longer than it requested is dropped.
+    """Time limits of jobs: a job that runs for longer than it requested is dropped.
 
     The time counts from a job's start, restarts and standstill included; a job that was preempted has all
     of it again, as a job that Slurm requeues.
@@ -49,7 +49,7 @@ class TimeLimits(Parameters, Disturbance):
         return chosen if chosen.kill else None
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
-        """Start to watch the launches of jobs in a run."""
+        """Start to watch the launches of a run's jobs, so as to stop them at their limits."""
         limits = run.trace.time_limit_s
         return _ActiveTimeLimits(run, np.full(len(run.trace), np.nan) if limits is None else limits)
 

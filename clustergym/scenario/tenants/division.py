@@ -34,7 +34,7 @@ class _Row(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """The GPUs of one type that sibling queues want, with their quotas, weights and priorities.
+    """The GPUs of one type that sibling queues want, with the queues' quotas, weights and priorities.
 
     Attributes
     ----------

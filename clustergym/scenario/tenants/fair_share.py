@@ -94,7 +94,7 @@ def shares_of_wanted(
     history_weight: float,
     offers: Offers | None = None,
 ) -> list[float]:
-    """Divide GPUs as `fair_shares` does, given as lists what each queue wants and deserves."""
+    """Divide GPUs as `fair_shares` does, given lists of what each queue wants and deserves."""
     shares = [min(total if own == UNLIMITED else own, most) for own, most in zip(quota, wanted, strict=True)]
     left = total - sum(shares)
     if left <= EPSILON:

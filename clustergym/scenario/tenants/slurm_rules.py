@@ -183,7 +183,7 @@ def _without_zeros(queues: dict[str, Any]) -> int:
 
 
 def _of_user(rows: Sequence[Mapping[str, str]], user: str | None) -> list[tuple[str, Mapping[str, str]]]:
-    """Return (account, row) of rows of a user; None: of any."""
+    """Return (account, row) of the rows of a user; of the rows of all users if None."""
     named = ((row.get("account", "").strip(), row, row.get("user", "").strip()) for row in rows)
     return [(account, row) for account, row, of in named if (bool(of) if user is None else of == user)]
 
@@ -305,6 +305,6 @@ def _group_tied(siblings: Sequence[Account]) -> Iterator[list[Account]]:
 
 
 def billing(amounts: Iterable[tuple[float, float]], largest_only: bool = False) -> float:
-    """Return a job's billing by Slurm: the sum of amount x weight, or with `largest_only` the largest."""
+    """Return Slurm's billing of a job: the sum of amount x weight, or only the largest of these products."""
     counted = [amount * weight for amount, weight in amounts]
     return max(counted, default=0.0) if largest_only else sum(counted)

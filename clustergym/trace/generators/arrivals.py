@@ -125,7 +125,7 @@ def _hour_profile(arrivals: Arrivals, hours: int, start_hour: int) -> Floats:
 
 
 def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
-    """Draw the random factor on the arrival rate of each hour, shape (hours,)."""
+    """Sample the random factor on the arrival rate of each hour, shape (hours,)."""
     bursts = source.arrivals.hourly
     length = max(hours, math.ceil(source.span_s / HOUR_S))
     noise = [

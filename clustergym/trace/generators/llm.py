@@ -298,7 +298,7 @@ def _arrivals(number: int, burst: float, span_s: float, rng: np.random.Generator
 
 
 def _durations(number: int, job_class: JobClass, most_s: float, rng: np.random.Generator) -> Floats:
-    """Return whole seconds, drawn anew until they are at most `most_s`."""
+    """Sample durations in whole seconds, again until they are at most `most_s`."""
     seconds, left = np.zeros(number), np.arange(number)
     while len(left):
         drawn = np.exp(rng.normal(math.log(job_class.median_s), job_class.ln_sigma, len(left)))

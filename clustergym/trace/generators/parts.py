@@ -155,7 +155,7 @@ def generate_parts(workload: PartWorkload) -> Trace:
 
 
 def _durations(of_class: Ints, workload: PartWorkload, rng: np.random.Generator) -> Ints:
-    """Return whole seconds, drawn anew until they lie within the bounds."""
+    """Sample durations in whole seconds, again until they lie within the bounds."""
     mean, sigma = (np.array(column)[of_class] for column in zip(*LN_DURATION.values(), strict=True))
     seconds: Floats = np.zeros(len(of_class))
     left = np.arange(len(of_class))

@@ -73,7 +73,7 @@ class DeadlineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class _Request(GeneratorOptions):
-    """Checked arguments of `generate`."""
+    """The checked arguments of `generate`."""
 
     source_name: str
     source: Source
@@ -158,7 +158,7 @@ def _synthesise(request: _Request) -> Trace:
 
 
 def _requests_and_durations(request: _Request) -> tuple[Ints, Floats]:
-    """Draw GPU counts and durations; durations always follow the source's own GPU counts."""
+    """Sample GPU counts and durations; durations always follow the source's own GPU counts."""
     rest = (request.jobs, request.seed, request.max_gpus, request.power_of_two)
     own = draw_gpus(request.source.gpus, *rest)
     limits = (request.min_duration_s, request.max_duration_s)

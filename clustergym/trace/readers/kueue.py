@@ -39,7 +39,7 @@ class Names:
 
     @classmethod
     def from_objects(cls, objects: Sequence[KubernetesObject]) -> Names:
-        """Collect these names from a list of Kubernetes objects."""
+        """Collect the names of cluster queues and GPU types from a list of Kubernetes objects."""
         found = cls()
         for one in objects:
             if one.kind == "LocalQueue":
@@ -56,7 +56,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read_rows(path: Path) -> tuple[list[SlurmJob], Counter[str], str]:
-    """Read all Workloads of Kueue as rows of jobs; return them, counts left out by reason, and a digest.
+    """Read all Workloads of Kueue as rows of jobs, with counts of what was left out, and a digest.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def _job(at: int, one: KubernetesObject, names: Names) -> SlurmJob:
 
 
 def _asked(one: KubernetesObject) -> int:
-    """Return the GPUs of all pods."""
+    """Return the number of GPUs that all pods of a Workload request."""
     total = 0
     for pods in one.items("spec.podSets"):
         each = 0
