@@ -22,7 +22,7 @@ from clustergym.benchmark.papers.page import (
     verdict_counts,
     verdict_table,
 )
-from clustergym.benchmark.papers.study import Options
+from clustergym.benchmark.papers.reproduction import Options
 from clustergym.common.arguments import Parser
 from clustergym.common.errors import InputError, exits_on_bad_input, nearest
 from clustergym.common.writing import write_json, write_text

@@ -11,7 +11,7 @@ import pytest
 
 from clustergym.benchmark.papers import PAPERS
 from clustergym.benchmark.papers.page import Report
-from clustergym.benchmark.papers.study import Options
+from clustergym.benchmark.papers.reproduction import Options
 from clustergym.commands import reproduce
 from clustergym.commands.reproduce import main
 

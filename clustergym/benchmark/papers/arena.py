@@ -13,7 +13,7 @@ from clustergym.benchmark.papers.arena_scenarios import ROUND_S, make_run
 from clustergym.benchmark.papers.arena_sections import REFERENCE, SETTINGS, ArenaFigures, describe_length
 from clustergym.benchmark.papers.claims import FAIR, PUBLISHED
 from clustergym.benchmark.papers.oracle_claims import oracle_claims
-from clustergym.benchmark.papers.study import (
+from clustergym.benchmark.papers.reproduction import (
     Figures,
     Found,
     Options,

@@ -16,7 +16,7 @@ from clustergym.benchmark.papers.claims import (
     only_published,
 )
 from clustergym.benchmark.papers.page import Section
-from clustergym.benchmark.papers.study import Found, compute_padded_jct
+from clustergym.benchmark.papers.reproduction import Found, compute_padded_jct
 
 BASELINES = {"fcfs": 81.3, "elasticflow-ls": 80.5, "gavel": 76.6, "sia": 75.2}
 """The baselines, and by how many percent Arena's mean JCT is below theirs (section 5.3). That of FCFS is the

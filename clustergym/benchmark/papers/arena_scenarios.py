@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.benchmark.papers.claims import PUBLISHED
-from clustergym.benchmark.papers.study import Figures, RunSpec, check_published
+from clustergym.benchmark.papers.reproduction import Figures, RunSpec, check_published
 from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Floats
 from clustergym.oracle.base import linear

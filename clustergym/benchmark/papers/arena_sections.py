@@ -17,7 +17,7 @@ from clustergym.benchmark.papers.arena_scenarios import (
 )
 from clustergym.benchmark.papers.claims import FAIR, PUBLISHED
 from clustergym.benchmark.papers.page import Labelled, RunColumn, Section, compute_padded_by_label, passage
-from clustergym.benchmark.papers.study import Found, RunSpec, change, column, number
+from clustergym.benchmark.papers.reproduction import Found, RunSpec, change, column, number
 from clustergym.common.tables import table
 
 SETTINGS = (FAIR, PUBLISHED)

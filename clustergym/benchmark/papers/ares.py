@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from clustergym.benchmark.papers import ares_causes, ares_study, page
+from clustergym.benchmark.papers import ares_causes, ares_runs, page
 from clustergym.benchmark.papers.ares_causes import Causes
 from clustergym.benchmark.papers.ares_claims import AresFigures, make_claims
-from clustergym.benchmark.papers.ares_study import (
+from clustergym.benchmark.papers.ares_runs import (
     TESTBED,
     TRACE_TYPES,
-    AresStudy,
+    AresRuns,
     build_run_scenario,
     trace_names,
 )
 from clustergym.benchmark.papers.page import Panel, RunColumn, Section, panel_plot
-from clustergym.benchmark.papers.study import Found, Options, change, choose, column, number, run_all
+from clustergym.benchmark.papers.reproduction import Found, Options, change, choose, column, number, run_all
 from clustergym.common.tables import table
 
 SUMMARY = "16 and 64 GPUs, Philly, Helios and newTrace, fairness and JCT (TACO 2025, section 5)"
@@ -26,19 +26,19 @@ BEST_ALPHAS = (0.75, 0.8)
 
 def reproduce(options: Options) -> page.Report:
     """Simulate the runs that reproduce the paper Ares, and return its page with the results."""
-    ares_study.check_data(
+    ares_runs.check_data(
         options.data, [name for trace_type in TRACE_TYPES for name in trace_names(trace_type, options.quick)]
     )
-    chosen, note = choose(ares_study.POLICIES, options.policies)
-    study = AresStudy(options.data, options.quick, chosen)
+    chosen, note = choose(ares_runs.POLICIES, options.policies)
+    study = AresRuns(options.data, options.quick, chosen)
     names = ["introduction", *["quick"] * options.quick]
-    introduction = "\n\n".join(page.passage("ares", name, jobs=ares_study.START_JOBS) for name in names)
+    introduction = "\n\n".join(page.passage("ares", name, jobs=ares_runs.START_JOBS) for name in names)
     opening = page.words(page.passage("ares", "opening", plot=study.file("jct")))
     sections, causes = (
         [opening, *(_comparison(study, trace_type) for trace_type in TRACE_TYPES)],
         Causes(study),
     )
-    whole = set(ares_study.POLICIES) <= set(chosen)
+    whole = set(ares_runs.POLICIES) <= set(chosen)
     if whole:
         sections += [causes.ladder(), causes.map(), _alphas(study), _testbed(study)]
     found = run_all(page.list_specs(sections), build_run_scenario, options)
@@ -73,7 +73,7 @@ P99 = RunColumn("p99 JCT, h", "jct_p99", 1, "h")
 COLUMNS = (JCT, P99, UNFAIR, WORST, PREEMPTIONS, page.RESTARTS._replace(decimals=2))
 
 
-def _comparison(study: AresStudy, trace_type: str) -> Section:
+def _comparison(study: AresRuns, trace_type: str) -> Section:
     names = trace_names(trace_type, study.quick)
     counted = f"{len(names)} traces" if len(names) > 1 else names[0]
 
@@ -89,19 +89,19 @@ def _comparison(study: AresStudy, trace_type: str) -> Section:
     return Section([spec for policy in study.rows for spec in study.specs(trace_type, policy)], text)
 
 
-def _fewer(study: AresStudy, trace_type: str, policy: str) -> str:
+def _fewer(study: AresRuns, trace_type: str, policy: str) -> str:
     run, there = len(study.specs(trace_type, policy)), len(trace_names(trace_type, study.quick))
     return f" (first {run} of {there})" if run < there else ""
 
 
-def _relative_jct(study: AresStudy, found: Found, trace_type: str, policy: str) -> str:
+def _relative_jct(study: AresRuns, found: Found, trace_type: str, policy: str) -> str:
     if "ares" not in study.policies or policy == "ares":
         return "-"
     ours, theirs = (make(found, trace_type, policy) for make in (study.beside, study.averages))
     return change(ours["jct_mean"], theirs["jct_mean"])
 
 
-def _bars(study: AresStudy, found: Found, trace_type: str) -> Panel:
+def _bars(study: AresRuns, found: Found, trace_type: str) -> Panel:
     hours = {
         policy + _fewer(study, trace_type, policy): [
             study.averages(found, trace_type, policy)["jct_mean"] / 3600
@@ -111,7 +111,7 @@ def _bars(study: AresStudy, found: Found, trace_type: str) -> Panel:
     return Panel(trace_type, "", "mean JCT, h", (), hours)
 
 
-def _relative(study: AresStudy, found: Found, trace_type: str) -> list[float]:
+def _relative(study: AresRuns, found: Found, trace_type: str) -> list[float]:
     """Return the mean JCT by alpha over that at 0.75, mean over traces."""
     at = {
         alpha: np.array([found[spec]["jct_mean"] for spec in study.specs(trace_type, "ares", alpha)])
@@ -120,7 +120,7 @@ def _relative(study: AresStudy, found: Found, trace_type: str) -> list[float]:
     return [float(np.mean(at[alpha] / at[0.75])) for alpha in study.alphas]
 
 
-def _relative_of_all(study: AresStudy, found: Found) -> list[float]:
+def _relative_of_all(study: AresRuns, found: Found) -> list[float]:
     """Return the mean over all types of traces of the mean JCT by alpha, relative to that at 0.75."""
     return [
         float(mean)
@@ -128,7 +128,7 @@ def _relative_of_all(study: AresStudy, found: Found) -> list[float]:
     ]
 
 
-def _alphas(study: AresStudy) -> Section:
+def _alphas(study: AresRuns) -> Section:
     headers = ["mean JCT over that at 0.75", *(f"{alpha:g}" for alpha in study.alphas), "best alpha"]
 
     def text(found: Found) -> str:
@@ -152,14 +152,14 @@ def _alphas(study: AresStudy) -> Section:
     return Section(specs, text)
 
 
-def _testbed(study: AresStudy) -> Section:
+def _testbed(study: AresRuns) -> Section:
     """Return the section on the runs on 16 GPUs."""
     specs = study.specs(TESTBED, "ares")
     many = f"{len(specs)} generated traces" if len(specs) > 1 else "One generated trace"
 
     def text(found: Found) -> str:
         loads = ", ".join(
-            number(ares_study.compute_offered_load(build_run_scenario(study.data, spec)), 1) for spec in specs
+            number(ares_runs.compute_offered_load(build_run_scenario(study.data, spec)), 1) for spec in specs
         )
         rows = {(policy,): study.averages(found, TESTBED, policy) for policy in study.rows}
         shown = page.figures_table(["policy"], rows, [JCT, UNFAIR, WORST, PREEMPTIONS])

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.benchmark.papers import ares_study
-from clustergym.benchmark.papers.ares_study import (
+from clustergym.benchmark.papers import ares_runs
+from clustergym.benchmark.papers.ares_runs import (
     FIXED,
-    AresStudy,
+    AresRuns,
     bend,
     build_run_scenario,
     build_timed_scenario,
@@ -29,7 +29,7 @@ from clustergym.benchmark.papers.page import (
     grid_plot,
     passage,
 )
-from clustergym.benchmark.papers.study import (
+from clustergym.benchmark.papers.reproduction import (
     Figures,
     Found,
     Options,
@@ -70,8 +70,8 @@ CHANGES = {
     "pollux by its genetic search, as in Fig. 7": OneChange(pollux=FIXED["pollux"]),
     CHOOSES: OneChange(pollux=EXACT),
     BELOW: OneChange(pollux=(*POLLUX, ("at_least_request", True))),
-    FLAT: OneChange(ares_study.ROOFLINE),
-    "Ares on unrounded requests (`scenario.counts=any`)": OneChange(ares_study.UNROUNDED),
+    FLAT: OneChange(ares_runs.ROOFLINE),
+    "Ares on unrounded requests (`scenario.counts=any`)": OneChange(ares_runs.UNROUNDED),
     "Ares with hysteresis 4": OneChange(ares=(("hysteresis", 4.0),), quick=False),
     "Ares deciding at arrivals and finishes": OneChange(ares=(("round_s", None),), quick=False),
     "pollux that reckons with the scenario's restarts": OneChange(
@@ -83,7 +83,7 @@ CHANGES = {
 class Causes(NamedTuple):
     """Runs that test why our results differ from those of Ares's paper, and tables of their results."""
 
-    study: AresStudy
+    study: AresRuns
 
     @property
     def traces(self) -> list[str]:
@@ -137,8 +137,8 @@ class Causes(NamedTuple):
             for labels, specs in runs.items():
                 scenario = build_run_scenario(self.study.data, specs[0])
                 where = [
-                    number(ares_study.compute_offered_load(scenario), 2),
-                    number(ares_study.request_efficiency(scenario), 2),
+                    number(ares_runs.compute_offered_load(scenario), 2),
+                    number(ares_runs.request_efficiency(scenario), 2),
                 ]
                 hours = [number(found[spec]["jct_mean"] / 3600, 3) for spec in specs]
                 rows.append([*labels, *where, *hours, f"{self.relative(found, specs):+.0f} %"])
@@ -193,11 +193,11 @@ LIMIT_S = 0.06
 """Ares reports that its decisions at 2,048 GPUs and 640 jobs an hour take less than this."""
 
 
-def looks(options: Options, study: AresStudy) -> dict[str, Figures]:
+def looks(options: Options, study: AresRuns) -> dict[str, Figures]:
     """Run each policy on one trace; return each run's jobs and its held GPUs over time, by policy, cached."""
     runs = {}
     for policy in (name for name in LOOKED_AT if name in study.policies):
-        spec = RunSpec(DEEP_TRACE, None, study.length, policy, ares_study.FIXED.get(policy, ()))
+        spec = RunSpec(DEEP_TRACE, None, study.length, policy, ares_runs.FIXED.get(policy, ()))
         what = f"{build_run_scenario(options.data, spec).sha256} {spec.label} job by job"
         runs[policy] = load_or_make(options.work, what, partial(_measure_looks, options, spec))
     return runs
@@ -286,7 +286,7 @@ def _decision_times(gpus: int) -> Figures:
     seconds, jobs = np.array(taken).T
     return {
         "gpus": gpus,
-        "jobs_per_hour": ares_study.JOBS_PER_HOUR_A_GPU * gpus,
+        "jobs_per_hour": ares_runs.JOBS_PER_HOUR_A_GPU * gpus,
         "decisions": len(seconds),
         "jobs_most": int(jobs.max()),
         "decision_s_mean": float(seconds.mean()),

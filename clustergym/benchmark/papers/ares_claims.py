@@ -20,9 +20,9 @@ from clustergym.benchmark.papers.ares_causes import (
     logarithmic,
     on_time,
 )
-from clustergym.benchmark.papers.ares_study import OWN, TESTBED, TRACE_TYPES, AresStudy
+from clustergym.benchmark.papers.ares_runs import OWN, TESTBED, TRACE_TYPES, AresRuns
 from clustergym.benchmark.papers.claims import PaperClaim, difference, following, not_simulated, quantity
-from clustergym.benchmark.papers.study import Figures, Found
+from clustergym.benchmark.papers.reproduction import Figures, Found
 
 SECOND_BEST: Mapping[str, Mapping[str, float]] = {
     "jct_mean": {"philly": -30.3, "helios": -31.3, "newtrace": -21.4},
@@ -45,7 +45,7 @@ IN_TEXT = "the paper's text gives no figure"
 class AresFigures(NamedTuple):
     """The measured results from which the claims of Ares's paper are judged."""
 
-    study: AresStudy
+    study: AresRuns
     found: Found
     causes: Causes
     looked: Mapping[str, Figures]

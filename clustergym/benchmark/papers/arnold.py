@@ -19,7 +19,7 @@ from clustergym.benchmark.papers.arnold_figures import STATES, placement_figures
 from clustergym.benchmark.papers.arnold_report import draw, report
 from clustergym.benchmark.papers.claims import PaperClaim, claims_table, not_simulated, quantity
 from clustergym.benchmark.papers.page import Report, passage
-from clustergym.benchmark.papers.study import Figures, Options, load_or_make
+from clustergym.benchmark.papers.reproduction import Figures, Options, load_or_make
 from clustergym.common.errors import InputError
 from clustergym.common.tables import percent
 

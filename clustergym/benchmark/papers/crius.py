@@ -34,7 +34,7 @@ from clustergym.benchmark.papers.claims import (
 )
 from clustergym.benchmark.papers.oracle_claims import oracle_claims
 from clustergym.benchmark.papers.page import Panel, panel_plot
-from clustergym.benchmark.papers.study import Found, Options, change, choose, column, number, run_all
+from clustergym.benchmark.papers.reproduction import Found, Options, change, choose, column, number, run_all
 
 JCT_LOWER = {"fcfs": 81.3, "elasticflow-ls": 75.8, "gandiva": 80.1, "gavel": 66.4}
 """The baselines, and by how many percent the preprint's mean JCT is below theirs (section 8.4)."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from clustergym.benchmark.papers.claims import PaperClaim, claims_table, quantity
 from clustergym.benchmark.papers.page import Report, passage
-from clustergym.benchmark.papers.study import Options, number
+from clustergym.benchmark.papers.reproduction import Options, number
 from clustergym.cluster.parts import Nodes, Requests
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints

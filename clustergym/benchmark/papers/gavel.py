@@ -21,7 +21,7 @@ from clustergym.benchmark.papers.gavel_packing import (
     with_pairs,
 )
 from clustergym.benchmark.papers.page import Report, Section, list_specs, make_report, passage, words
-from clustergym.benchmark.papers.study import (
+from clustergym.benchmark.papers.reproduction import (
     Figures,
     Found,
     Options,

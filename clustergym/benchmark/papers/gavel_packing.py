@@ -15,7 +15,7 @@ import numpy as np
 
 from clustergym.benchmark.papers.claims import REPRODUCED, PaperClaim
 from clustergym.benchmark.papers.page import Draw, Panel, Section, panel_plot, passage
-from clustergym.benchmark.papers.study import Figures, Found, Parameters, RunSpec, change, number
+from clustergym.benchmark.papers.reproduction import Figures, Found, Parameters, RunSpec, change, number
 from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams

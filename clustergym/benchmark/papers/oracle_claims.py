@@ -17,7 +17,7 @@ import numpy as np
 from clustergym.benchmark.papers.arena_claims import PREPRINT, cite_preprint
 from clustergym.benchmark.papers.arena_scenarios import MARGIN, USABLE, read_memory
 from clustergym.benchmark.papers.claims import PaperClaim, quantity
-from clustergym.benchmark.papers.study import check_published
+from clustergym.benchmark.papers.reproduction import check_published
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.oracle.calibration.accuracy import CLUSTERS, PAPER_COUNTS, PAPER_ERRORS, plan_clusters
 from clustergym.oracle.calibration.planning import PlanningOutcomes, by_gpus, join_outcomes, summary

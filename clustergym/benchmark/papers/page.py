@@ -20,7 +20,14 @@ from typing import Any, NamedTuple
 
 from clustergym.benchmark.papers import PAPERS
 from clustergym.benchmark.papers.claims import HEADERS, TOLERANCE, VERDICTS, PaperClaim, claims_table
-from clustergym.benchmark.papers.study import Figures, Found, RunSpec, change, compute_padded_jct, number
+from clustergym.benchmark.papers.reproduction import (
+    Figures,
+    Found,
+    RunSpec,
+    change,
+    compute_padded_jct,
+    number,
+)
 from clustergym.common.errors import InputError
 from clustergym.common.figures import draw_figure
 from clustergym.common.tables import table

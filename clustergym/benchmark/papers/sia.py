@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.benchmark.papers import page, study
+from clustergym.benchmark.papers import page, reproduction
 from clustergym.benchmark.papers.claims import PaperClaim, difference, quantity
-from clustergym.benchmark.papers.study import change, column, number
+from clustergym.benchmark.papers.reproduction import change, column, number
 from clustergym.common import random_streams
 from clustergym.common.tables import table
 from clustergym.scenario.scenario import Scenario
@@ -37,7 +37,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 FAIR, PUBLISHED = "exact counts", "its job lengths"
 NAMES = {FAIR: "fair", PUBLISHED: "as published"}
 
-ROWS: Mapping[str, tuple[str, study.Parameters]] = {
+ROWS: Mapping[str, tuple[str, reproduction.Parameters]] = {
     "sia": ("sia", ()),
     "gavel max-sum": ("gavel", (("objective", "max_total_throughput"),)),
     "gavel max-min": ("gavel", (("objective", "max_min_fairness"),)),
@@ -47,14 +47,14 @@ ROWS: Mapping[str, tuple[str, study.Parameters]] = {
 }
 """Policy and parameters of each row."""
 
-_OURS: study.Parameters = (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True))
-GAVEL_STEPS: Mapping[str, study.Parameters] = {
+_OURS: reproduction.Parameters = (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True))
+GAVEL_STEPS: Mapping[str, reproduction.Parameters] = {
     "one program": (*_OURS[:1], *_OURS[2:]),
     "ties to the first type": _OURS[:1],
     "a solution each 1,920 s": (),
 }
 """Further steps from our rules for Gavel, `_OURS`, towards its own."""
-SIA_CHANGES: Mapping[str, study.Parameters] = {
+SIA_CHANGES: Mapping[str, reproduction.Parameters] = {
     "none": (),
     "requested batch": (("batch", "requested"),),
     "no hold through a restart": (("hold", False),),
@@ -81,7 +81,7 @@ REFERENCE: Mapping[tuple[str, str], SiaFigures] = {
 PUBLISHED_ROWS = {label for _, label in REFERENCE}
 
 
-def reproduce(options: study.Options) -> page.Report:
+def reproduce(options: reproduction.Options) -> page.Report:
     """Simulate the runs that reproduce the paper Sia, and return its page with the results."""
     workloads = (
         QUICK
@@ -89,8 +89,8 @@ def reproduce(options: study.Options) -> page.Report:
         else tuple((trace_type, at) for trace_type in TRACE_TYPES for at in (1, 2, 3, 4))
     )
     folder = options.data / "sia" / "workloads"
-    study.check_published(folder / trace_type / f"workload-{at}.csv" for trace_type, at in workloads)
-    chosen, note = study.choose(POLICIES, options.policies)
+    reproduction.check_published(folder / trace_type / f"workload-{at}.csv" for trace_type, at in workloads)
+    chosen, note = reproduction.choose(POLICIES, options.policies)
     traces = [f"{trace_type}-{at}" for trace_type, at in workloads]
     known = [(name, label) for name, label in REFERENCE if name in traces and ROWS[label][0] in chosen]
     sections = [page.words(page.passage("sia", "settings"))]
@@ -102,21 +102,21 @@ def reproduce(options: study.Options) -> page.Report:
             sections.append(_ladder(name, [label for trace, label in known if trace == name]))
             sections += [_changes(name)] if "sia" in chosen else []
     late = [] if options.quick else [spec for row in known for spec in _make_jittered_specs(*row)]
-    found = study.run_all([*page.list_specs(sections), *late], build_run_scenario, options)
+    found = reproduction.run_all([*page.list_specs(sections), *late], build_run_scenario, options)
     introduction = page.passage("sia", "introduction") + note
     return page.make_report(introduction, list(_claims(known, found)), sections, found, plain=_plain)
 
 
-def _spec(trace: str, label: str, setting: str, more: study.Parameters = ()) -> study.RunSpec:
+def _spec(trace: str, label: str, setting: str, more: reproduction.Parameters = ()) -> reproduction.RunSpec:
     policy, parameters = ROWS[label]
-    return study.RunSpec(trace, None, setting, policy, (*parameters, *more))
+    return reproduction.RunSpec(trace, None, setting, policy, (*parameters, *more))
 
 
-def _make_jittered_specs(trace: str, label: str) -> list[study.RunSpec]:
+def _make_jittered_specs(trace: str, label: str) -> list[reproduction.RunSpec]:
     return [_spec(f"{trace} jitter {at}", label, PUBLISHED) for at in range(JITTERS)]
 
 
-def build_run_scenario(data: Path, spec: study.RunSpec) -> Scenario:
+def build_run_scenario(data: Path, spec: reproduction.RunSpec) -> Scenario:
     """Build a run's scenario; a trace named `... jitter N` has each job delayed at random by seed N."""
     trace, _, jitter = spec.trace.partition(" jitter ")
     scenario = _scenario(data, trace, spec.setting)
@@ -143,7 +143,7 @@ def _scenario(data: Path, trace: str, setting: str) -> Scenario:
     return replace(load_scenario("ares", overrides), rounds="policy")
 
 
-def _claims(known: Sequence[tuple[str, str]], found: study.Found) -> Iterator[PaperClaim]:
+def _claims(known: Sequence[tuple[str, str]], found: reproduction.Found) -> Iterator[PaperClaim]:
     for trace, label in known:
         figure, (fair, ours) = REFERENCE[trace, label], _both(found, trace, label)
         late = [found[spec] for spec in _make_jittered_specs(trace, label) if spec in found]
@@ -169,7 +169,7 @@ def _claims(known: Sequence[tuple[str, str]], found: study.Found) -> Iterator[Pa
             yield PaperClaim(claim, f"its simulator, {trace}", difference(own, theirs), gains[0], gains[1])
 
 
-def _both(found: study.Found, trace: str, label: str) -> list[study.Figures]:
+def _both(found: reproduction.Found, trace: str, label: str) -> list[reproduction.Figures]:
     """Return the fair run and the published one."""
     return [found[_spec(trace, label, setting)] for setting in (FAIR, PUBLISHED)]
 
@@ -195,7 +195,7 @@ def _workload(trace: str, labels: Sequence[str]) -> page.Section:
     }
     headers = ["policy", "setting", "mean JCT, h", "published", "p99, h", "makespan, h", "published"]
 
-    def text(found: study.Found) -> str:
+    def text(found: reproduction.Found) -> str:
         lines = []
         for names, spec in rows.items():
             known = REFERENCE.get((trace, names[0]), NONE) if spec.setting == PUBLISHED else NONE
@@ -214,7 +214,7 @@ COLUMNS = (JCT, page.RunColumn("", "jct_p99", 2, "h"), page.RunColumn("", "makes
 
 def _ladder(trace: str, labels: Sequence[str]) -> page.Section:
     """Return a workload's published rows, step by step towards the rules of its simulator."""
-    steps: dict[str, list[study.RunSpec | None]] = {
+    steps: dict[str, list[reproduction.RunSpec | None]] = {
         setting: [_spec(trace, label, setting, () if label == "sia" else _OURS) for label in labels]
         for setting in SETTINGS
     }
@@ -222,7 +222,7 @@ def _ladder(trace: str, labels: Sequence[str]) -> page.Section:
         row = [None if label == "sia" else _spec(trace, label, PUBLISHED, rule) for label in labels]
         steps[f"{step} (Gavel)"] = row
 
-    def text(found: study.Found) -> str:
+    def text(found: reproduction.Found) -> str:
         hours = {
             step: [found[spec]["jct_mean"] / 3600 if spec else None for spec in row]
             for step, row in steps.items()
@@ -242,7 +242,7 @@ def _changes(trace: str) -> page.Section:
     return page.runs_table(page.passage("sia", "changes"), ["change"], rows, [JCT, page.RESTARTS])
 
 
-def _plain(spec: study.RunSpec, figures: study.Figures) -> dict[str, Any]:
+def _plain(spec: reproduction.RunSpec, figures: reproduction.Figures) -> dict[str, Any]:
     own = set(spec.parameters)
     rows = (
         name

@@ -14,7 +14,7 @@ from scenarios import Job, small_scenario
 
 from clustergym.benchmark.papers import PAPERS, gavel, sia
 from clustergym.benchmark.papers.arena_scenarios import data_parallel_fits, read_memory
-from clustergym.benchmark.papers.study import Options, RunSpec, change, choose, presets, run_all
+from clustergym.benchmark.papers.reproduction import Options, RunSpec, change, choose, presets, run_all
 from clustergym.commands.reproduce import main
 from clustergym.common.errors import InputError
 from clustergym.common.tables import table

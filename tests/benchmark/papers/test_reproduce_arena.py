@@ -17,7 +17,7 @@ from clustergym.benchmark.papers.claims import (
     ClaimUnit,
     make_measured_claim,
 )
-from clustergym.benchmark.papers.study import compute_padded_jct, summarise_run
+from clustergym.benchmark.papers.reproduction import compute_padded_jct, summarise_run
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.policy import InformationClass
 

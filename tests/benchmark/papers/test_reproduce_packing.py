@@ -11,7 +11,7 @@ import pytest
 
 from clustergym.benchmark.papers import gavel_packing
 from clustergym.benchmark.papers.gavel_packing import MEASURED, PACKED, UNPACKED, Load, packing_scenario
-from clustergym.benchmark.papers.study import change, summarise_run
+from clustergym.benchmark.papers.reproduction import change, summarise_run
 from clustergym.results.measured_run import simulate
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data"))

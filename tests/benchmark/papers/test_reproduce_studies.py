@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from scenarios import Job, small_scenario
 
-from clustergym.benchmark.papers import ares, ares_study, arnold
+from clustergym.benchmark.papers import ares, ares_runs, arnold
 from clustergym.benchmark.papers.arena_sections import SETTINGS
 from clustergym.benchmark.papers.ares_causes import Causes, decision_times
 from clustergym.benchmark.papers.ares_claims import AresFigures, make_claims
-from clustergym.benchmark.papers.ares_study import (
+from clustergym.benchmark.papers.ares_runs import (
     OWN,
     START,
     START_JOBS,
     TESTBED,
     TRACE_TYPES,
-    AresStudy,
+    AresRuns,
     bent,
     build_run_scenario,
     compute_offered_load,
@@ -29,7 +29,7 @@ from clustergym.benchmark.papers.ares_study import (
 from clustergym.benchmark.papers.arnold_ablation import EVEN_CORE
 from clustergym.benchmark.papers.arnold_characterisation import MODELS
 from clustergym.benchmark.papers.page import Panel, panel_plot
-from clustergym.benchmark.papers.study import Options, RunSpec
+from clustergym.benchmark.papers.reproduction import Options, RunSpec
 from clustergym.commands.reproduce import main
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data"))
@@ -45,7 +45,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def jct_only(jct_s):
-    return dict.fromkeys(ares_study.METRICS, 0.0) | {"jct_mean": jct_s}
+    return dict.fromkeys(ares_runs.METRICS, 0.0) | {"jct_mean": jct_s}
 
 
 def test_half_of_the_traces_of_a_kind_are_published():
@@ -58,7 +58,7 @@ def test_half_of_the_traces_of_a_kind_are_published():
 def test_alpha_is_judged_by_the_mean_of_ratios():
     # Of four traces one takes 90 instead of 100 s at 0.8 and a long one 2,000 instead of 1,000:
     # (0.9 + 2 + 2 x 1) / 4 = 1.225, whatever their lengths.
-    study = AresStudy(Path(), False, ["ares"])
+    study = AresRuns(Path(), False, ["ares"])
     found = {cell: jct_only(100.0) for alpha in study.alphas for cell in study.specs("philly", "ares", alpha)}
     for alpha in study.alphas:
         found[study.specs("philly", "ares", alpha)[1]] = jct_only(2000.0 if alpha == 0.8 else 1000.0)
@@ -72,7 +72,7 @@ def test_alpha_is_judged_by_the_mean_of_ratios():
     [(160.0, 200.0, "pollux", 0.375), (125.0, 200.0, "pollux", 0.2), (200.0, 80.0, "gavel", -0.25)],
 )
 def test_a_claim_is_held_against_the_best_other(pollux_s, gavel_s, other, share):
-    study = AresStudy(Path(), True, ["ares", "gavel", "pollux"])
+    study = AresRuns(Path(), True, ["ares", "gavel", "pollux"])
     seconds = {"ares": 100.0, "gavel": gavel_s, "pollux": pollux_s}
     found = {cell: jct_only(s) for policy, s in seconds.items() for cell in study.specs("philly", policy)}
     gain, further = study.gains(found, "philly", "jct_mean")
@@ -83,7 +83,7 @@ def test_a_claim_is_held_against_the_best_other(pollux_s, gavel_s, other, share)
 
 def test_a_policy_of_fewer_traces_is_held_against_ares_on_those():
     # Pollux is run on the first trace of newTrace: 80 s, where Ares takes 100 s, and 20 s on the other.
-    study = AresStudy(Path(), False, ["ares", "pollux"])
+    study = AresRuns(Path(), False, ["ares", "pollux"])
     runs = study.specs("newtrace", "ares")
     own = study.specs("newtrace", OWN)
     found = {cell: jct_only(20.0) for cell in [*runs, *own]} | {runs[0]: jct_only(100.0)}
@@ -97,10 +97,10 @@ def test_a_policy_of_fewer_traces_is_held_against_ares_on_those():
 
 
 def test_our_own_variant_is_a_row_but_no_policy_to_beat():
-    study = AresStudy(Path(), True, ["ares", "lucid"])
+    study = AresRuns(Path(), True, ["ares", "lucid"])
     assert study.rows == ["ares", "lucid", OWN]
     assert study.specs("philly", OWN)[0].label == OWN
-    assert AresStudy(Path(), True, ["lucid"]).rows == ["lucid"]
+    assert AresRuns(Path(), True, ["lucid"]).rows == ["lucid"]
 
 
 def test_efficiencies_are_bent_at_the_same_gpu_time_and_load():
@@ -122,7 +122,7 @@ def test_efficiencies_are_bent_at_the_same_gpu_time_and_load():
 
 
 def test_the_map_names_who_is_first(tmp_path):
-    causes = Causes(AresStudy(tmp_path, True, []))
+    causes = Causes(AresRuns(tmp_path, True, []))
     seconds = dict(zip(causes.point("philly sia 1", 1.0, 1.0), (100.0, 90.0, 80.0), strict=True))
     for power, load in ((1.0, 2.0), (0.25, 1.0), (0.25, 2.0)):
         seconds |= dict(zip(causes.point("philly sia 1", power, load), (100.0, 145.0, 103.0), strict=True))
@@ -150,7 +150,7 @@ class ByPolicy(dict):
 def test_the_claims_follow_the_figures(tmp_path):
     # Ares 100 s, Pollux 140 s: 1 - 100/140 = 28.6 % below, of 30.3 % claimed: reproduced to a tenth. On
     # newTrace Pollux takes 90 s: 11.1 % above. The gain there is 28.6 + 11.1 = 39.7 points less.
-    study = AresStudy(tmp_path, True, list(ares_study.POLICIES))
+    study = AresRuns(tmp_path, True, list(ares_runs.POLICIES))
     found = ByPolicy({"ares": (100.0, 100.0), "pollux": (140.0, 90.0)})
     fairness = {"ares": [0.5, 0.9, 1.0, 1.2], "pollux": [0.5, 1.1, 1.2, 1.3]}
     runs = {name: {"fairness": values, "makespan_s": 100.0} for name, values in fairness.items()}
@@ -179,7 +179,7 @@ def test_the_claims_follow_the_figures(tmp_path):
 
 
 def test_sixteen_gpus_are_held_against_each_other_policy():
-    study = AresStudy(Path(), True, ["ares", "gavel", "pollux"])
+    study = AresRuns(Path(), True, ["ares", "gavel", "pollux"])
     seconds = {"ares": 90.0, "gavel": 200.0, "pollux": 100.0}
     found = {cell: jct_only(s) for policy, s in seconds.items() for cell in study.specs(TESTBED, policy)}
     shares = [gain.share for gain in study.gains(found, TESTBED, "jct_mean")]

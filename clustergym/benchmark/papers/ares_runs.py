@@ -1,4 +1,4 @@
-"""The traces and runs of the study of Ares, and the averages and gains that its parts share."""
+"""The traces and runs of the reproduction of Ares, and the averages and gains that its parts share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.benchmark.papers.study import Figures, Found, Parameters, RunSpec, check_published
+from clustergym.benchmark.papers.reproduction import Figures, Found, Parameters, RunSpec, check_published
 from clustergym.scenario.scenario import Scenario
 
 WHOLE, START = "whole", "start"
@@ -191,7 +191,7 @@ class Gain(NamedTuple):
     share: float
 
 
-class AresStudy(NamedTuple):
+class AresRuns(NamedTuple):
     """The runs that reproduce Ares's paper: their data, traces and policies."""
 
     data: Path

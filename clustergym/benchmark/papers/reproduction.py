@@ -1,4 +1,4 @@
-"""Runs of a study: which policy runs under which setting. Each run is made once and kept.
+"""Runs of a paper's reproduction: which policy runs under which setting. Each run is made once and kept.
 
 Figures of a run that the metrics lack and pages need, padded JCTs, and figures as texts.
 """
