@@ -12,294 +12,36 @@ exist of one part at a time. Attention is `scaled_dot_product_attention` by its 
 of every layer. The allocator has PyTorch's defaults.
 
 A case that runs out of memory is a row, too. Each line is flushed, and a case that stands in the file is not
-measured again, so that a run which ended can go on. `rows_of_table.py` makes a table of the lines.
+measured again, so that a run which ended can go on. `training_table.py` makes tables of the lines.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import gc
 import json
 import statistics
-import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
-from torch import nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
-
-Row = dict[str, Any]
+from training_steps import Case, Gpu, Row, Training
 
 MODELS = (
-    "mpt-125M", "mpt-350M", "qwen3-0.6B", "mpt-760M", "llama3.2-1B", "mpt-1B", "mpt-3B", "llama3.2-3B", "qwen3-4B",
+    "mpt-125M", "mpt-350M", "qwen3-0.6B", "mpt-760M", "llama3.2-1B", "mpt-1B",
+    "mpt-3B", "llama3.2-3B", "qwen3-4B",
 )  # fmt: skip
 FIRST_LENGTH, LENGTHS = 2048, (1024, 4096, 8192)
 MOST_TOKENS = 16384
 """Of a timed case."""
-PART = 2**26
-"""Parameters that the optimizer goes over at a time, or those of one matrix if it has more."""
 WARM_UP, TIMED, TIMED_BELOW_S = 2, 7, 0.7
 """Steps before timing and timed; at the border, only steps shorter than the last are timed."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """What is measured: a model, its tokens and how it is trained.
-
-    Attributes
-    ----------
-    recompute, compiled : bool
-    gradients_kept : bool
-        Whether gradients stay allocated between steps.
-    loss : bool
-        Whether there is an output layer and a loss; else the last layer's sum is minimized.
-    segments : bool
-        Whether the allocator has expandable segments.
-    repeat : int
-    """
-
-    model: str
-    sequence_length: int
-    micro_batch: int
-    recompute: bool
-    compiled: bool = False
-    gradients_kept: bool = True
-    loss: bool = True
-    segments: bool = False
-    repeat: int = 0
-
-
-class Block(nn.Module):
-    """A layer: attention and a feed-forward network, gated (RMS norm, rotary) or not (layer norm, GELU)."""
-
-    def __init__(self, shape: Row) -> None:
-        super().__init__()
-        hidden, inner = shape["hidden"], shape["feed_forward"]
-        self.heads, self.gated = shape["heads"], shape.get("gated", True)
-        self.key_value_heads = shape.get("key_value_heads") or self.heads
-        self.width = shape.get("head_dim") or hidden // self.heads
-        self.norm_attention, self.norm_network = _norm(shape), _norm(shape)
-        self.inputs = nn.Linear(hidden, self.width * (self.heads + 2 * self.key_value_heads), bias=False)
-        self.outputs = nn.Linear(self.width * self.heads, hidden, bias=False)
-        self.gate = nn.Linear(hidden, inner, bias=False) if self.gated else None
-        self.up, self.down = nn.Linear(hidden, inner, bias=False), nn.Linear(inner, hidden, bias=False)
-
-    def forward(self, x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
-        batch, length, _ = x.shape
-        both = self.inputs(self.norm_attention(x)).view(batch, length, -1, self.width).transpose(1, 2)
-        query, key, value = both.split([self.heads, self.key_value_heads, self.key_value_heads], dim=1)
-        if self.gated:
-            query, key = _rotate(query, cosine, sine), _rotate(key, cosine, sine)
-        grouped = self.key_value_heads != self.heads
-        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
-        x = x + self.outputs(seen.transpose(1, 2).reshape(batch, length, -1))
-        y = self.norm_network(x)
-        inner = (
-            functional.gelu(self.up(y)) if self.gate is None else functional.silu(self.gate(y)) * self.up(y)
-        )
-        return x + self.down(inner)
-
-
-def _norm(shape: Row) -> nn.Module:
-    gated, hidden = shape.get("gated", True), shape["hidden"]
-    return nn.RMSNorm(hidden) if gated else nn.LayerNorm(hidden, bias=False)
-
-
-def _rotate(x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
-    left, right = x.chunk(2, dim=-1)
-    return x * cosine + torch.cat((-right, left), dim=-1) * sine
-
-
-class Decoder(nn.Module):
-    """Embedding, layers, and an output layer whose weights may be the embedding's."""
-
-    def __init__(self, shape: Row, longest: int) -> None:
-        super().__init__()
-        self.gated = shape.get("gated", True)
-        self.embedding = nn.Embedding(shape["vocabulary"], shape["hidden"])
-        self.positions = None if self.gated else nn.Embedding(longest, shape["hidden"])
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape["layers"]))
-        self.norm = _norm(shape)
-        self.output = nn.Linear(shape["hidden"], shape["vocabulary"], bias=False)
-        if shape.get("tied", False):
-            self.output.weight = self.embedding.weight
-        width = shape.get("head_dim") or shape["hidden"] // shape["heads"]
-        powers = torch.arange(0, width, 2, dtype=torch.float32) / width
-        angles = torch.outer(torch.arange(longest, dtype=torch.float32), 1e4**-powers).repeat(1, 2)
-        kind = self.embedding.weight.dtype
-        self.register_buffer("cosine", angles.cos().to(kind), persistent=False)
-        self.register_buffer("sine", angles.sin().to(kind), persistent=False)
-
-    def layers(self, tokens: torch.Tensor, recompute: bool) -> torch.Tensor:
-        length = tokens.shape[1]
-        x = self.embedding(tokens)
-        if self.positions is not None:
-            x = x + self.positions.weight[:length]
-        turn = (self.cosine[:length], self.sine[:length])
-        for block in self.blocks:
-            x = checkpoint(block, x, *turn, use_reentrant=False) if recompute else block(x, *turn)
-        return x
-
-    def loss(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        logits = self.output(self.norm(x)).flatten(0, 1)
-        return functional.cross_entropy(logits.float(), targets.flatten())
-
-
-class Gpu:
-    """The device's clock and memory; a CPU has none of the latter, so that tests can run everything."""
-
-    def __init__(self, name: str) -> None:
-        self.device = torch.device(name)
-        self.real = name == "cuda"
-
-    def synchronize(self) -> None:
-        if self.real:
-            torch.cuda.synchronize()
-
-    def now(self) -> float:
-        self.synchronize()
-        return time.perf_counter()
-
-    def allocated(self) -> int:
-        return torch.cuda.memory_allocated() if self.real else 0
-
-    def peaks(self) -> tuple[int, int]:
-        """Return the most bytes that were allocated, and reserved from the driver, since `reset`."""
-        return (torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()) if self.real else (0, 0)
-
-    def reset(self) -> None:
-        if self.real:
-            torch.cuda.reset_peak_memory_stats()
-
-    def empty(self) -> None:
-        gc.collect()
-        if self.real:
-            torch.cuda.empty_cache()
-
-    def free(self) -> int:
-        return torch.cuda.mem_get_info()[0] if self.real else 10**9
-
-    def use_segments(self, expandable: bool) -> None:
-        if self.real:
-            torch.cuda.memory._set_allocator_settings(f"expandable_segments:{expandable}")
-
-    def attention(self) -> Any:
-        """Return a context in which attention runs by its flash kernel or not at all."""
-        if not self.real:
-            return contextlib.nullcontext()
-        return nn.attention.sdpa_kernel(nn.attention.SDPBackend.FLASH_ATTENTION)
-
-    def describe(self) -> Row:
-        row: Row = {"torch": torch.__version__, "date": datetime.now(UTC).isoformat(timespec="seconds")}
-        if self.real:
-            properties = torch.cuda.get_device_properties(0)
-            row |= {
-                "gpu": properties.name,
-                "total_bytes": properties.total_memory,
-                "cuda": torch.version.cuda,
-            }
-            row |= {"free_bytes": self.free()}
-            query = "--query-gpu=driver_version,power.limit,clocks.max.sm,clocks.max.mem"
-            command = ["nvidia-smi", query, "--format=csv,noheader"]
-            row["nvidia_smi"] = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-        return row
-
-
-class Training:
-    """A model on the device with its optimizer's state, and steps of it."""
-
-    def __init__(self, shape: Row, gpu: Gpu, compiled: bool, longest: int) -> None:
-        self.gpu, self.vocabulary = gpu, shape["vocabulary"]
-        torch.manual_seed(0)
-        with torch.device(gpu.device):
-            kept = torch.get_default_dtype()
-            torch.set_default_dtype(torch.bfloat16)
-            try:
-                self.model = Decoder(shape, longest)
-            finally:
-                torch.set_default_dtype(kept)
-        if compiled:
-            for block in self.model.blocks:
-                block.compile(dynamic=False)
-        self.parameters = list(self.model.parameters())
-        with torch.no_grad():
-            for parameter in self.parameters:
-                if parameter.ndim > 1:
-                    parameter.normal_(std=0.02)
-        self.masters = [parameter.detach().float() for parameter in self.parameters]
-        self.parts = list(_parts([parameter.numel() for parameter in self.parameters]))
-        self.optimizers = [
-            torch.optim.AdamW([self.masters[at] for at in part], lr=1e-5, fused=True) for part in self.parts
-        ]
-        self.clear(kept=True)
-        self.update()
-
-    def clear(self, kept: bool) -> None:
-        """Set the gradients to zero, or drop them."""
-        for parameter in self.parameters:
-            if not kept:
-                parameter.grad = None
-            elif parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            else:
-                parameter.grad.zero_()
-
-    @torch.no_grad()
-    def update(self) -> None:
-        for part, optimizer in zip(self.parts, self.optimizers, strict=True):
-            for at in part:
-                gradient = self.parameters[at].grad
-                self.masters[at].grad = None if gradient is None else gradient.float()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            torch._foreach_copy_([self.parameters[at] for at in part], [self.masters[at] for at in part])
-
-    def step(self, case: Case, tokens: torch.Tensor, phases: Row | None = None) -> torch.Tensor:
-        """Make a step; with `phases`, note the peak of allocated bytes of each phase there."""
-
-        def note(name: str) -> None:
-            if phases is not None:
-                self.gpu.synchronize()
-                phases[name] = self.gpu.peaks()[0]
-                self.gpu.reset()
-
-        with self.gpu.attention():
-            x = self.model.layers(tokens[:, :-1], case.recompute)
-            note("layers")
-            if phases is not None:
-                phases["kept"] = self.gpu.allocated()
-            loss = self.model.loss(x, tokens[:, 1:]) if case.loss else x.float().square().mean()
-            del x
-            note("loss")
-            loss.backward()
-            note("backward")
-        self.update()
-        self.clear(case.gradients_kept)
-        note("optimizer")
-        return loss.detach()
-
-
-def _parts(sizes: Iterable[int]) -> Iterator[list[int]]:
-    """Yield positions of parameters in runs of at most `PART` numbers, or of one parameter."""
-    part: list[int] = []
-    filled = 0
-    for at, size in enumerate(sizes):
-        if part and filled + size > PART:
-            yield part
-            part, filled = [], 0
-        part.append(at)
-        filled += size
-    yield part
 
 
 class Measurements:
@@ -310,6 +52,8 @@ class Measurements:
     ) -> None:
         self.path, self.gpu, self.shapes, self.until = path, gpu, shapes, until
         self.first, self.longest, self.segments = lengths[0], max(lengths), False
+        # Before there is a model, so that a case has the same micro-batch in every pass.
+        self.free = gpu.free()
         self.rows: dict[Case, Row] = {}
         self.borders: list[Row] = []
         self.training: tuple[tuple[str, bool], Training] | None = None
@@ -321,14 +65,17 @@ class Measurements:
                 self.borders.append(row)
 
     def write(self, row: Row) -> None:
+        """Append a line to the file."""
         with self.path.open("a") as stream:
             stream.write(json.dumps(row) + "\n")
             stream.flush()
 
     def late(self) -> bool:
+        """Whether the budget of time is spent."""
         return time.monotonic() > self.until
 
     def train(self, case: Case) -> Training:
+        """Return the case's model with its state: the last one, or a new one."""
         key = (case.model, case.compiled)
         if self.training is None or self.training[0] != key:
             self.training = None
@@ -379,9 +126,10 @@ class Measurements:
         gpu.reset()
         for _ in range(WARM_UP - 1):
             training.step(case, tokens)
-        started = gpu.now()
         # `phases` resets the peaks; that of reserved bytes is taken before, and after the timed steps.
         row["peak_allocated"], row["peak_reserved"] = gpu.peaks()
+        gpu.reset()
+        started = gpu.now()
         loss = training.step(case, tokens, row["phases"])
         seconds = gpu.now() - started
         row["loss"] = float(loss)
@@ -461,11 +209,10 @@ def time_case(done: Measurements, case: Case, purpose: str) -> Row:
 
 def cases(done: Measurements, models: Iterable[str], lengths: Iterable[int]) -> Iterator[Case]:
     """Yield each model, length, and with or without recomputation, with a first micro-batch."""
-    free = done.gpu.free()
     for model in models:
         for length in lengths:
             for recompute in (False, True):
-                micro = first_micro_batch(done.shapes[model], length, recompute, free)
+                micro = first_micro_batch(done.shapes[model], length, recompute, done.free)
                 yield Case(model, length, micro, recompute)
 
 
@@ -476,7 +223,7 @@ def measure_times(done: Measurements, models: Iterable[str], lengths: Iterable[i
         time_case(done, case, "time")
 
 
-def measure_borders(done: Measurements, models: Iterable[str], lengths: Iterable[int], free: int) -> None:
+def measure_borders(done: Measurements, models: Iterable[str], lengths: Iterable[int]) -> None:
     """Find the largest micro-batch that fits, of each model, length and recomputation."""
     for case in list(cases(done, models, lengths)):
         if done.late():
@@ -486,15 +233,16 @@ def measure_borders(done: Measurements, models: Iterable[str], lengths: Iterable
             continue
         micro = row["case"]["micro_batch"]
         each = max(1.0, (row["peak_allocated"] - row["state"]) / micro)
-        guess = int((free - row["state"]) / each) if done.gpu.real else micro + 2
+        guess = int((done.free - row["state"]) / each) if done.gpu.real else micro + 2
 
         def fits(at: int, case: Case = case) -> bool | None:
             return done.measure(replace(case, micro_batch=at), "border", TIMED_BELOW_S)["fits"]
 
         low, high = find_border(lambda at, fits=fits: None if done.late() else fits(at), guess)  # type: ignore[misc]
         border = {"border": asdict(case), "fits": low, "fails": high}
-        done.write(border)
-        done.borders.append(border)
+        if high is not None:
+            done.write(border)
+            done.borders.append(border)
 
 
 def measure_effects(done: Measurements, models: Iterable[str], changes: Iterable[Row]) -> None:
@@ -581,7 +329,7 @@ PASSES = (
 )  # fmt: skip
 
 
-def run_pass(name: str, done: Measurements, models: list[str], lengths: list[int], free: int) -> None:
+def run_pass(name: str, done: Measurements, models: list[str], lengths: list[int]) -> None:
     """Make one of `PASSES`."""
     first, *others = lengths
     few = models[::2]
@@ -590,10 +338,10 @@ def run_pass(name: str, done: Measurements, models: list[str], lengths: list[int
     elif name == "lengths":
         measure_times(done, models, others)
     elif name == "border":
-        measure_borders(done, models, [first], free)
+        measure_borders(done, models, [first])
     elif name == "border_long":
         for length in others[::-1]:
-            measure_borders(done, models, [length], free)
+            measure_borders(done, models, [length])
     elif name == "curves":
         measure_curves(done, models, MOST_TOKENS if done.gpu.real else 64)
     elif name == "repeat":
@@ -624,11 +372,10 @@ def main(argv: list[str] | None = None) -> int:
     torch._dynamo.config.recompile_limit = 64
     done = Measurements(options.output, gpu, shapes, until, options.lengths)
     done.write({"header": gpu.describe()})
-    free = gpu.free()
     for name in options.passes:
         started = time.monotonic()
         try:
-            run_pass(name, done, options.models, options.lengths, free)
+            run_pass(name, done, options.models, options.lengths)
         except torch.AcceleratorError:
             # The device is of no more use to this process; another one goes on.
             traceback.print_exc()

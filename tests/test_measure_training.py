@@ -11,6 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import measure_training as script  # noqa: E402
+import training_steps as steps  # noqa: E402
+import training_table as tables  # noqa: E402
 
 SHAPES = """
 transformers:
@@ -54,8 +56,8 @@ def test_parameters_by_hand() -> None:
 
 
 def test_the_optimizer_goes_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script, "PART", 10)
-    assert list(script._parts([4, 5, 30, 1, 9, 1])) == [[0, 1], [2], [3, 4], [5]]
+    monkeypatch.setattr(steps, "PART", 10)
+    assert list(steps.split_parts([4, 5, 30, 1, 9, 1])) == [[0, 1], [2], [3, 4], [5]]
 
 
 def test_all_passes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
