@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from pathlib import Path
@@ -17,7 +18,8 @@ import training_table as tables  # noqa: E402
 SHAPES = """
 transformers:
   plain: {hidden: 32, layers: 2, heads: 2, feed_forward: 64, vocabulary: 100, gated: false, tied: true}
-  gated: {hidden: 32, layers: 2, heads: 4, key_value_heads: 2, head_dim: 16, feed_forward: 48, vocabulary: 100}
+  gated:
+    {hidden: 32, layers: 2, heads: 4, key_value_heads: 2, head_dim: 16, feed_forward: 48, vocabulary: 100}
 """
 
 
@@ -136,3 +138,35 @@ def test_a_case_in_which_the_process_died_is_left_out(tmp_path: Path) -> None:
     path.write_text(json.dumps({"case": case, "fits": None, "error": "the process ended"}) + "\n")
     done = script.Measurements(path, script.Gpu("cpu"), {}, 0.0, [16])
     assert done.measure(script.Case(**case), "time")["error"] == "the process ended"
+
+
+def test_the_table_has_a_row_for_each_case_as_last_measured(tmp_path: Path) -> None:
+    case = {"model": "plain", "sequence_length": 16, "micro_batch": 2, "recompute": True, "repeat": 0}
+    case |= {"compiled": False, "gradients_kept": True, "loss": True, "segments": False}
+    ran = {"fits": True, "state": 10, "phases": {"kept": 15, "loss": 20, "loss_s": 0.25}, "step_s": 0.5}
+    ran |= {"least_s": 0.4, "most_s": 0.6, "peak_allocated": 30, "peak_reserved": 40}
+    failed = {"fits": False, "state": 10, "phases": {}, "peak_allocated": 90, "peak_reserved": 95}
+    lines = [
+        {
+            "header": {
+                "date": "2026-11-26T17:00:00",
+                "torch": "2.11",
+                "free_bytes": 99,
+                "nvidia_smi": "580.1, 700 W",
+            }
+        },
+        {"case": case, "fits": None, "error": "the process ended"},
+        {"case": case, **ran},
+        {"case": case | {"micro_batch": 3, "segments": True, "repeat": 1}, **failed},
+        {"case": case | {"micro_batch": 4}, "fits": None, "error": "the process ended"},
+        {"curve": "copy", "bytes": 8, "gb_s": 3000.04},
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert tables.main([str(path), "--gpu-type", "H100-80", "--name", "h", "--folder", str(tmp_path)]) == 0
+    with (tmp_path / "h-steps.csv").open() as stream:
+        one, other = csv.DictReader(stream)
+    assert (one["tokens_per_s_per_gpu"], one["kept_bytes"], one["loss_s"]) == ("64.0", "5", "0.25")
+    assert (one["driver"], one["free_bytes"], one["activation_checkpointing"]) == ("580.1", "99", "full")
+    assert (other["changed"], other["fits"], other["step_s"]) == ("segments repeat 1", "0", "")
+    assert (tmp_path / "h-curves.csv").read_text().splitlines()[1].endswith(",3000.0")
