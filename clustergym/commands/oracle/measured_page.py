@@ -115,8 +115,10 @@ def _findings(figures: Figures) -> str:
         logits; read from the peaks of these rows by phase), the oracle none. Steps without a loss need what
         is predicted, and so do those with one once its bytes are added. They are not added: with
         {LOSS_BYTES:g} bytes, 72 more rows of the public tables, which ran, are said not to fit, so that their
-        stacks must hold fewer, or less elsewhere; with the 2 of logits in 16 bit no other row is, but 19 of
-        174 cells of the frozen board llm-2026's tables change, by up to 3.8 %. The card had
+        stacks must hold fewer, or less elsewhere; with the 2 of logits in 16 bit no other row is, but
+        times of the frozen board llm-2026's models change (19 of 174 of them on 8 to 64 GPUs, each model
+        with its smallest batch, by up to 3.8 %). Gradients that are dropped between steps save their 2 bytes
+        a parameter; the oracle has them always. The card had
         {figures["free_gb"]:.1f} GB free, of which the oracle uses 76. Part of what remains is the allocator:
         reserved bytes without a tensor are {percent(unused["median_share"])} of those with one in the median
         and {percent(unused["p90"])} at the 90th percentile, and {segments["ran"]} of {segments["failed"]}

@@ -31,7 +31,8 @@ CURVES = Path("benchmarks/measured/h100-curves.csv")
 COLUMNS = ("changed", "fits", "step_s", "peak_allocated_bytes", "peak_reserved_bytes", "free_bytes")
 """Columns besides those of measured throughput. `changed` is empty, or names what differs from the usual
 step."""
-WITHOUT_LOSS, COMPILED, SEGMENTS, REPEATED = "loss", "compiled", "segments", "repeat"
+WITHOUT_LOSS, DROPPED, COMPILED = "loss", "gradients_kept", "compiled"
+SEGMENTS, REPEATED = "segments", "repeat"
 """Values of `changed`; the last has a number."""
 LOSS_BYTES = 12.0
 """Bytes of a token and word in `cross_entropy` of fp32 logits by plain PyTorch: logarithms of probabilities,
@@ -310,11 +311,13 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
         message = "has no step with seconds, or no pair of steps of which one fits"
         raise InputError(message, file=path, remedy="give steps on both sides of the end of memory")
     unused = np.array([step.reserved / step.allocated - 1 for step in ran])
-    changed: dict[str, list[MeasuredStep]] = {WITHOUT_LOSS: [], COMPILED: [], SEGMENTS: []}
+    changed: dict[str, list[MeasuredStep]] = {
+        name: [] for name in (WITHOUT_LOSS, DROPPED, COMPILED, SEGMENTS)
+    }
     for step in steps:
         changed.setdefault(step.changed, []).append(step)
     compiled = [step for step in changed[COMPILED] if step.seconds]
-    without = [step for step in changed[WITHOUT_LOSS] if step.fits]
+    without, dropped = ([s for s in changed[name] if s.fits] for name in (WITHOUT_LOSS, DROPPED))
     return {
         "cases": len(steps),
         "ran": sum(step.fits for step in steps),
@@ -325,6 +328,7 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
             "as it is": _compare_bytes(ran, 0.0),
             "with the loss": _compare_bytes(ran, LOSS_BYTES),
             "steps without a loss, as it is": _compare_bytes(without, 0.0),
+            "steps that drop gradients, with the loss": _compare_bytes(dropped, LOSS_BYTES),
         },
         "borders": {name: border_figures(pairs, rule) for name, rule in RULES.items()},
         "repeats": _repeats(steps),
