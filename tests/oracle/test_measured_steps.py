@@ -151,7 +151,7 @@ def test_committed_measurements(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         assert line.count("|") == 0 or line.startswith("| ")
     accuracy = {"fitted": {"failures": 6, "failure_recall": 0.5}}
     accuracy["leave_one_model_out"] = {"spearman": 0.9, "regret_within_type": 0.02}
-    assert "10 % of 58 micro-batches one too large" in misses_section({"accuracy": accuracy, "steps": found})
+    assert "10 % of 58 micro-batches just too large" in misses_section({"accuracy": accuracy, "steps": found})
 
 
 def test_options_of_other_measurements_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

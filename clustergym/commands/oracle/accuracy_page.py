@@ -352,7 +352,7 @@ def misses_section(figures: Figures) -> str:
         found = figures["steps"]["borders"]["as it is"]
         recall, pairs, median = percent(found["recall"], 0), found["pairs"], found["median"]
         lines.append(
-            f"Out of memory, measured on one H100: {recall} of {pairs} micro-batches one too large are said"
+            f"Out of memory, measured on one H100: {recall} of {pairs} micro-batches just too large are said"
             f" not to fit; the largest that fits is predicted {median:.1f} times too large in the median,"
             " since the oracle has no bytes for the loss."
         )

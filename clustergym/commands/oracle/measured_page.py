@@ -21,8 +21,8 @@ Figures = Mapping[str, Any]
 HEAD = f"""\
 ## Steps measured on one H100
 
-Measured for this project with `benchmarks/measure_training.py` (PyTorch 2.11, one H100 80GB HBM3,
-2026-11-26; `{MEASURED}`): nine decoders of 0.12 to 4.0 B parameters, 1,024 to
+Measured for this project with `benchmarks/measure_training.py` (PyTorch 2.11, 2026-11-26, two machines with
+an H100 80GB HBM3 each; `{MEASURED}`): nine decoders of 0.12 to 4.0 B parameters, 1,024 to
 8,192 tokens, every layer recomputed or none, micro-batches up to the largest that fits. Weights and
 gradients are in bf16, an fp32 copy and Adam's moments in fp32: 16 bytes a parameter, as the oracle takes
 it. Layers run eagerly, and the loss is the cross entropy of fp32 logits. **No constant was fitted to these
@@ -50,14 +50,14 @@ COMPILED_STACK = "fsdp-2025"
 
 
 def measure_steps() -> dict[str, Any]:
-    """Return the figures of the committed measurements; empty without their files."""
+    """Return how far predicted steps are from those measured on one H100; empty without their files."""
     if not (MEASURED.exists() and CURVES.exists()):
         return {}
     return {**validate_steps(MEASURED), "curves": read_shares(CURVES)}
 
 
 def steps_section(figures: Figures) -> str:
-    """Return the section on measured steps, given the figures of `measure_steps`."""
+    """Return the accuracy page's section on steps measured on one H100, in Markdown."""
     chosen, *stacks = figures["seconds"].items()
     errors = {
         chosen[0]: chosen[1],
@@ -107,7 +107,7 @@ def _errors(row: Figures) -> tuple[str, ...]:
 
 
 def _findings(figures: Figures) -> str:
-    """Return what the tables show, in a paragraph."""
+    """Return a paragraph on what the tables of measured steps show."""
     segments, repeats, unused = figures["segments"], figures["repeats"], figures["unused"]
     text = f"""\
         What is missing is the loss: `cross_entropy` of fp32 logits by plain PyTorch holds {LOSS_BYTES:g}
@@ -122,12 +122,15 @@ def _findings(figures: Figures) -> str:
         {figures["free_gb"]:.1f} GB free, of which the oracle uses 76. Part of what remains is the allocator:
         reserved bytes without a tensor are {percent(unused["median_share"])} of those with one in the median
         and {percent(unused["p90"])} at the 90th percentile, and {segments["ran"]} of {segments["failed"]}
-        micro-batches that failed ran with expandable segments. Measured again, the seconds of
+        micro-batches that failed ran with expandable segments. Measured again on the second
+        machine, the seconds of
         {repeats["repeats"]} steps differ by {percent(repeats["median_ape"])} in the median and
         {percent(repeats["most_ape"])} at most, and their bytes by {percent(repeats["memory_most_ape"])}. Why
         steps take more or fewer seconds than predicted is not known.
         """
-    return textwrap.fill(" ".join(text.split()), 105) + "\n"
+    # A number is not parted from its sign.
+    words = " ".join(text.split()).replace(" %", "\0%")
+    return textwrap.fill(words, 105).replace("\0%", " %") + "\n"
 
 
 def _shares(curves: Figures) -> str:

@@ -133,7 +133,7 @@ def read_steps(
 
 
 def predict_bytes(setting: Setting, loss_bytes: float = 0.0) -> float:
-    """Return the bytes that a step needs, with the buffers of the loss.
+    """Return the bytes that a training step on one GPU needs, with the buffers of the loss.
 
     They stand beside what the layers keep; a layer that is computed again does so after they are gone.
     """
@@ -146,7 +146,7 @@ def predict_bytes(setting: Setting, loss_bytes: float = 0.0) -> float:
 
 
 def is_predicted_to_fit(step: MeasuredStep, rule: Rule) -> bool:
-    """Whether a rule of memory says that a step fits."""
+    """Whether a rule of memory predicts that a measured step fits its GPU."""
     usable = step.free if rule.all_free else USABLE * step.setting.machine.memory_gb * 1e9
     return predict_bytes(step.setting, rule.loss_bytes) <= usable
 
@@ -207,13 +207,13 @@ def border_figures(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]], rule: Rul
 
 
 def compare(predicted: Floats, measured: Floats) -> Figures:
-    """Return the `summary` of absolute errors, and the median of those with their sign."""
+    """Summarise the errors of predictions, absolute ones and the median of those with their sign."""
     off = predicted / measured - 1
     return summary(np.abs(off)) | {"median_signed_ape": float(np.median(off)) if len(off) else None}
 
 
 def predict_seconds(steps: Sequence[MeasuredStep], stack: str = "") -> Floats:
-    """Return the seconds of steps by a stack, by default by the one that is chosen for each."""
+    """Predict the seconds of measured steps by a stack, by default the one that the oracle chooses."""
     found = []
     for one in (step.setting for step in steps):
         used = load_stack(stack) if stack else choose_for_shape(one.shape, one.machine).stack
@@ -288,7 +288,7 @@ def _repeats(steps: Sequence[MeasuredStep]) -> Figures:
 
 
 def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | None = None) -> Figures:
-    """Return errors of predicted seconds and bytes, and of what is said to fit, against measured steps.
+    """Return errors of predicted seconds, bytes, and micro-batches that fit, against steps of one GPU.
 
     Returns
     -------
