@@ -82,6 +82,7 @@ MARKS = {
         "benchmark/leaderboard/test_retrain.py",
         "envs/test_recipes.py",
         "envs/test_torchrl_example.py",
+        "test_measure_training.py",
         "training",
     ),
 }

@@ -38,6 +38,7 @@ from clustergym.live import journal
 from clustergym.live.own.ledger import read_ledger
 from clustergym.live.own.script import read_script
 from clustergym.oracle.calibration.measured_memory import validate_memory
+from clustergym.oracle.calibration.measured_steps import read_shares, validate_steps
 from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.measured.sia_oracle import read_profile
 from clustergym.oracle.measured.sia_training import read_training
@@ -304,6 +305,8 @@ READERS: Mapping[str, Reader] = {
     "throughput": _written("throughput.csv", read_throughput),
     "policy-parameters": _written("mine.yaml", lambda path: simulate(scenario(), str(path))),
     "oracle-memory": _written("memory.csv", validate_memory),
+    "oracle-steps": _written("steps.csv", validate_steps),
+    "oracle-rates": _written("curves.csv", read_shares),
     "oracle-collectives": _written("all_reduce.csv", lambda path: validate_collectives(path, "H100-80")),
     "oracle-data": _written("data.csv", lambda path: what_is_measured(str(path))),
     "arena-memory": _written("memory.csv", read_memory),

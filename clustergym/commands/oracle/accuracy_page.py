@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clustergym.commands.oracle.common import percent
+from clustergym.commands.oracle.measured_page import steps_section
 from clustergym.commands.oracle.stack_page import (
     MISSED_POINTS,
     PICTURE_NOTE,
@@ -347,6 +348,14 @@ def misses_section(figures: Figures) -> str:
         f" least 0.930 is asked; the placement chosen within a GPU type loses {lost} of the throughput, where"
         " at most 2 % is asked.",
     ]
+    if figures.get("steps"):
+        found = figures["steps"]["borders"]["as it is"]
+        recall, pairs, median = percent(found["recall"], 0), found["pairs"], found["median"]
+        lines.append(
+            f"Out of memory, measured on one H100: {recall} of {pairs} micro-batches just too large are said"
+            f" not to fit; the largest that fits is predicted {median:.1f} times too large in the median,"
+            " since the oracle has no bytes for the loss."
+        )
     if "stacks" in figures:
         curves, most = figures["stacks"]["per_gpu_curves"], figures["stacks"]["most_gpus"]
         missed = find_missed_curves(curves)
@@ -369,6 +378,7 @@ def page(figures: Figures) -> str:
     sources = [(f"`{name}`", f"`{digest}`") for name, digest in figures["sources"].items()]
     stacks = (stack_section(figures["stacks"]),) if "stacks" in figures else ()
     picture = (PICTURE_NOTE,) if stacks else ()
+    steps = (steps_section(figures["steps"]),) if figures.get("steps") else ()
     sections = (
         HEAD,
         *picture,
@@ -377,6 +387,7 @@ def page(figures: Figures) -> str:
         accuracy_section(figures["accuracy"]),
         planning_section(figures["planning"]),
         memory_section(figures["memory"]),
+        *steps,
         SOURCES_NOTE,
         table(("file", "sha256"), sources),
     )

@@ -91,18 +91,20 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
 def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     """Add the option `--data` to a parser, and the options of `add_shapes`."""
     text = (
-        "measured throughput, iteration times, memory or collectives, by its columns: a CSV file, or `modern`"
-        " (../shared/data/modern/throughput.csv)"
+        "measured throughput, iteration times, memory, collectives or steps, by its columns: a CSV file,"
+        " `modern` (../shared/data/modern/throughput.csv) or `measured` (benchmarks/measured/h100-steps.csv)"
     )
     parser.add_argument("--data", metavar="FILE", required=required, help=text)
     add_shapes(parser)
 
 
 def what_is_measured(data: str) -> str:
-    """Return what a file of measurements holds: `throughput`, `times`, `memory` or `collectives`."""
+    """Return what a file of measurements holds: throughput, times, memory, collectives or steps."""
     from clustergym.common.text_files import first_lines, header
 
-    names = set() if data == "modern" else header(first_lines(Path(data)))
+    names = set() if data == "modern" else header(first_lines(data_path(data)))
+    if names & {"peak_allocated_bytes", "peak_reserved_bytes"}:
+        return "steps"
     if names & {"memory_gb", "dp_degree"}:
         return "memory"
     if names & {"collective", "devices_per_node"}:
@@ -110,13 +112,19 @@ def what_is_measured(data: str) -> str:
     return "times" if "model_family" in names else "throughput"
 
 
+def data_path(data: str) -> Path:
+    """Return the file that `--data` names."""
+    from clustergym.oracle.calibration.measured_steps import MEASURED
+    from clustergym.oracle.calibration.throughput_validation import MODERN
+
+    return {"modern": MODERN, "measured": MEASURED}.get(data, Path(data))
+
+
 def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:
     """Read the measured throughputs in the file that the option `--data` names."""
-    from clustergym.oracle.calibration.throughput_validation import MODERN
     from clustergym.oracle.stacks.throughput import read_throughput
 
-    path = MODERN if options.data == "modern" else Path(options.data)
-    return read_throughput(path, options.shapes, options.accelerators)
+    return read_throughput(data_path(options.data), options.shapes, options.accelerators)
 
 
 def parse_model(text: str, batch: int | None, catalog: Catalog) -> ModelClass:

@@ -1,4 +1,4 @@
-"""`validate`: compares predicted iteration times, throughput, memory or collectives with measured ones."""
+"""`validate`: compares predicted times, throughput, memory, collectives or steps with measured ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.writing import write_json
 from clustergym.oracle.base import check_choice
 
-SUMMARY = "hold an oracle against measured times, throughput, memory or collectives"
+SUMMARY = "hold an oracle against measured times, throughput, memory, collectives or steps"
 
 ORACLES = ("stack", "roofline")
 
@@ -55,6 +55,7 @@ def _check_absent(options: argparse.Namespace, measured: str) -> None:
         "throughput": ("stack", "cross_validate", "plot", "shapes", "accelerators")
     }
     of |= {"times": ("stack", "oracle", "models"), "memory": (), "collectives": ("gpu_type",)}
+    of["steps"] = ("shapes", "accelerators")
     for names in of.values():
         for name in names:
             given = getattr(options, name)
@@ -101,6 +102,14 @@ def _collectives(options: argparse.Namespace) -> dict[str, Any]:
     return shown
 
 
+def _steps(options: argparse.Namespace) -> dict[str, Any]:
+    from clustergym.oracle.calibration.measured_steps import validate_steps
+
+    shown = validate_steps(common.data_path(options.data), options.shapes, options.accelerators)
+    print_figures(f"steps of one GPU against {options.data}", shown)
+    return shown
+
+
 def _throughput(options: argparse.Namespace) -> dict[str, Any]:
     from clustergym.oracle.calibration.throughput_validation import (
         cross_validate,
@@ -133,5 +142,11 @@ def _print_unknown(predictions: list[dict[str, Any]]) -> None:
         )
 
 
-VALIDATIONS = {"throughput": _throughput, "times": _times, "memory": _memory, "collectives": _collectives}
+VALIDATIONS = {
+    "throughput": _throughput,
+    "times": _times,
+    "memory": _memory,
+    "collectives": _collectives,
+    "steps": _steps,
+}
 """What validates each type of measurement."""

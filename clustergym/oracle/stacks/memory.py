@@ -62,10 +62,10 @@ def activation_bytes(
     kept = layers * ((1 - recompute) * LAYER_BYTES + recompute * KEPT_BYTES)
     # The layer that is being computed again stands there in full.
     working = LAYER_BYTES if recompute else 0.0
-    return tokens * shape.hidden * (in_flight * kept + working) * _activation_width(shape)
+    return tokens * shape.hidden * (in_flight * kept + working) * activation_width(shape)
 
 
-def _activation_width(shape: TransformerShape) -> float:
+def activation_width(shape: TransformerShape) -> float:
     """Return the width of a layer's activations over that of a layer of 4 x hidden."""
     inner = shape.feed_forward if not shape.experts else shape.experts_per_token * shape.expert_feed_forward
     inner += shape.shared_expert_width if shape.experts else 0

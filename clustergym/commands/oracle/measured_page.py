@@ -1,0 +1,152 @@
+"""Writes the part of the accuracy page about steps that were measured on one GPU for this project."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from clustergym.commands.oracle.common import percent
+from clustergym.common.tables import table
+from clustergym.oracle.calibration.measured_steps import (
+    CURVES,
+    LOSS_BYTES,
+    MEASURED,
+    read_shares,
+    validate_steps,
+)
+
+Figures = Mapping[str, Any]
+
+HEAD = f"""\
+## Steps measured on one H100
+
+Measured for this project with `benchmarks/measure_training.py` (PyTorch 2.11, 2026-11-26, two machines with
+an H100 80GB HBM3 each; `{MEASURED}`): nine decoders of 0.12 to 4.0 B parameters, 1,024 to
+8,192 tokens, every layer recomputed or none, micro-batches up to the largest that fits. Weights and
+gradients are in bf16, an fp32 copy and Adam's moments in fp32: 16 bytes a parameter, as the oracle takes
+it. Layers run eagerly, and the loss is the cross entropy of fp32 logits. **No constant was fitted to these
+rows.** `clustergym oracle validate --data measured` prints the figures.
+"""
+
+TIMES_NOTE = """\
+Seconds of a step, of those with seven timed ones: the stack that the oracle chooses, in all and by tokens
+of a micro-batch, then the other stacks, and two of them for steps with compiled layers. *off* is the median
+with its sign; above 0 is predicted too slow.
+"""
+
+MEMORY_NOTE = """\
+The most bytes of tensors, predicted against measured, and where memory ends: pairs of the largest
+micro-batch that ran and the smallest that did not. *precision* and *recall* are of saying that a step does
+not fit; the last columns are the largest micro-batch predicted over the one measured.
+"""
+
+SHARES_NOTE = """\
+Rates of parts measured alone, as shares of the data sheet's, and what the stacks' constants come to:
+"""
+
+COMPILED_STACK = "fsdp-2025"
+"""The stack of PyTorch with compiled layers, shown beside the chosen one."""
+
+
+def measure_steps() -> dict[str, Any]:
+    """Return how far predicted steps are from those measured on one H100; empty without their files."""
+    if not (MEASURED.exists() and CURVES.exists()):
+        return {}
+    return {**validate_steps(MEASURED), "curves": read_shares(CURVES)}
+
+
+def steps_section(figures: Figures) -> str:
+    """Return the accuracy page's section on steps measured on one H100, in Markdown."""
+    chosen, *stacks = figures["seconds"].items()
+    errors = {
+        chosen[0]: chosen[1],
+        **{f"- {tokens} tokens": row for tokens, row in figures["by_tokens"].items()},
+        **{name: row for name, row in stacks if name not in chosen[0]},
+        **{
+            f"compiled layers, {name}": row
+            for name, row in figures["compiled"].items()
+            if name in (chosen[0], COMPILED_STACK)
+        },
+    }
+    memory = [(name, *_errors(row)) for name, row in figures["memory"].items()]
+    borders = [
+        (
+            name,
+            f"{row['pairs']}",
+            percent(row["precision"], 0),
+            percent(row["recall"], 0),
+            *(f"{row[key]:.2f}" for key in ("least", "median", "most")),
+        )
+        for name, row in figures["borders"].items()
+    ]
+    columns = ("steps", "median", "mean", "90th percentile", "off")
+    return "\n".join(
+        (
+            HEAD,
+            TIMES_NOTE,
+            table(("seconds", *columns), [(name, *_errors(row)) for name, row in errors.items()]),
+            "",
+            MEMORY_NOTE,
+            table(("bytes", *columns), memory),
+            "",
+            table(("what fits", "pairs", "precision", "recall", "least", "median", "most"), borders),
+            "",
+            _findings(figures),
+            SHARES_NOTE,
+            _shares(figures["curves"]),
+            "",
+        )
+    )
+
+
+def _errors(row: Figures) -> tuple[str, ...]:
+    signed = row["median_signed_ape"]
+    off = "-" if signed is None else f"{100 * signed:+.1f} %"
+    return (f"{row['rows']}", percent(row["median_ape"]), percent(row["mape"]), percent(row["p90"]), off)
+
+
+def _findings(figures: Figures) -> str:
+    """Return a paragraph on what the tables of measured steps show."""
+    segments, repeats, unused = figures["segments"], figures["repeats"], figures["unused"]
+    text = f"""\
+        What is missing is the loss: `cross_entropy` of fp32 logits by plain PyTorch holds {LOSS_BYTES:g}
+        bytes a token and word at its most (the logarithms of probabilities, their gradient and that of the
+        logits; read from the peaks of these rows by phase), the oracle none. Steps without a loss need what
+        is predicted, and so do those with one once its bytes are added. They are not added: with
+        {LOSS_BYTES:g} bytes, 72 more rows of the public tables, which ran, are said not to fit, so that their
+        stacks must hold fewer, or less elsewhere; with the 2 of logits in 16 bit no other row is, but
+        times of the frozen board llm-2026's models change (19 of 174 of them on 8 to 64 GPUs, each model
+        with its smallest batch, by up to 3.8 %). Gradients that are dropped between steps save their 2 bytes
+        a parameter; the oracle has them always. The card had
+        {figures["free_gb"]:.1f} GB free, of which the oracle uses 76. Part of what remains is the allocator:
+        reserved bytes without a tensor are {percent(unused["median_share"])} of those with one in the median
+        and {percent(unused["p90"])} at the 90th percentile, and {segments["ran"]} of {segments["failed"]}
+        micro-batches that failed ran with expandable segments. Measured again on the second
+        machine, the seconds of
+        {repeats["repeats"]} steps differ by {percent(repeats["median_ape"])} in the median and
+        {percent(repeats["most_ape"])} at most, and their bytes by {percent(repeats["memory_most_ape"])}. Why
+        steps take more or fewer seconds than predicted is not known.
+        """
+    # A number is not parted from its sign.
+    words = " ".join(text.split()).replace(" %", "\0%")
+    return textwrap.fill(words, 105).replace("\0%", " %") + "\n"
+
+
+def _shares(curves: Figures) -> str:
+    names = {
+        "matmul": "matrix products of layers",
+        "attention": "attention, forward and backward",
+        "copy": "a copy",
+    }
+    stacks = list(curves["matmul"]["stacks"])
+    rows = [
+        (
+            title,
+            f"{curves[name]['rows']}",
+            *(f"{curves[name][key]:.2f}" for key in ("least", "median", "most")),
+            *(f"{curves[name]['stacks'][one]:.2f}" if curves[name]["stacks"] else "-" for one in stacks),
+        )
+        for name, title in names.items()
+    ]
+    return table(("", "points", "least", "median", "most", *stacks), rows)

@@ -1,0 +1,392 @@
+"""Holds stacks and the memory of a step against steps measured on one GPU, up to the end of its memory.
+
+`benchmarks/measure_training.py` measures them. No constant is fitted to these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clustergym.common.arrays import Floats
+from clustergym.common.columns import integers, numbers
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import read_csv
+from clustergym.oracle.calibration.validation import Figures, summary
+from clustergym.oracle.models.shape import Machine, ParallelPlan
+from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
+from clustergym.oracle.stacks.catalog import choose_for_shape, load_stack, stack_names
+from clustergym.oracle.stacks.memory import LAYER_BYTES, USABLE, activation_width, compute_needed_bytes
+from clustergym.oracle.stacks.search import assess_plan
+from clustergym.oracle.stacks.step_time import ATTENTION_BACKWARD
+from clustergym.oracle.stacks.throughput import REQUIRED, Setting, read_throughput
+
+MEASURED = Path("benchmarks/measured/h100-steps.csv")
+"""What `--data measured` names."""
+CURVES = Path("benchmarks/measured/h100-curves.csv")
+COLUMNS = ("changed", "fits", "step_s", "peak_allocated_bytes", "peak_reserved_bytes", "free_bytes")
+"""Columns besides those of measured throughput. `changed` is empty, or names what differs from the usual
+step."""
+WITHOUT_LOSS, DROPPED, COMPILED = "loss", "gradients_kept", "compiled"
+SEGMENTS, REPEATED = "segments", "repeat"
+"""Values of `changed`; the last has a number."""
+LOSS_BYTES = 12.0
+"""Bytes of a token and word in `cross_entropy` of fp32 logits by plain PyTorch: logarithms of probabilities,
+and the gradients of these and of the logits."""
+LARGEST_MICRO_BATCH = 2**16
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """A measured step on one GPU.
+
+    Attributes
+    ----------
+    setting : Setting
+    changed : str
+        One of the values of `changed`; empty: nothing.
+    fits : bool
+    seconds : float or None
+    allocated, reserved, free : float
+        Bytes: of tensors, at most; of the allocator, at most; and of the GPU before there was a model.
+    """
+
+    setting: Setting
+    changed: str
+    fits: bool
+    seconds: float | None
+    allocated: float
+    reserved: float
+    free: float
+
+    @property
+    def border(self) -> tuple[str, str, int, float | None]:
+        """A key that steps share which differ in the micro-batch alone."""
+        one = self.setting
+        return (one.machine.name, one.shape.name, one.sequence_length, one.plan.recompute)
+
+
+class Rule(NamedTuple):
+    """How memory is predicted: bytes of a token and word of the loss, and in which bytes a step has to fit.
+
+    In `USABLE` of the data sheet's, or in all that were free.
+    """
+
+    loss_bytes: float
+    all_free: bool
+
+
+RULES = {
+    "as it is": Rule(0.0, False),
+    "with the loss": Rule(LOSS_BYTES, False),
+    "with the loss, in all free bytes": Rule(LOSS_BYTES, True),
+}
+FEW_TOKENS, MANY_TOKENS = 4096, 16384
+"""Of a micro-batch: fewer than the first are few, and from the second on many."""
+
+
+def read_steps(
+    path: Path, shapes: Path | None = None, accelerators: Path | None = None
+) -> list[MeasuredStep]:
+    """Read measured steps.
+
+    Raises
+    ------
+    InputError
+        Names file, line and column of what is missing, malformed or unknown.
+    """
+    table = read_csv(path, (*REQUIRED, *COLUMNS))
+    fits = integers(table, "fits", low=0, high=1)
+    seconds = numbers(table, "step_s", low=0.0, default=0.0)
+    allocated = numbers(table, "peak_allocated_bytes", low=1.0)
+    reserved = numbers(table, "peak_reserved_bytes", low=1.0)
+    free = numbers(table, "free_bytes", low=1.0)
+    found = []
+    for at, row in enumerate(read_throughput(path, shapes, accelerators)):
+        line = table.line[at]
+        if row.setting is None:
+            remedy = "give a model, a GPU and a plan that are known"
+            raise InputError(row.reason, file=path, line=line, remedy=remedy)
+        if row.setting.plan.recompute is None:
+            field, remedy = "activation_checkpointing", "give full or none"
+            raise InputError("is neither", file=path, line=line, field=field, remedy=remedy)
+        if row.setting.plan.gpus != 1:
+            raise InputError(
+                "more than 1", file=path, line=line, field="gpus", remedy="give steps of one GPU"
+            )
+        found.append(
+            MeasuredStep(
+                row.setting,
+                table.columns["changed"][at],
+                bool(fits[at]),
+                float(seconds[at]) or None,
+                float(allocated[at]),
+                float(reserved[at]),
+                float(free[at]),
+            )
+        )
+    return found
+
+
+def predict_bytes(setting: Setting, loss_bytes: float = 0.0) -> float:
+    """Return the bytes that a training step on one GPU needs, with the buffers of the loss.
+
+    They stand beside what the layers keep; a layer that is computed again does so after they are gone.
+    """
+    one, plan = setting, setting.plan
+    recompute = plan.recompute or 0.0
+    needed = compute_needed_bytes(one.shape, plan, recompute, one.global_batch, one.sequence_length)
+    tokens = plan.micro_batch * one.sequence_length
+    again = LAYER_BYTES * one.shape.hidden * activation_width(one.shape) * tokens if recompute else 0.0
+    return needed - again + max(again, loss_bytes * one.shape.vocabulary * tokens)
+
+
+def is_predicted_to_fit(step: MeasuredStep, rule: Rule) -> bool:
+    """Whether a rule of memory predicts that a measured step fits its GPU."""
+    usable = step.free if rule.all_free else USABLE * step.setting.machine.memory_gb * 1e9
+    return predict_bytes(step.setting, rule.loss_bytes) <= usable
+
+
+def predict_largest(step: MeasuredStep, rule: Rule) -> int:
+    """Return the largest micro-batch that a rule of memory says fits, 0 if none, otherwise as the step."""
+
+    def fits(micro: int) -> bool:
+        plan = replace(step.setting.plan, micro_batch=micro)
+        setting = replace(step.setting, plan=plan, global_batch=micro)
+        return is_predicted_to_fit(replace(step, setting=setting), rule)
+
+    low, high = 0, LARGEST_MICRO_BATCH
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def find_borders(steps: Iterable[MeasuredStep]) -> list[tuple[MeasuredStep, MeasuredStep]]:
+    """Return the step of the largest micro-batch that fits and that of the smallest which does not.
+
+    One pair for each model, length and recomputation that has both, of steps with nothing changed.
+    """
+    sides: dict[Any, tuple[list[MeasuredStep], list[MeasuredStep]]] = {}
+    for step in steps:
+        if not step.changed:
+            fit, fail = sides.setdefault(step.border, ([], []))
+            (fit if step.fits else fail).append(step)
+
+    def micro(step: MeasuredStep) -> int:
+        return step.setting.plan.micro_batch
+
+    return [(max(fit, key=micro), min(fail, key=micro)) for fit, fail in sides.values() if fit and fail]
+
+
+def border_figures(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]], rule: Rule) -> Figures:
+    """Return how well a rule tells the pairs apart.
+
+    Returns
+    -------
+    dict
+        `pairs`; of saying that a step does not fit, `precision` (None if that is never said) and `recall`;
+        and the `least`, `median` and `most` of the largest micro-batch predicted over the measured one.
+    """
+    refused = [not is_predicted_to_fit(fit, rule) for fit, _ in pairs]
+    recalled = [not is_predicted_to_fit(fail, rule) for _, fail in pairs]
+    said = sum(refused) + sum(recalled)
+    ratios = [predict_largest(fit, rule) / fit.setting.plan.micro_batch for fit, _ in pairs]
+    return {
+        "pairs": len(pairs),
+        "precision": sum(recalled) / said if said else None,
+        "recall": float(np.mean(recalled)),
+        "least": min(ratios),
+        "median": float(np.median(ratios)),
+        "most": max(ratios),
+    }
+
+
+def compare(predicted: Floats, measured: Floats) -> Figures:
+    """Summarise the errors of predictions, absolute ones and the median of those with their sign."""
+    off = predicted / measured - 1
+    return summary(np.abs(off)) | {"median_signed_ape": float(np.median(off)) if len(off) else None}
+
+
+def predict_seconds(steps: Sequence[MeasuredStep], stack: str = "") -> Floats:
+    """Predict the seconds of measured steps by a stack, by default the one that the oracle chooses."""
+    found = []
+    for one in (step.setting for step in steps):
+        used = load_stack(stack) if stack else choose_for_shape(one.shape, one.machine).stack
+        batch, length = one.global_batch, one.sequence_length
+        planned = assess_plan(
+            one.shape, one.machine, one.plan, used.step_constants, global_batch=batch, sequence_length=length
+        )
+        found.append(planned.seconds)
+    return np.array(found)
+
+
+def _tokens(step: MeasuredStep) -> int:
+    return step.setting.plan.micro_batch * step.setting.sequence_length
+
+
+def _range_of_tokens(step: MeasuredStep) -> str:
+    tokens = _tokens(step)
+    if tokens < FEW_TOKENS:
+        return f"below {FEW_TOKENS:,}"
+    return f"from {MANY_TOKENS:,} on" if tokens >= MANY_TOKENS else f"{FEW_TOKENS:,} to {MANY_TOKENS:,}"
+
+
+def _time_figures(steps: Sequence[MeasuredStep]) -> Figures:
+    """Return errors of the seconds of the chosen stack and of each, and those of the first by groups."""
+    measured = np.array([step.seconds for step in steps], dtype=np.float64)
+    own = predict_seconds(steps)
+    ascending = sorted(steps, key=_tokens)
+    names = [name for name in stack_names() if load_stack(name).of_steps]
+    chosen = sorted({choose_for_shape(s.setting.shape, s.setting.machine).stack.name for s in steps})
+    by: dict[str, Callable[[MeasuredStep], str]] = {
+        "by_tokens": _range_of_tokens,
+        "by_length": lambda step: f"{step.setting.sequence_length:,}",
+        "by_model": lambda step: step.setting.shape.name,
+        "by_recomputation": lambda step: "full" if step.setting.plan.recompute else "none",
+    }
+    return {
+        "seconds": {f"chosen: {', '.join(chosen)}": compare(own, measured)}
+        | {name: compare(predict_seconds(steps, name), measured) for name in names},
+        **{
+            name: {
+                key: compare(own[here], measured[here])
+                for key in dict.fromkeys(map(group, ascending))
+                for here in [np.array([group(step) == key for step in steps])]
+            }
+            for name, group in by.items()
+        },
+    }
+
+
+def _compare_bytes(steps: Sequence[MeasuredStep], loss_bytes: float) -> Figures:
+    predicted = np.array([predict_bytes(step.setting, loss_bytes) for step in steps])
+    return compare(predicted, np.array([step.allocated for step in steps]))
+
+
+def _repeats(steps: Sequence[MeasuredStep]) -> Figures:
+    """Return how far measured again is from measured first: seconds and allocated bytes."""
+    first = {(step.border, step.setting.plan.micro_batch): step for step in steps if not step.changed}
+    seconds, allocated = [], []
+    for step in steps:
+        other = first.get((step.border, step.setting.plan.micro_batch))
+        if step.changed.startswith(REPEATED) and other and step.seconds and other.seconds:
+            seconds.append(abs(step.seconds / other.seconds - 1))
+            allocated.append(abs(step.allocated / other.allocated - 1))
+    if not seconds:
+        return {"repeats": 0}
+    return {
+        "repeats": len(seconds),
+        "median_ape": float(np.median(seconds)),
+        "most_ape": max(seconds),
+        "memory_most_ape": max(allocated),
+    }
+
+
+def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | None = None) -> Figures:
+    """Return errors of predicted seconds, bytes, and micro-batches that fit, against steps of one GPU.
+
+    Returns
+    -------
+    dict
+        `cases` and how many `ran`; `free_gb` before there was a model; errors of `seconds` by stack, of the
+        chosen one's `by_tokens` of a micro-batch, `by_length`, `by_model` and `by_recomputation`, and of
+        `compiled` steps by stack; errors of `memory` against the bytes of tensors, and `borders`
+        (`border_figures`), by rule; `repeats`; `unused`, the reserved bytes over the allocated ones, less 1;
+        `segments`: how many cases failed, and how many of these ran with expandable segments.
+
+    Raises
+    ------
+    InputError
+        As `read_steps`, and if no step has seconds, or none lies at the end of memory.
+    """
+    steps = read_steps(path, shapes, accelerators)
+    ran = [step for step in steps if step.fits and not step.changed]
+    timed, pairs = [step for step in ran if step.seconds], find_borders(steps)
+    if not pairs or not timed:
+        message = "has no step with seconds, or no pair of steps of which one fits"
+        raise InputError(message, file=path, remedy="give steps on both sides of the end of memory")
+    unused = np.array([step.reserved / step.allocated - 1 for step in ran])
+    changed: dict[str, list[MeasuredStep]] = {
+        name: [] for name in (WITHOUT_LOSS, DROPPED, COMPILED, SEGMENTS)
+    }
+    for step in steps:
+        changed.setdefault(step.changed, []).append(step)
+    compiled = [step for step in changed[COMPILED] if step.seconds]
+    without, dropped = ([s for s in changed[name] if s.fits] for name in (WITHOUT_LOSS, DROPPED))
+    return {
+        "cases": len(steps),
+        "ran": sum(step.fits for step in steps),
+        "free_gb": min(step.free for step in steps) / 1e9,
+        **_time_figures(timed),
+        "compiled": _time_figures(compiled)["seconds"] if compiled else {},
+        "memory": {
+            "as it is": _compare_bytes(ran, 0.0),
+            "with the loss": _compare_bytes(ran, LOSS_BYTES),
+            "steps without a loss, as it is": _compare_bytes(without, 0.0),
+            "steps that drop gradients, with the loss": _compare_bytes(dropped, LOSS_BYTES),
+        },
+        "borders": {name: border_figures(pairs, rule) for name, rule in RULES.items()},
+        "repeats": _repeats(steps),
+        "unused": {"median_share": float(np.median(unused)), "p90": float(np.quantile(unused, 0.9))},
+        "segments": {"failed": len(changed[SEGMENTS]), "ran": sum(s.fits for s in changed[SEGMENTS])},
+    }
+
+
+def read_shares(path: Path) -> dict[str, Figures]:
+    """Return shares of data-sheet rates that parts of a step reached alone, beside those of the stacks.
+
+    Returns
+    -------
+    dict
+        `matmul` and `attention`: `least`, `median` and `most` share of the bf16 peak, and those of `stacks`;
+        `copy`: the same of the memory's rate, which no stack has by itself.
+
+    Raises
+    ------
+    InputError
+        Names file, line and column of what is missing or malformed.
+    """
+    table = read_csv(path, ("curve", "gpu_type", "tflops", "gb_s"))
+    try:
+        machine = load_accelerator(table.columns["gpu_type"][0])
+    except InputError as error:
+        line, remedy = table.line[0], error.remedy
+        raise InputError(error.message, file=path, line=line, field="gpu_type", remedy=remedy) from None
+    flops = numbers(table, "tflops", low=0.0, default=0.0) / machine.bf16_tflops
+    shares = flops + numbers(table, "gb_s", low=0.0, default=0.0) / machine.memory_gbs
+    names = np.array(table.columns["curve"], dtype=np.str_)
+    stacks = stack_shares(machine)
+    return {
+        name: {
+            "rows": int((names == name).sum()),
+            "least": float(shares[names == name].min()),
+            "median": float(np.median(shares[names == name])),
+            "most": float(shares[names == name].max()),
+            "stacks": {stack: held[name] for stack, held in stacks.items() if name in held},
+        }
+        for name in sorted(set(names.tolist()))
+    }
+
+
+def stack_shares(machine: Machine) -> dict[str, dict[str, float]]:
+    """Return the shares of the bf16 peak that each stack's linear layers and attention have on a machine."""
+    shape, length, found = load_transformer("mpt-1B"), 2048, {}
+    plan = ParallelPlan(recompute=0.0)
+    for name in stack_names():
+        stack = load_stack(name)
+        if stack.of_steps:
+            step = assess_plan(
+                shape, machine, plan, stack.step_constants, global_batch=1, sequence_length=length
+            )
+            peak = machine.bf16_tflops * 1e12
+            scores = (1 + ATTENTION_BACKWARD) * length * shape.score_flops(length)
+            found[name] = {
+                "matmul": 6 * length * shape.shared_parameters / step.parts.linear_s / peak,
+                "attention": scores / step.parts.attention_s / peak,
+            }
+    return found
