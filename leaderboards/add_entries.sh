@@ -81,6 +81,7 @@ if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move th
   add srtf 'SRTF' policy=srtf
   add tiresias 'Tiresias' policy=tiresias
   add gandiva 'Gandiva' policy=gandiva
+  add themis 'Themis' policy=themis
   add optimus 'Optimus' policy=optimus
   add ares 'Ares' policy=ares
   add hesrpt 'heSRPT' policy=hesrpt
