@@ -28,15 +28,6 @@ class Release(NamedTuple):
     steps: list[Scaling]
 
 
-class Halvings(NamedTuple):
-    """Jobs whose GPUs may be halved, in the order of the View, with the GPUs freed and the value lost."""
-
-    at: Ints
-    level: Ints
-    freed: Ints
-    lost: Floats
-
-
 class VirtualCluster(Allotments):
     """Allotments with the value of each, on which changes can be tried.
 
@@ -60,8 +51,10 @@ class VirtualCluster(Allotments):
         self.value, self.time_s, self.depth, self.repaid = value, time_s, depth, repaid
         self.requested = find_requested_level(view)
         self._loss = np.full((len(self.free), len(self.counts)), np.nan)
-        self._plans: dict[tuple[int, int], Release | None] = {}
-        self._halvings: dict[int, Halvings] = {}
+        self._plans: list[dict[int, Release | None]] = [{} for _ in self.free]
+        # GPUs freed and value lost by halving each job; only those of `_changed` are to be worked out anew.
+        self._freed, self._lost = np.zeros(len(view), dtype=np.int64), np.zeros(len(view))
+        self._changed: list[int] = np.flatnonzero(self.gpu_type >= 0).tolist()
 
     def enact(self, steps: list[Scaling]) -> None:
         """Apply changes of allotments, in order."""
@@ -70,13 +63,19 @@ class VirtualCluster(Allotments):
             for changed in {int(self.gpu_type[at]), gpu_type} - {-1}:
                 self._forget(changed)
             self.give(at, gpu_type, level)
+            self._changed.append(at)
+
+    def launch(self, at: Ints, gpu_type: Ints, level: Ints) -> None:
+        """Give several jobs that hold none GPUs that are free."""
+        self.gpu_type[at], self.level[at] = gpu_type, level
+        self.free -= np.bincount(gpu_type, self.counts[level], len(self.free)).astype(np.int64)
+        for changed in np.unique(gpu_type).tolist():
+            self._forget(changed)
+        self._changed += at.tolist()
 
     def _forget(self, gpu_type: int) -> None:
         """Forget the planned releases of a GPU type whose jobs or free GPUs have changed."""
-        self._loss[gpu_type] = np.nan
-        self._halvings.pop(gpu_type, None)
-        for level in range(len(self.counts)):
-            self._plans.pop((gpu_type, level), None)
+        self._loss[gpu_type], self._plans[gpu_type] = np.nan, {}
 
     # Launching
 
@@ -108,17 +107,16 @@ class VirtualCluster(Allotments):
 
     def release(self, gpu_type: int, level: int) -> Release | None:
         """Return the changes of least loss that free counts[level] GPUs of a type; None if impossible."""
-        if (gpu_type, level) not in self._plans:
+        plans = self._plans[gpu_type]
+        if level not in plans:
             missing = int(self.counts[level]) - int(self.free[gpu_type])
-            self._plans[gpu_type, level] = (
-                Release(0.0, []) if missing <= 0 else self._release(gpu_type, missing)
-            )
-        return self._plans[gpu_type, level]
+            plans[level] = Release(0.0, []) if missing <= 0 else self._release(gpu_type, missing)
+        return plans[level]
 
     def _release(self, gpu_type: int, missing: int) -> Release | None:
-        if gpu_type not in self._halvings:
-            self._halvings[gpu_type] = self._possible_halvings(gpu_type)
-        victims, level, freed, lost = self._halvings[gpu_type]
+        self._refresh_halvings()
+        victims = np.flatnonzero((self.gpu_type == gpu_type) & (self._freed > 0))
+        level, freed, lost = self.level[victims], self._freed[victims], self._lost[victims]
         loss, steps = 0.0, list[Scaling]()
         for left in range(self.depth, 0, -1):
             if missing <= 0:
@@ -135,18 +133,17 @@ class VirtualCluster(Allotments):
             lower = level[best] - 1
             steps.append(Scaling(int(victims[best]), gpu_type, int(lower)))
             # Only the halved job's next halving differs from before.
-            level, freed, lost = level.copy(), freed.copy(), lost.copy()
             level[best] = lower
             freed[[best]], lost[[best]] = self.halving(victims[[best]], gpu_type, level[[best]])
         return Release(loss, steps) if missing <= 0 else None
 
-    def _possible_halvings(self, gpu_type: int) -> Halvings:
-        """Return the jobs on a type that may be halved now, with what each halving frees and loses."""
-        victims = np.flatnonzero(self.gpu_type == gpu_type)
-        victims = victims[self.worth_disturbing(victims)]
-        freed, lost = self.halving(victims, gpu_type, self.level[victims])
-        may = freed > 0
-        return Halvings(victims[may], self.level[victims[may]], freed[may], lost[may])
+    def _refresh_halvings(self) -> None:
+        """Work out what may be halved of the jobs whose allotments have changed."""
+        if self._changed:
+            at, self._changed = np.array(self._changed), []
+            gpu_type, level = self.gpu_type[at], self.level[at]
+            freed, self._lost[at] = self.halving(at, gpu_type, level)
+            self._freed[at] = np.where((gpu_type >= 0) & self.worth_disturbing(at), freed, 0)
 
     def halving(self, victims: Ints, gpu_type: int | Ints, level: Ints) -> tuple[Ints, Floats]:
         """Return the GPUs freed and the value lost by halving each job, down to half its request at least."""
@@ -304,6 +301,40 @@ class Launches:
         self._refused = 0
         self._refused_at = np.full((len(cluster.free), len(cluster.counts)), np.nan)
 
+    def enact_all(self) -> None:
+        """Launch every job whose launch raises the value, one after another."""
+        while True:
+            self._launch_into_room()
+            if (found := self.first()) is None:
+                return
+            place, steps = found
+            self._cluster.enact(steps)
+            self.remove(place)
+
+    def _launch_into_room(self) -> None:
+        """Launch the next jobs at once, as long as all that they might have is free.
+
+        Until then none is refused, and none of these launches costs any value.
+        """
+        cluster, length = self._cluster, FIRST_BLOCK
+        while self._refused < len(self._jobs) and np.isnan(self._refused_at).all():
+            block = slice(self._refused, self._refused + length)
+            worth, counts = self._worth[block], cluster.counts[self._level[block]]
+            rows, some = np.arange(len(worth)), (worth > 0).any(axis=(1, 2))
+            gpu_type, choice = np.divmod(worth.reshape(len(worth), -1).argmax(axis=1), worth.shape[2])
+            taken = np.zeros(worth.shape[:2], dtype=np.int64)
+            taken[rows, gpu_type] = np.where(some, counts[rows, choice], 0)
+            most = np.where(worth > 0, counts[:, None, :], 0).max(axis=2)
+            lacks = np.flatnonzero((np.cumsum(taken, axis=0) - taken + most > cluster.free).any(axis=1))
+            fitting = int(lacks[0]) if len(lacks) else len(worth)
+            at = np.flatnonzero(some[:fitting])
+            cluster.launch(self._jobs[block][at], gpu_type[at], self._level[block][at, choice[at]])
+            self.remove(self._refused + at)
+            self._refused += fitting
+            if len(lacks):
+                return
+            length *= 2
+
     @property
     def waiting(self) -> Ints:
         """The jobs that still wait."""
@@ -338,8 +369,8 @@ class Launches:
             level = self._level[start + row, choice]
             self._refused_at[gpu_type, level] = self._cluster.losses(gpu_type, level)
 
-    def remove(self, place: int) -> None:
-        """Remove a job; the indices of the others stay the same."""
+    def remove(self, place: int | Ints) -> None:
+        """Remove jobs; the indices of the others stay the same."""
         self._waits[place], self._worth[place] = False, -np.inf
 
     def _gains(self, block: slice) -> Floats:

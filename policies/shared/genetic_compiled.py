@@ -40,6 +40,7 @@ def _breed(
 ) -> None:
     """Put children, such that they fit the capacity, in the places of those in the second half of `order`."""
     size, n = len(pairs) // 4, genes.shape[1]
+    rate = 1.0 / n
     for child in range(size):
         one, other = order[pairs[2 * child]], order[pairs[2 * child + 1]]
         of_mother = genes[one if fitness[one] >= fitness[other] else other]
@@ -48,12 +49,11 @@ def _breed(
         genome, excess = genes[order[size + child]], -capacity
         for job in range(n):
             one, other = of_mother[job], of_father[job]
-            genome[job] = one if draws[0, child, job] < 0.5 else other
-        for job in range(n):
-            if draws[2, child, job] < 1.0 / n:
-                genome[job] = allowed[job, int(draws[1, child, job] * number[job])]
-        for job in range(n):
-            excess += gpus[genome[job]]
+            gene = one if draws[0, child, job] < 0.5 else other
+            if draws[2, child, job] < rate:
+                gene = allowed[job, int(draws[1, child, job] * number[job])]
+            genome[job] = gene
+            excess += gpus[gene]
         _cut(genome, excess, at_most, gpus, first)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.common.arrays import Floats
-from clustergym.sim.compiled.numba_cache import compile_entry, compile_part
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place
 
 
-@compile_part
+@compile_in_place
 def _sum_of_block(values: Floats, first: int, count: int) -> float:
     """Return the sum of up to 128 values: of eight lanes, and of what is left over."""
     # The lanes and the order of their sum are those of numpy's pairwise_sum (loops_utils.h.src).
