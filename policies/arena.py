@@ -257,10 +257,7 @@ class Arena(NoticePolicy):
     def _launch_all(self, cluster: VirtualCluster, waiting: list[int]) -> list[int]:
         """Launch every waiting job that raises the cluster's value; return those still waiting."""
         launches = Launches(cluster, np.array(waiting, dtype=np.int64))
-        while (found := launches.first()) is not None:
-            place, steps = found
-            cluster.enact(steps)
-            launches.remove(place)
+        launches.enact_all()
         return [int(at) for at in launches.waiting]
 
     def _preempt_for(self, cluster: VirtualCluster, head: int, among: Bools) -> bool:

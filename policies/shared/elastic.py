@@ -28,15 +28,6 @@ class Release(NamedTuple):
     steps: list[Scaling]
 
 
-class Halvings(NamedTuple):
-    """Jobs whose number of GPUs may be halved, with the GPUs that this frees and the value that it loses."""
-
-    at: Ints
-    level: Ints
-    freed: Ints
-    lost: Floats
-
-
 class VirtualCluster(Allotments):
     """A plan of which job holds which GPUs, with the value of each, on which changes can be tried.
 
@@ -60,23 +51,49 @@ class VirtualCluster(Allotments):
         self.value, self.time_s, self.depth, self.repaid = value, time_s, depth, repaid
         self.requested = find_requested_level(view)
         self._loss = np.full((len(self.free), len(self.counts)), np.nan)
-        self._plans: dict[tuple[int, int], Release | None] = {}
-        self._halvings: dict[int, Halvings] = {}
+        self._plans: list[dict[int, Release | None]] = [{} for _ in self.free]
+        # GPUs freed and value lost by halving each job; only those of `_changed` are to be worked out anew.
+        self._freed, self._lost = np.zeros(len(view), dtype=np.int64), np.zeros(len(view))
+        self._may_gain: bool | None = None
+        self._changed: list[int] = np.flatnonzero(self.gpu_type >= 0).tolist()
+        self._holders: dict[int, Ints] = {}
 
     def enact(self, steps: list[Scaling]) -> None:
         """Apply changes of jobs' GPUs to the plan, in order."""
         for at, gpu_type, level in steps:
-            # The room changes on the type that is left and on the one that is taken; -1 stands for no GPUs.
-            for changed in {int(self.gpu_type[at]), gpu_type} - {-1}:
-                self._forget(changed)
+            held = int(self.gpu_type[at])
             self.give(at, gpu_type, level)
+            self._note_changed([at])
+            # The room changes on the type that is left and on the one that is taken; -1 stands for no GPUs.
+            for changed in {held, gpu_type} - {-1}:
+                self._forget(changed)
+            if held != gpu_type:
+                self._holders.pop(held, None)
+                self._add_holders(gpu_type, np.array([at]))
+
+    def launch(self, at: Ints, gpu_type: Ints, level: Ints) -> None:
+        """Give several jobs that hold none GPUs that are free."""
+        self.gpu_type[at], self.level[at] = gpu_type, level
+        self.free -= np.bincount(gpu_type, self.counts[level], len(self.free)).astype(np.int64)
+        self._note_changed(at.tolist())
+        for changed in set(gpu_type.tolist()):
+            self._forget(changed)
+            self._add_holders(changed, np.sort(at[gpu_type == changed]))
 
     def _forget(self, gpu_type: int) -> None:
         """Forget the planned releases of a GPU type whose jobs or free GPUs have changed."""
-        self._loss[gpu_type] = np.nan
-        self._halvings.pop(gpu_type, None)
-        for level in range(len(self.counts)):
-            self._plans.pop((gpu_type, level), None)
+        self._loss[gpu_type], self._plans[gpu_type] = np.nan, {}
+
+    def _note_changed(self, at: list[int]) -> None:
+        self._changed += at
+        if self._may_gain is False:
+            self._may_gain = self._gain_by_halving(np.array(at))
+
+    def _add_holders(self, gpu_type: int, at: Ints) -> None:
+        """Add jobs that now hold GPUs of a type to those that do, in the order of the View."""
+        if gpu_type in self._holders:
+            before = self._holders[gpu_type]
+            self._holders[gpu_type] = np.insert(before, np.searchsorted(before, at), at)
 
     # Launching
 
@@ -108,45 +125,60 @@ class VirtualCluster(Allotments):
 
     def release(self, gpu_type: int, level: int) -> Release | None:
         """Return changes of least loss that free `counts[level]` GPUs of a type; None if impossible."""
-        if (gpu_type, level) not in self._plans:
+        plans = self._plans[gpu_type]
+        if level not in plans:
             missing = int(self.counts[level]) - int(self.free[gpu_type])
-            self._plans[gpu_type, level] = (
-                Release(0.0, []) if missing <= 0 else self._release(gpu_type, missing)
-            )
-        return self._plans[gpu_type, level]
+            plans[level] = Release(0.0, []) if missing <= 0 else self._release(gpu_type, missing)
+        return plans[level]
 
     def _release(self, gpu_type: int, missing: int) -> Release | None:
-        if gpu_type not in self._halvings:
-            self._halvings[gpu_type] = self._possible_halvings(gpu_type)
-        victims, level, freed, lost = self._halvings[gpu_type]
-        loss, steps = 0.0, list[Scaling]()
+        self._refresh_halvings()
+        if gpu_type not in self._holders:
+            self._holders[gpu_type] = np.flatnonzero(self.gpu_type == gpu_type)
+        holders = self._holders[gpu_type]
+        freed, lost = self._freed[holders], self._lost[holders]
+        loss, steps, level = 0.0, list[Scaling](), dict[int, int]()
         for left in range(self.depth, 0, -1):
             if missing <= 0:
                 break
             # With one halving left it must free all that is missing, with two half of it, and so on: a job
-            # that frees less would use up the search depth.
-            enough = np.flatnonzero(freed >= -(-missing // 2 ** (left - 1)))
-            if not len(enough):
+            # that frees less would use up the search depth. Loss is for each GPU of use: what is freed beyond
+            # the missing ones does not make a victim cheaper.
+            enough = freed >= -(-missing // 2 ** (left - 1))
+            each = np.where(enough, lost / np.minimum(freed, missing), np.inf)
+            best = int(each.argmin()) if len(each) else -1
+            if best < 0 or not enough[best]:
                 return None
-            # Loss for each GPU of use: what is freed beyond the missing ones does not make a victim cheaper.
-            best = int(enough[np.argmin(lost[enough] / np.minimum(freed[enough], missing))])
             missing -= int(freed[best])
             loss += float(lost[best])
-            lower = level[best] - 1
-            steps.append(Scaling(int(victims[best]), gpu_type, int(lower)))
-            # Only the halved job's next halving differs from before.
-            level, freed, lost = level.copy(), freed.copy(), lost.copy()
-            level[best] = lower
-            freed[[best]], lost[[best]] = self.halving(victims[[best]], gpu_type, level[[best]])
+            at = int(holders[best])
+            level[at] = level.get(at, int(self.level[at])) - 1
+            steps.append(Scaling(at, gpu_type, level[at]))
+            if missing > 0:
+                # Only the halved job's next halving differs from before.
+                freed[[best]], lost[[best]] = self.halving(holders[[best]], gpu_type, np.array([level[at]]))
         return Release(loss, steps) if missing <= 0 else None
 
-    def _possible_halvings(self, gpu_type: int) -> Halvings:
-        """Return the jobs on a type that may be halved now, with what each halving frees and loses."""
-        victims = np.flatnonzero(self.gpu_type == gpu_type)
-        victims = victims[self.worth_disturbing(victims)]
-        freed, lost = self.halving(victims, gpu_type, self.level[victims])
-        may = freed > 0
-        return Halvings(victims[may], self.level[victims[may]], freed[may], lost[may])
+    def _refresh_halvings(self) -> None:
+        """Work out what may be halved of the jobs whose allotments have changed."""
+        if self._changed:
+            at, self._changed = np.array(self._changed), []
+            gpu_type, level = self.gpu_type[at], self.level[at]
+            freed, lost = self.halving(at, gpu_type, level)
+            may = (freed > 0) & (gpu_type >= 0) & self.worth_disturbing(at)
+            self._freed[at], self._lost[at] = np.where(may, freed, 0), np.where(may, lost, np.inf)
+
+    def halvings_may_gain(self) -> bool:
+        """Return whether some running job is, or was since the first call, worth more with fewer GPUs."""
+        if self._may_gain is None:
+            self._may_gain = self._gain_by_halving(np.flatnonzero(self.gpu_type >= 0))
+        return self._may_gain
+
+    def _gain_by_halving(self, at: Ints) -> bool:
+        """Return whether some of these jobs would be worth more after a halving, now or later."""
+        value, level = self.value[at, self.gpu_type[at]], np.arange(1, len(self.counts))
+        may = (level >= self.requested[at, None]) & (level <= self.level[at, None])
+        return bool((may & (value[:, :-1] > value[:, 1:])).any())
 
     def halving(self, victims: Ints, gpu_type: int | Ints, level: Ints) -> tuple[Ints, Floats]:
         """Return the GPUs freed and the value lost by halving each job's GPUs; 0 and inf if not allowed."""
@@ -276,7 +308,7 @@ class VirtualCluster(Allotments):
 
 
 FIRST_BLOCK = 8
-"""Waiting jobs that are looked at together first; each further block is twice as long."""
+"""Waiting jobs that are looked at together after the first; each further block is twice as long."""
 
 
 class Launches:
@@ -301,8 +333,46 @@ class Launches:
         self._cluster, self._level = cluster, levels
         self._worth = np.where(inside[:, None, :] & (worth > 0), worth, -np.inf)
         self._jobs, self._waits = waiting, np.ones(len(waiting), dtype=np.bool_)
-        self._refused = 0
+        # What each job would like most if all were free, and whether halving it could then gain.
+        rows = np.arange(len(waiting))
+        best = self._worth.reshape(len(waiting), worth[:1].size or 1).argmax(axis=1)
+        self._liked_type, choice = np.divmod(best, levels.shape[1])
+        self._liked_level, of_type = levels[rows, choice], self._worth[rows, self._liked_type]
+        self._liked_gpus = np.where(of_type[rows, choice] > 0, cluster.counts[self._liked_level], 0)
+        self._may_gain = (choice == 2) & (of_type[:, 0] > of_type[:, 1])
+        self._refused, self._some_refused = 0, False
         self._refused_at = np.full((len(cluster.free), len(cluster.counts)), np.nan)
+
+    def enact_all(self) -> None:
+        """Launch every job whose launch raises the value, one after another."""
+        while True:
+            self._launch_into_room()
+            if (found := self.first()) is None:
+                return
+            place, steps = found
+            self._cluster.enact(steps)
+            self.remove(place)
+
+    def _launch_into_room(self) -> None:
+        """Launch the next jobs at once, as long as what each of them would like most is free.
+
+        No launch that takes GPUs from others is better, unless fewer GPUs can be worth more.
+        """
+        cluster, length = self._cluster, FIRST_BLOCK
+        while self._refused < len(self._jobs) and not self._some_refused:
+            start, block = self._refused, slice(self._refused, self._refused + length)
+            if self._liked_gpus[start] > cluster.free[self._liked_type[start]] or cluster.halvings_may_gain():
+                return
+            gpus = self._liked_gpus[block]
+            taken = np.zeros((len(gpus), len(cluster.free)), dtype=np.int64)
+            taken[np.arange(len(gpus)), self._liked_type[block]] = gpus
+            stops = (taken.cumsum(axis=0) > cluster.free).any(axis=1)
+            stops[1:] |= self._may_gain[block][:-1]
+            fitting = int(stops.argmax()) if stops.any() else len(stops)
+            at = start + np.flatnonzero(gpus[:fitting])
+            cluster.launch(self._jobs[at], self._liked_type[at], self._liked_level[at])
+            self.remove(at)
+            self._refused, length = start + fitting, 2 * length
 
     @property
     def waiting(self) -> Ints:
@@ -310,16 +380,14 @@ class Launches:
         return self._jobs[self._waits]
 
     def first(self) -> tuple[int, list[Scaling]] | None:
-        """Return the index of the first job whose launch raises the value, and the changes needed."""
-        gpu_type, level = np.nonzero(~np.isnan(self._refused_at))
-        if (
-            len(gpu_type)
-            and (self._cluster.losses(gpu_type, level) < self._refused_at[gpu_type, level]).any()
-        ):
-            # A launch, or what it scaled down, made some allotment cheaper than when it was refused: all are
-            # considered again from the head, for the order of the queue comes before gain.
-            self._refused, self._refused_at[:] = 0, np.nan
-        length = FIRST_BLOCK
+        """Return the index of the first job whose launch raises the value, and the changes that it needs."""
+        if self._some_refused:
+            gpu_type, level = np.nonzero(~np.isnan(self._refused_at))
+            if (self._cluster.losses(gpu_type, level) < self._refused_at[gpu_type, level]).any():
+                # A launch, or what it scaled down, made some allotment cheaper than when it was refused: all
+                # are considered again from the head, for the order of the queue comes before gain.
+                self._refused, self._some_refused, self._refused_at[:] = 0, False, np.nan
+        length = 1
         while self._refused < len(self._jobs):
             start = self._refused
             gain = self._gains(slice(start, start + length))
@@ -327,7 +395,7 @@ class Launches:
             self._refuse(start, int(ready[0]) if len(ready) else len(gain))
             if len(ready):
                 return self._refused, self._steps(self._refused, gain[ready[0]])
-            length *= 2
+            length = max(2 * length, FIRST_BLOCK)
         return None
 
     def _refuse(self, start: int, jobs: int) -> None:
@@ -336,11 +404,12 @@ class Launches:
         if jobs:
             row, gpu_type, choice = np.nonzero(self._worth[start : start + jobs] > 0)
             level = self._level[start + row, choice]
+            self._some_refused |= len(row) > 0
             self._refused_at[gpu_type, level] = self._cluster.losses(gpu_type, level)
 
-    def remove(self, place: int) -> None:
-        """Remove the job at a place from the waiting ones; the places of the others stay the same."""
-        self._waits[place], self._worth[place] = False, -np.inf
+    def remove(self, place: int | Ints) -> None:
+        """Remove jobs; the indices of the others stay the same."""
+        self._waits[place], self._worth[place], self._liked_gpus[place] = False, -np.inf, 0
 
     def _gains(self, block: slice) -> Floats:
         """Return the gains of launches at half, once and twice the request, shape (m, T, 3)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -56,16 +57,8 @@ class GeneticSearch:
         genes = repair_genes(genes, at_most, gpus, capacity, first)
         fitness = _fitness(genes, value)
         constants = *_sort_allowed_first(value), at_most, gpus, capacity, first
-        breed, size, draws = _fastest(), self._size, np.empty((3, self._size, len(job)))
-        for _ in range(self._generations if len(job) else 0):
-            pairs = self._rng.integers(0, size, (2, size, 2))
-            self._rng.random(out=draws)
-            children = breed(genes, fitness, pairs, draws, *constants)
-            # Parents compete with their children: the best of a generation is never lost.
-            genes = np.concatenate([genes, children])
-            fitness = np.concatenate([fitness, _fitness(children, value)])
-            best = np.argsort(-fitness, kind="stable")[:size]
-            genes, fitness = genes[best], fitness[best]
+        if len(job):
+            genes, fitness = _fastest()(self._generations, self._rng, genes, fitness, value, *constants)
         self._job, self._genes = job, genes
         fittest: Ints = genes[int(np.argmax(fitness))]
         return fittest
@@ -81,15 +74,43 @@ class GeneticSearch:
 
 
 @cache
-def _fastest() -> Callable[..., Ints]:
-    """Return `breed`, compiled where Numba is installed."""
+def _fastest() -> Callable[..., tuple[Ints, Floats]]:
+    """Return `evolve`, compiled where Numba is installed."""
     from clustergym.sim.compiled.numba_cache import has_numba
 
     if not has_numba():
-        return breed
+        return evolve
     from . import genetic_compiled
 
-    return genetic_compiled.breed
+    return genetic_compiled.evolve
+
+
+def evolve(
+    generations: int, rng: np.random.Generator, genes: Ints, fitness: Floats, value: Floats, *constants: Any
+) -> tuple[Ints, Floats]:
+    """Return the population after some generations, the fittest first, and its fitness.
+
+    Parameters
+    ----------
+    generations : int
+    rng : Generator
+    genes : ndarray of int, shape (size, n)
+    fitness : ndarray of float, shape (size,)
+    value : ndarray of float, shape (n, L)
+    constants
+        The last arguments of `breed`.
+    """
+    size, draws = len(genes), np.empty((3, *genes.shape))
+    for _ in range(generations):
+        pairs = rng.integers(0, size, (2, size, 2))
+        rng.random(out=draws)
+        children = breed(genes, fitness, pairs, draws, *constants)
+        # Parents compete with their children: the best of a generation is never lost.
+        genes = np.concatenate([genes, children])
+        fitness = np.concatenate([fitness, _fitness(children, value)])
+        best = np.argsort(-fitness, kind="stable")[:size]
+        genes, fitness = genes[best], fitness[best]
+    return genes, fitness
 
 
 def breed(

@@ -1,14 +1,15 @@
-"""Compiled generation of Pollux's genetic search; it makes the same children as the NumPy form."""
+"""Compiled generations of Pollux's genetic search; they are those of the NumPy form."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.sim.compiled.numba_cache import compile_entry, compile_part
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place
+from clustergym.sim.compiled.sums import pairwise_sum
 
 
-@compile_part
+@compile_in_place
 def _cut(genome: Ints, excess: int, at_most: Ints, gpus: Ints, first: Ints) -> None:
     """Lower genes, in the order of `first`, until they hold `excess` fewer GPUs."""
     for job in first:
@@ -23,10 +24,11 @@ def _cut(genome: Ints, excess: int, at_most: Ints, gpus: Ints, first: Ints) -> N
         genome[job] = at_most[job, level]
 
 
-@compile_entry
-def breed(
+@compile_in_place
+def _breed(
     genes: Ints,
     fitness: Floats,
+    order: Ints,
     pairs: Ints,
     draws: Floats,
     allowed: Ints,
@@ -35,26 +37,64 @@ def breed(
     gpus: Ints,
     capacity: int,
     first: Ints,
-) -> Ints:
-    """Return a new generation as `genetic.breed` does, in compiled code."""
-    size, n = genes.shape
-    children = np.empty_like(genes)
+) -> None:
+    """Put children, such that they fit the capacity, in the places of those in the second half of `order`."""
+    size, n = len(pairs) // 4, genes.shape[1]
+    rate = 1.0 / n
     for child in range(size):
-        mother, father = pairs[0, child, 0], pairs[1, child, 0]
-        if fitness[mother] < fitness[pairs[0, child, 1]]:
-            mother = pairs[0, child, 1]
-        if fitness[father] < fitness[pairs[1, child, 1]]:
-            father = pairs[1, child, 1]
-        excess, genome = -capacity, children[child]
-        of_mother, of_father = genes[mother], genes[father]
-        inherits, drawn, mutates = draws[0, child], draws[1, child], draws[2, child]
+        one, other = order[pairs[2 * child]], order[pairs[2 * child + 1]]
+        of_mother = genes[one if fitness[one] >= fitness[other] else other]
+        one, other = order[pairs[2 * (size + child)]], order[pairs[2 * (size + child) + 1]]
+        of_father = genes[one if fitness[one] >= fitness[other] else other]
+        genome, excess = genes[order[size + child]], -capacity
         for job in range(n):
             one, other = of_mother[job], of_father[job]
-            genome[job] = one if inherits[job] < 0.5 else other
-        for job in range(n):
-            if mutates[job] < 1.0 / n:
-                genome[job] = allowed[job, int(drawn[job] * number[job])]
-        for job in range(n):
-            excess += gpus[genome[job]]
+            gene = one if draws[0, child, job] < 0.5 else other
+            if draws[2, child, job] < rate:
+                gene = allowed[job, int(draws[1, child, job] * number[job])]
+            genome[job] = gene
+            excess += gpus[gene]
         _cut(genome, excess, at_most, gpus, first)
-    return children
+
+
+@compile_in_place
+def _sort_fittest_first(order: Ints, fitness: Floats) -> None:
+    """Sort positions by falling fitness; those of equal fitness keep their order."""
+    # Most are in order already: the parents are, and few children are fitter than the last of them.
+    for at in range(1, len(order)):
+        one = order[at]
+        while at > 0 and fitness[order[at - 1]] < fitness[one]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = one
+
+
+@compile_entry
+def evolve(
+    generations: int,
+    rng: np.random.Generator,
+    parents: Ints,
+    fitness: Floats,
+    value: Floats,
+    allowed: Ints,
+    number: Ints,
+    at_most: Ints,
+    gpus: Ints,
+    capacity: int,
+    first: Ints,
+) -> tuple[Ints, Floats]:
+    """Return a population after some generations, and its fitness, as `genetic.evolve` does."""
+    size, n = parents.shape
+    # Children take the places of those who have not survived.
+    genes, worth = np.concatenate((parents, parents)), np.concatenate((fitness, fitness))
+    order, of_child = np.arange(2 * size), np.empty(n)
+    for _ in range(generations):
+        pairs, draws = rng.integers(0, size, 4 * size), rng.random((3, size, n))
+        _breed(genes, worth, order, pairs, draws, allowed, number, at_most, gpus, capacity, first)
+        for child in order[size:]:
+            for job in range(n):
+                of_child[job] = value[job, genes[child, job]]
+            worth[child] = pairwise_sum(of_child)
+        _sort_fittest_first(order, worth)
+    alive = order[:size]
+    return genes[alive], worth[alive]

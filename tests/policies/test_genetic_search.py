@@ -61,15 +61,15 @@ def searches(draw):
     return value, draw(st.integers(0, 3 * n)), start, rng.integers(0, 5, n).astype(np.float64)
 
 
-@pytest.mark.parametrize("breed", [genetic.breed, genetic_compiled.breed], ids=["numpy", "compiled"])
+@pytest.mark.parametrize("evolve", [genetic.evolve, genetic_compiled.evolve], ids=["numpy", "compiled"])
 @settings(max_examples=60, deadline=None)
 @given(searches(), st.integers(0, 99))
-def test_the_search_is_that_of_gene_by_gene(breed, drawn, seed):
+def test_the_search_is_that_of_gene_by_gene(evolve, drawn, seed):
     value, capacity, start, attained = drawn
     size, generations, first = 6, 5, np.argsort(-attained, kind="stable").tolist()
     search = GeneticSearch(np.random.default_rng(seed), size, generations)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(genetic, "_fastest", lambda: breed)
+        patch.setattr(genetic, "_fastest", lambda: evolve)
         found = search.search(np.arange(len(value)), value, GPUS, capacity, start, attained)
     rng = np.random.default_rng(seed)
     assert found.tolist() == gene_by_gene(rng, size, generations, value, capacity, start, first)
@@ -77,22 +77,20 @@ def test_the_search_is_that_of_gene_by_gene(breed, drawn, seed):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 300), st.integers(0, 2**32 - 1))
-def test_both_forms_breed_the_same_children(n, seed):
+def test_both_forms_evolve_the_same_population(n, seed):
     rng, size = np.random.default_rng(seed), 12
     value = rng.random((n, len(GPUS)))
     value[rng.random(value.shape) < 0.3] = -np.inf
     value[:, 0] = rng.random(n)
-    allowed, number = genetic._sort_allowed_first(value)
-    at_most = genetic._at_most(value)
     genes = np.array(
         [[rng.choice(np.flatnonzero(np.isfinite(of_job))) for of_job in value] for _ in range(size)]
     )
-    fitness = rng.integers(0, 5, size) / 4
-    pairs, draws = rng.integers(0, size, (2, size, 2)), rng.random((3, size, n))
-    rest = allowed, number, at_most, GPUS, int(rng.integers(0, 3 * n)), rng.permutation(n)
-    plain = genetic.breed(genes, fitness, pairs, draws, *rest)
-    fast = genetic_compiled.breed(genes, fitness, pairs, draws, *rest)
-    assert (plain == fast).all()
+    of_jobs = genetic._at_most(value), GPUS, int(rng.integers(0, 3 * n)), rng.permutation(n)
+    rest = genes, genetic._fitness(genes, value), value, *genetic._sort_allowed_first(value), *of_jobs
+    plain, fast = np.random.default_rng(seed), np.random.default_rng(seed)
+    of_plain, of_fast = genetic.evolve(7, plain, *rest), genetic_compiled.evolve(7, fast, *rest)
+    assert all((one == other).all() for one, other in zip(of_plain, of_fast, strict=True))
+    assert plain.bit_generator.state == fast.bit_generator.state
 
 
 @settings(max_examples=200, deadline=None)

@@ -86,6 +86,26 @@ def test_launches_are_those_of_the_plain_search(view, depth, normalise):
     assert (fast.free == plain.free).all()
 
 
+@settings(max_examples=300)
+@given(random_views(), st.integers(0, 3), st.sampled_from([None, 1, 0]))
+def test_all_launches_are_those_of_one_after_another(view, depth, digits):
+    value = raw_throughput(view)
+    if digits is not None:
+        # Rounded, many allotments are worth the same, and some with fewer GPUs are worth more.
+        value = np.round(value / np.maximum(value.max(axis=(1, 2), keepdims=True), 1e-9) * 3, digits)
+    fast, plain = (VirtualCluster(view, value, view.iteration_time_s(), depth) for _ in range(2))
+    left = np.flatnonzero(view.gpus == 0).tolist()
+    launches = Launches(fast, np.array(left, dtype=np.int64))
+    launches.enact_all()
+    while (found := plain_first_launch(plain, left)) is not None:
+        plain.enact(found[1])
+        left.pop(found[0])
+    assert launches.waiting.tolist() == left
+    assert (fast.gpu_type == plain.gpu_type).all()
+    assert (fast.level == plain.level).all()
+    assert (fast.free == plain.free).all()
+
+
 @settings(max_examples=200)
 @given(random_views(), st.integers(0, 4), st.lists(st.integers(0, 2**30), max_size=4))
 def test_releases_are_forgotten_where_their_type_changes(view, depth, changes):

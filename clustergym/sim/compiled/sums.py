@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.common.arrays import Floats
-from clustergym.sim.compiled.numba_cache import compile_entry, compile_part
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place
 
 
-@compile_part
+@compile_in_place
 def _sum_of_block(values: Floats, first: int, count: int) -> float:
     """Return the sum of up to 128 values: of eight lanes, and of what is left over."""
     # The lanes and the order of their sum are those of numpy's pairwise_sum (loops_utils.h.src).
@@ -17,10 +17,17 @@ def _sum_of_block(values: Floats, first: int, count: int) -> float:
     total, whole = 0.0, 0
     if count >= 8:
         whole = count - count % 8
-        lane = values[first : first + 8].copy()
-        for at in range(8, whole):
-            lane[at % 8] += values[first + at]
-        total = ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]))
+        a, b, c, d, e, f, g, h = values[first : first + 8]
+        for at in range(first + 8, first + whole, 8):
+            a += values[at]
+            b += values[at + 1]
+            c += values[at + 2]
+            d += values[at + 3]
+            e += values[at + 4]
+            f += values[at + 5]
+            g += values[at + 6]
+            h += values[at + 7]
+        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
     for at in range(first + whole, first + count):
         total += values[at]
     return total
@@ -32,6 +39,8 @@ def pairwise_sum(values: Floats) -> float:
 
     It is a loop because Numba's cache does not keep functions that call themselves.
     """
+    if len(values) <= 128:
+        return _sum_of_block(values, 0, len(values))
     # Each level halves the count, so 64 levels suffice for any array.
     first, count = np.zeros(64, np.int64), np.zeros(64, np.int64)
     halves, sums = np.zeros(64, np.int64), np.zeros((64, 2))
