@@ -1,11 +1,12 @@
-"""What PPO learns from scratch in an environment, seed by seed, with its curve.
+"""What an agent learns from scratch in an environment, seed by seed, with its curve.
 
     nice python benchmarks/tiers.py knobs-16 --seeds 5 --steps 6400 --json knobs-16.json
     nice python benchmarks/tiers.py priority-16 --learner by_job --steps 1000000 --json priority-16.json
     nice python benchmarks/tiers.py elastic-16 --learner by_job --steps 800000 --env jobs=50 --burst-share 0.5
 
-Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS` or with credit by
-job (`--learner by_job`) with those of `JobCredit`; `--set` changes some, and `num_envs`. Measures greedy
+Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS`, by its SAC with its
+own defaults (`--learner sac`), or with credit by job (`--learner by_job`) and the settings of `JobCredit`;
+`--set` changes some, and `num_envs`. Measures greedy
 play on the 40 traces of the split `dev` as it goes, and at the end on those of `test`: mean JCT over that of
 heSRPT on the same traces, with an interval over traces and seeds (percentiles of 10,000 resamplings of both).
 Random play stands beside it.
@@ -198,16 +199,21 @@ def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) 
 
 
 def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -> tuple[Decide, Curve]:
-    """Train PPO of Stable-Baselines3, of edits MaskablePPO; return how it plays, and its curve."""
+    """Train PPO of Stable-Baselines3, of edits MaskablePPO, or SAC; return how it plays, and its curve."""
     from sb3_contrib import MaskablePPO
-    from stable_baselines3 import PPO
+    from stable_baselines3 import PPO, SAC
     from stable_baselines3.common.callbacks import BaseCallback
 
-    settings = {**SETTINGS[name.removeprefix("ClusterGym/").partition("-")[0].lower()], **given.set}
-    envs = envs_of(name, settings.pop("num_envs"), split="train", summaries=False, **given.env)
+    family = name.removeprefix("ClusterGym/").partition("-")[0].lower()
+    settings = {**({} if given.learner == "sac" else SETTINGS[family]), **given.set}
+    envs = envs_of(name, settings.pop("num_envs", 1), split="train", summaries=False, **given.env)
     edits = isinstance(envs.single_action_space, gymnasium.spaces.Discrete)
-    envs = SchedulingVecEnv(envs, 10.0)
-    agent = (MaskablePPO if edits else PPO)("MlpPolicy", envs, seed=seed, device="cpu", **settings)
+    learner = MaskablePPO if edits else PPO
+    if given.learner == "sac":
+        if edits:
+            raise InputError("chooses numbers, not edits", field="--learner sac", remedy="give stock")
+        learner = SAC
+    agent = learner("MlpPolicy", SchedulingVecEnv(envs, 10.0), seed=seed, device="cpu", **settings)
 
     def decide(seen: Any, masks: Any) -> Any:
         given = {"action_masks": masks} if edits else {}
@@ -230,7 +236,7 @@ def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -
     return decide, recorder.curve
 
 
-LEARNERS = {"stock": train_stock, "by_job": train_by_job}
+LEARNERS = {"stock": train_stock, "sac": train_stock, "by_job": train_by_job}
 
 
 def interval(ratios: Figures, middle: bool = False) -> tuple[float, float, float]:
@@ -260,7 +266,9 @@ def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
         figures = json.loads(given.json.read_text(encoding="utf-8"))
         if any(figures.get(key) != value for key, value in about.items()):
             raise InputError("is of another training", file=given.json, remedy="give another --json")
-    dev, test = (Judge(name, split, **given.env) for split in ("dev", "test"))
+    # `traces` is how many there are to train on, not to measure on.
+    own = {key: value for key, value in given.env.items() if key != "traces"}
+    dev, test = (Judge(name, split, **own) for split in ("dev", "test"))
     random = test.measure(test.draw)
     figures["random"] = float(np.mean(random / test.hesrpt_s))
     figures["hesrpt_jct_s"] = float(test.hesrpt_s.mean())

@@ -64,6 +64,26 @@ def test_a_training_of_seeds_goes_on(tiers, tmp_path, capsys):
     assert "is of another training" in capsys.readouterr().err
 
 
+def test_training_traces_are_not_those_measured_on(tiers, tmp_path):
+    path = tmp_path / "a"
+    words = ["knobs-16", "--steps", "128", "--seeds", "1", "--json", str(path)]
+    assert tiers.main([*words, "--env", "traces=5"]) == 0
+    (row,) = json.loads(path.read_text(encoding="utf-8"))["seeds"]
+    assert len(row["test"]) == 3
+
+
+def test_sac_of_edits_is_refused_and_of_numbers_is_not(tiers, tmp_path, capsys):
+    path = tmp_path / "a"
+    words = ["knobs-16", "--learner", "sac", "--seeds", "1", "--steps", "110", "--json", str(path)]
+    assert tiers.main(words) == 0
+    curve = json.loads(path.read_text(encoding="utf-8"))["seeds"][0]["curve"]
+    assert (curve[0][1], curve[-1][1]) == (0, 110)
+    # It learns from the hundredth step on.
+    assert curve[0][2] != curve[-1][2]
+    assert tiers.main(["burst-16", "--learner", "sac"]) == 2
+    assert "not edits (give stock)" in capsys.readouterr().err
+
+
 def test_an_unknown_tier_is_one_line(tiers, capsys):
     assert tiers.main(["knobs-17"]) == 2
     assert "knobs-16" in capsys.readouterr().err
