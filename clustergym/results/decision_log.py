@@ -148,7 +148,7 @@ def shorten_error(error: Exception) -> str:
 
 
 def open_log(
-    path: Path, gpu_type: str, schema: str, packed: bytes | None
+    path: Path, name: str, schema: str, packed: bytes | None
 ) -> tuple[dict[str, Any], Iterator[tuple[int, dict[str, Any]]]]:
     """Open an untrusted gzip log; return its header, and the number and content of every further line.
 
@@ -167,7 +167,5 @@ def open_log(
     )
     header = next(lines, (1, {}))[1]
     if header.get("schema") != schema:
-        raise InputError(
-            f"is not a {gpu_type} log", file=path, line=1, field="schema", remedy=f"want {schema}"
-        )
+        raise InputError(f"is not a {name} log", file=path, line=1, field="schema", remedy=f"want {schema}")
     return header, lines

@@ -96,6 +96,18 @@ def test_kai_takes_what_is_beyond_quota_for_a_queue_within_its_own(queues):
     assert times(done) == {"a1": 30, "c1": 50, "c2": 50, "b1": 70, "b2": 70}
 
 
+def test_kai_takes_nothing_from_a_queue_that_holds_just_its_quota(queues):
+    # a holds its quota of 4 of 8 GPUs, and c the others, which are safe: b waits for its own until 50.
+    path = queues(
+        "history: {weight: 0}\n"
+        "queues:\n  a: {quota: 4}\n  b: {quota: 4}\n  c: {reclaim_min_runtime_s: 1000}\n"
+    )
+    jobs = [Job("a1", 0, 50, gpus=4), Job("c1", 0, 50, gpus=4), Job("b1", 10, 20, gpus=4)]
+    done = run(jobs, Kai(round_s=None), path)
+    assert times(done, EventType.PREEMPT) == {}
+    assert times(done) == {"a1": 50, "c1": 50, "b1": 70}
+
+
 @pytest.mark.parametrize(("safe_s", "begins", "stopped"), [(1000, 50, {}), (0, 10, {"q2": 10})])
 def test_kai_lets_no_queue_pass_one_beside_it_that_has_less_of_its_share(queues, safe_s, begins, stopped):
     # Of 12 GPUs P, x and r have shares of 4, and in P p and q of 2. q and x hold 6 each. p1 (2 GPUs) may take

@@ -225,6 +225,12 @@ def test_gpus_of_each_kind_of_text():
     assert gpus_of_gres("gpu:h100:8") == (8, "H100")
 
 
+def test_a_limit_in_minutes_counts_before_one_in_words(tmp_path):
+    # TimelimitRaw 90 is 90 x 60 = 5,400 s; where the cell is empty, Timelimit stands: an hour.
+    path = write(tmp_path, row() + "|90", row(job="2") + "|", head=HEAD + "|TimelimitRaw")
+    assert sacct.read_log(path).time_limit_s.tolist() == [5400.0, 3600.0]
+
+
 def test_a_dump_of_the_database(tmp_path):
     path = REGRESSIONS / "trace-slurmdbd/valid.sql"
     log = slurmdbd.read_log(path, type_of_partition={"gpu": "V100"})

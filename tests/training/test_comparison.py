@@ -147,6 +147,14 @@ def test_dropped_jobs_have_no_slowdown():
     assert figures[0, METRICS.index("slowdown_mean")] == pytest.approx(np.mean(slowdowns))
 
 
+def test_where_no_job_ends_there_is_no_slowdown():
+    late = Distribution(
+        origin="synthetic", jobs=(5, 5), gpus=8, types=(1,), load=(2.0, 2.0), deadline_slack=(0.01, 0.02)
+    )
+    figures = run_figures(late, "dev", 0, [{"name": "elasticflow", "mode": "strict"}], 0)
+    assert np.isnan(figures[0, METRICS.index("slowdown_mean")])
+
+
 def test_deadlines_and_fairness_as_ratios(tmp_path, capsys):
     words = [
         "policies=[learned, hesrpt, lower_bound]", *SMALL, "ratios=[deadline_satisfaction, ftf_mean]",
