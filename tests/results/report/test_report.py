@@ -134,6 +134,17 @@ def test_parts_of_a_gpu_lie_below_each_other(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(("device", "legal"), [(1_000_000, True), (1_000_001, False), (-1, False)])
+def test_numbers_of_devices_have_a_limit(tmp_path, device, legal):
+    start = event(0, "start", "a", 1) | {"nodes": [[0, 1]], "devices": [device], "gpu_milli": 300}
+    path = log(tmp_path / "events.jsonl.gz", start)
+    if legal:
+        assert [one.job for one in read_log(path, 10).held] == ["a"]
+    else:
+        with pytest.raises(InputError, match="devices are not a list of numbers"):
+            read_log(path, 10)
+
+
 def test_a_job_has_half_of_its_gpus_while_it_has_a_partner(tmp_path):
     # a and b have a GPU each; c joins a at 10. a leaves at 30: c has all of the GPU, until d joins at 40.
     # a stands still for 10 s before c comes and 10 s after it, for which it is charged half, as c is for 4 s.
