@@ -12,7 +12,7 @@ from .shared.gang_queues import GangQueues, Gangs, of_lower_priority
 
 @dataclass
 class Capacity(GangQueues):
-    """A policy of elastic queues, as in Volcano's capacity plug-in and YARN's capacity scheduler.
+    """A policy of queues that may use each other's idle GPUs, as in Volcano's and YARN's capacity scheduler.
 
     A queue deserves its quota, never has more than its limit, and may use the GPUs that others leave
     idle, except the unused part of their guarantees. The queue that holds least of what it deserves

@@ -120,7 +120,7 @@ class ElasticFlow(Policy):
         self._admitted, self._guessed, self._running = set(), set(), []
 
     def counters(self) -> Mapping[str, int]:
-        """Return the number of jobs that fit on no GPU count with data parallelism."""
+        """Return the number of jobs that no GPU count can run with data parallelism alone."""
         return {"jobs_without_profile": len(self._guessed)}
 
     def schedule(self, view: View) -> Decision:

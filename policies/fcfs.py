@@ -85,18 +85,18 @@ class FirstComeFirstServed(MovingPolicy):
 
     @property
     def information_class(self) -> InformationClass:
-        """`none`, or `clairvoyant` if backfill plans with true run times."""
+        """What the policy knows of iteration times: nothing, or all if backfill plans with true run times."""
         reserves = self.backfill in ("easy", "conservative")
         return InformationClass.CLAIRVOYANT if reserves else InformationClass.NONE
 
     @property
     def steady(self) -> bool:
-        """Whether the policy neither makes reservations nor chooses GPU types at random."""
+        """Whether decisions repeat while nothing changes: with neither reservations nor random GPU types."""
         return self.any_type == "first" and self.backfill in ("none", "aggressive")
 
     @property
     def consistent(self) -> bool:
-        """Whether the policy makes no reservations, so that fewer idle GPUs let no other job start."""
+        """Whether fewer idle GPUs never make the policy start another job: True if it is `steady`."""
         return self.steady
 
     @property

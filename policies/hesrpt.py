@@ -108,7 +108,9 @@ class HighEfficiencySrpt(Policy):
 
 
 def optimal_shares(size: Floats, exponent: Floats) -> Floats:
-    """Return each job's share of the cluster by heSRPT, shape (n,); the shares sum to 1.
+    """Return heSRPT's share of the cluster for each job of speedup k^exponent on k GPUs, shape (n,).
+
+    The shares sum to 1.
 
     Parameters
     ----------

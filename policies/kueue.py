@@ -101,7 +101,7 @@ class Kueue(MovingPolicy):
     _evictions: Evictions = field(init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Start a run, in which no job holds a quota yet."""
+        """Start a run, in which no job is admitted yet."""
         super().reset(setting, rng)
         self._book = QueueHoldings(self.name, setting)
         cluster = _build_cohort(self._book, None, setting.capacity.tolist())
@@ -197,7 +197,7 @@ class Kueue(MovingPolicy):
         return holders
 
     def _remember(self, view: View, jobs: list[KueueJob], scheduler: KueueScheduler) -> None:
-        """Record since when jobs hold quotas, which jobs were stopped, and for which."""
+        """Record since when jobs are admitted, which jobs were stopped, and for which."""
         held = [job for job in jobs if job.gpu_type >= 0]
         before = set(view.job[view.gpus > 0].tolist())
         self._since_s = {

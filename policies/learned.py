@@ -18,7 +18,7 @@ from .shared.marginal import times_or_guess
 
 @dataclass
 class Learned(Policy):
-    """A policy in which a trained agent decides: a network, or weights of an auction.
+    """A policy in which a trained agent decides: a network, or an auction of GPUs by learned scores.
 
     A network (`agent=ppo`, `maskable_ppo`, `job_credit`) decides by its greedy actions, at
     the decision points of the environment it was trained in. Weights of `agent=auction_es` hold an auction.
@@ -100,7 +100,7 @@ class Learned(Policy):
 
     @property
     def auction_weights(self) -> Floats | None:
-        """The weights if the agent is nothing but an auction by weights; None otherwise."""
+        """The weights of the scores if the agent only auctions GPUs by them; None otherwise."""
         plain = self._player is None and not self.rollout and not len(self._believed)
         return self._scores if plain else None
 
@@ -109,7 +109,7 @@ class Learned(Policy):
         return str(self._loaded.sha256)
 
     def schedule(self, view: View) -> Decision:
-        """Let the agent's auction or network decide which jobs hold which GPUs."""
+        """Let the agent's network, or its auction of GPUs by scores, decide which jobs hold which GPUs."""
         if not len(view):
             return Decision.keep(view)
         if self._player is not None:

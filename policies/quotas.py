@@ -184,7 +184,7 @@ class Quotas(MovingPolicy):
         return dict(total)
 
     def decide(self, view: View) -> Decision:
-        """Divide the GPUs among queues, take back what queues lack, and let each queue's policy decide."""
+        """Divide the GPUs among queues, reclaim those above shares, and let each queue's policy decide."""
         last, leaves, shown = self._last, len(self._tree.leaves), self._describe_view(view)
         same = last is not None and shown.same(last.shown)
         self._add_use(view)

@@ -135,7 +135,7 @@ class SlurmMultifactor(Policy):
     _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Read the trace's highest priority and its dates, on which priorities depend.
+        """Store the trace's greatest priority and, if it has dates, the boot time, for computing priorities.
 
         Raises
         ------

@@ -18,7 +18,7 @@ from .shared.queues import fill, staying_options
 
 @dataclass
 class ShortestRemainingTimeFirst(Policy):
-    """The policy shortest remaining time first: preemptive, by remaining run time at the request.
+    """The policy shortest remaining time first: preemptive, by the time left on the requested GPUs.
 
     A job's remaining time counts the standstill that starting it would cost, so that a running job is
     preempted only for a job that ends earlier even so. A running job keeps its GPU type; a waiting one takes

@@ -126,7 +126,7 @@ class Tiresias(Policy):
 
 
 def gittins_index(service: Floats, sizes: Floats) -> Floats:
-    """Return the Gittins index of jobs of unknown size, given the service they have received.
+    """Return each job's Gittins index by its service received and a sample of whole services (`sizes`).
 
     The greatest over quanta d of P(S - a <= d | S > a) / E[min(S - a, d) | S > a], with S drawn
     from `sizes` and a the service; the best d ends at one of the sizes (Tiresias, section 3.3).

@@ -403,7 +403,10 @@ def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
 def hold(
     given: Floats, weights: Floats, facts: FeatureInputs, available: Ints, counts: Ints, bids: Bids
 ) -> tuple[Ints, Ints]:
-    """Run an auction; return each job's GPU type and index of its GPU count, -1 for no GPUs, shape (n,)."""
+    """Run an auction by `given` scores of moves, or by `weights` if it is empty; return what jobs hold.
+
+    That is each job's GPU type and index of its GPU count, -1 for no GPUs, shape (n,).
+    """
     moves = begin(bids)
     room = AuctionBuffers(available.copy(), np.empty(features.COUNT), move_queue.empty(moves.score.size))
     make_moves(moves, given, weights, facts, counts, bids, room)

@@ -17,7 +17,7 @@ from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place,
 
 @compile_part
 def bids_of_rows(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Bids:
-    """Return the auction's inputs for the jobs in `rows` of a compiled episode."""
+    """Return the auction's inputs for the jobs in `rows` of an episode of the compiled (Numba) engine."""
     n = len(rows)
     shape = (n, *episode.known_s.shape[1:])
     bids = Bids(
@@ -145,7 +145,7 @@ def run(
     episodes: Episode,
     cluster: ClusterArrays,
 ) -> int:
-    """Run the auction at all decision points of the first episode of a batch; return OVER or STALLED.
+    """Let the auction decide all of the first episode; return OVER, or STALLED if nothing can happen.
 
     Parameters
     ----------

@@ -262,7 +262,9 @@ def _believe_job(
 
 @compile_part
 def believe(beliefs: Floats, observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> None:
-    """Estimate all seconds per iteration, and write them to `bids.time_s`; inf where a job cannot run.
+    """Estimate seconds per iteration with parameters `beliefs`, and write them to `bids.time_s`.
+
+    inf where a job cannot run.
 
     Parameters
     ----------

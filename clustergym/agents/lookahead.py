@@ -246,7 +246,7 @@ def run_playout(
 def decide(
     weights: Floats, available: Ints, counts: Ints, bids: Bids, futures: Futures
 ) -> tuple[Ints, Ints, int]:
-    """Simulate candidate decisions; return each job's GPU type and count index in the best, and its number.
+    """Simulate candidate decisions; return GPU types and count indices of the best, and its position.
 
     The first future has no arrivals: with drawn ones alone, waiting for the next one looks better than it is.
     A candidate is given up once its sum over the futures so far is above that of the auction's own decision,

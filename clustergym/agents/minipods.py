@@ -152,7 +152,7 @@ def choose_inside(free: Ints, sizes: Ints, wanted: int, weights: Floats) -> int:
 
 @compile_entry
 def move_order(nodes: Ints, weights: Floats) -> Ints:
-    """Return the order in which jobs that span minipods are moved, as indices of `nodes`."""
+    """Return the order of moving jobs that span minipods (groups of nodes), as indices of `nodes`."""
     return np.argsort(-weights[MOVE] * np.log2(nodes), kind="mergesort")
 
 

@@ -11,7 +11,9 @@ from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 
 
 class MoveQueue(NamedTuple):
-    """A heap of an auction's moves by score, and a list of moves put aside, in the same two arrays.
+    """An auction's moves (a job's start, or doubling of GPUs): a heap by score, and a list put aside.
+
+    Both are in the same two arrays.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ def solve(
     *,
     node_limit: int = NODE_LIMIT,
 ) -> Assignment:
-    """Place a job on minipods with the least score, by Arnold's optimisation; `rng` is not used.
+    """Place a job on minipods (groups of nodes) at the least weighted spread; `rng` is not used.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ CHOICES = 20
 
 
 def solve_counts(instance: Instance, node_limit: int) -> Assignment:
-    """Return the placement with the least score: for each spread T the fewest minipods, then the best T.
+    """Return the placement of least weighted spread, by trying each limit T on the minipods of a group.
 
     Proof
     -----
@@ -108,7 +108,7 @@ def solve_counts(instance: Instance, node_limit: int) -> Assignment:
 
 
 def tightest(needs: Ints, free: Ints) -> Ints:
-    """Return for each need a different minipod: the one with the fewest sufficient free nodes.
+    """Return for each number of nodes needed another minipod, with the fewest free nodes that suffice.
 
     The largest need chooses first. Where needs can be met by different minipods at all, they are: the
     tightest one for the largest need may change places with any other in such a choice.

@@ -41,7 +41,7 @@ Part = tuple[int, int]
 
 
 class FabricComponent(NamedTuple):
-    """Some minipods, and the number of communication groups that are placed on them together."""
+    """Some minipods (groups of nodes), and how many communication groups are placed on them together."""
 
     minipods: tuple[int, ...]
     groups: int
@@ -53,7 +53,7 @@ def one_component(free: Ints, groups: int, size: int, most: int) -> bool:
 
 
 def split(free: Ints, groups: int, size: int, most: int) -> Ints:
-    """Distribute groups of nodes over minipods so that as few groups as possible are split.
+    """Return the nodes of each group in each minipod, shape (groups, M), with few groups split.
 
     As few groups as this way allows are split: the fewest for which the nodes that whole groups
     leave over fulfil (1).
@@ -133,7 +133,7 @@ def _first_window(rooms: Sequence[int], width: int, needed: int) -> int:
 
 
 class BestSplit(NamedTuple):
-    """A search's result: the components, or None and whether that is proven, and the choices tried."""
+    """A search's result: the components or None, whether it is proven, and the number of choices tried."""
 
     components: list[FabricComponent] | None
     complete: bool

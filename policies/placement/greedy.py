@@ -18,7 +18,7 @@ Choice = Callable[[Ints, int], int | None]
 
 
 def best_fit(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each communication group in the minipod (group of nodes) with the fewest sufficient nodes."""
+    """Place each communication group in the minipod (node group) with the fewest free nodes that suffice."""
     return whole_groups_first(instance, tightest)
 
 
@@ -141,6 +141,6 @@ def random_by_room(free: Ints, draws: np.random.Generator) -> int:
 
 
 def tightest(free: Ints, wanted: int) -> int | None:
-    """Return the minipod (group of nodes) with the fewest sufficient free nodes; None if there is none."""
+    """Return the minipod (group of nodes) with the fewest free nodes that suffice; None if none do."""
     fitting = np.flatnonzero(free >= wanted)
     return int(fitting[free[fitting].argmin()]) if len(fitting) else None

@@ -24,7 +24,7 @@ NONE = np.iinfo(np.int64).max
 
 @dataclass
 class Buddy(Placer):
-    """A placer that chooses the tightest nodes, domains, switches and minipods, like a buddy allocator.
+    """A placer that puts each job in the smallest free space that suffices, like a buddy allocator.
 
     - Up to a node: the partly used node with the fewest free GPUs that suffice (ties: lowest
       index); if there is none, a wholly free node as below.
@@ -72,13 +72,13 @@ class Buddy(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """True: this placer can keep a job's segments of GPUs within NVLink domains."""
+        """True: this placer can keep each segment (equal part) of a job's GPUs in one NVLink domain."""
         return True
 
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Choose nodes such that each segment of a job is on one node, or on free nodes of one domain.
+        """Choose nodes such that every `segment` GPUs are on one node, or on free nodes of one NVLink domain.
 
         Segments of at most a node are placed as by `place`, on GPUs that are free in multiples of a segment.
         Larger ones go to the lowest tier that has room for all of them, there to the switch with the fewest

@@ -116,7 +116,7 @@ class LearnedPlacer(Placer):
         return _shares(np.concatenate(chosen), gpus, per_node)
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Propose to move jobs that span several minipods into one with room, as (job, nodes)."""
+        """Propose to move jobs that span several minipods (groups of nodes) into one, as (job, nodes)."""
         return [] if self._of_parts else list(self._moves(allocations))
 
     def _moves(self, allocations: Allocations) -> Iterator[tuple[int, Nodes]]:

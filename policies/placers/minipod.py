@@ -23,7 +23,7 @@ from .buddy import Buddy
 
 @dataclass
 class MinipodPlacer(Buddy):
-    """A placer that chooses minipods by an algorithm, and the first wholly free nodes in them.
+    """A placer that chooses minipods (groups of nodes) by `algorithm`, and the first free nodes there.
 
     Jobs of less than a node, and those for which too few nodes are wholly free, are placed as by `Buddy`.
     On a cluster whose GPUs can be divided, `best_fit`, `random_fit` and `gpu_packing` choose the node of each
@@ -70,7 +70,10 @@ class MinipodPlacer(Buddy):
         return self._scores.place(allocations, job)
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
-        """Choose nodes for `gpus` GPUs of a type, without allocating them; raises `Buddy`'s errors."""
+        """Choose nodes for `gpus` GPUs of a type, without allocating them; return (node, GPUs) pairs.
+
+        It raises the errors of `Buddy.place`.
+        """
         spec, gpus = allocations.spec, int(gpus)
         per_node = int(spec.gpus_per_node[gpu_type])
         wanted = -(-gpus // per_node)
@@ -86,7 +89,7 @@ class MinipodPlacer(Buddy):
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Choose nodes in minipods such that each segment of a job is inside one NVLink domain."""
+        """Choose nodes by `algorithm` such that every `segment` GPUs of a job are in one NVLink domain."""
         spec, gpus = allocations.spec, int(gpus)
         group = spec.groups[gpu_type]
         if segment <= group.gpus_per_node:

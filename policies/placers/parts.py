@@ -19,7 +19,7 @@ from .buddy import Buddy
 
 @dataclass
 class PartPlacer(Buddy):
-    """A placer for divisible GPUs, which gives each job the node with the highest score.
+    """A placer for divisible GPUs, which gives each job the node that is best by the rule `score`.
 
     FGD (Weng et al., USENIX ATC 2023, section 5) keeps the idle GPUs that a usual request of the trace cannot
     use from growing; section 6 has the others. On a cluster of whole GPUs it places as `Buddy`.

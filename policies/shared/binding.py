@@ -24,7 +24,7 @@ UNKNOWN_S = 3600.0
 
 
 class Join(NamedTuple):
-    """A job that will share a running job's GPUs: the rows of both, the GPU type index, and the GPUs."""
+    """A job that will share a running job's GPUs: both trace rows, the GPU type index, and the GPUs."""
 
     job: int
     host: int
@@ -33,7 +33,7 @@ class Join(NamedTuple):
 
 
 def mark_counted_jobs(view: View) -> Bools:
-    """Return whether each job's GPUs count, shape (n,); of two that share GPUs only the lower row's do."""
+    """Mark jobs such that each GPU in use counts once: of two jobs that share GPUs only the first; (n,)."""
     if view.partner is None:
         return np.ones(len(view), dtype=np.bool_)
     once: Bools = (view.partner < 0) | (view.job < view.partner)
@@ -41,7 +41,7 @@ def mark_counted_jobs(view: View) -> Bools:
 
 
 def labels(pairs: PairOptions) -> Ints:
-    """Rate how much speed each class loses by sharing GPUs, from 0 (little) to 2 (much), shape (C, T, K)."""
+    """Rate what speed each class of equal jobs loses by sharing GPUs, 0 (little) to 2 (much), (C, T, K)."""
     if pairs.kept is None:
         raise ValueError("the information class knows no speeds of pairs")
     number = pairs.allowed.sum(axis=1)
@@ -123,7 +123,7 @@ class Records:
         self._last_seen = now
 
     def estimate_s(self, view: View) -> Floats:
-        """Return the estimated total run time (s) of each job at its request, shape (n,)."""
+        """Return the estimated total run time (s) of each job on its requested GPUs, shape (n,)."""
         means = {key: float(np.mean(ran_s)) for key, ran_s in self._ran_s.items()}
         jobs = zip(view.requested_gpus.tolist(), view.global_batch.tolist(), strict=True)
         return np.array(

@@ -29,7 +29,7 @@ class Release(NamedTuple):
 
 
 class VirtualCluster(Allotments):
-    """A plan of which job holds which GPUs, with the value of each, on which changes can be tried.
+    """A plan of which GPUs each job holds, and their value to it, on which changes can be tried.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class VirtualCluster(Allotments):
                 self._add_holders(gpu_type, np.array([at]))
 
     def launch(self, at: Ints, gpu_type: Ints, level: Ints) -> None:
-        """Give several jobs that hold none GPUs that are free."""
+        """Launch several waiting jobs, each on free GPUs of the given type and count."""
         self.gpu_type[at], self.level[at] = gpu_type, level
         self.free -= np.bincount(gpu_type, self.counts[level], len(self.free)).astype(np.int64)
         self._note_changed(at.tolist())
@@ -169,7 +169,7 @@ class VirtualCluster(Allotments):
             self._freed[at], self._lost[at] = np.where(may, freed, 0), np.where(may, lost, np.inf)
 
     def halvings_may_gain(self) -> bool:
-        """Return whether some running job is, or was since the first call, worth more with fewer GPUs."""
+        """Return whether halving some job's GPUs may raise the total value; once True, it stays True."""
         if self._may_gain is None:
             self._may_gain = self._gain_by_halving(np.flatnonzero(self.gpu_type >= 0))
         return self._may_gain

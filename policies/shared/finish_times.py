@@ -94,7 +94,7 @@ def remaining_s(view: View) -> Floats:
 
 
 def standstill_s(view: View) -> Floats:
-    """Return the seconds until each job works again on each GPU type and count, shape (n, T, K)."""
+    """Return the seconds until each job works if given each GPU type and count now, shape (n, T, K)."""
     wait = view.restart_cost_s().copy()
     held = np.flatnonzero(view.gpus > 0)
     level = np.searchsorted(view.setting.counts, view.gpus[held])
@@ -114,7 +114,7 @@ def remaining_at_request_s(view: View, times: RequestTimes) -> Floats:
 
 
 def compute_isolated_shares(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
-    """Return the share of time each job runs on each GPU type if it owns 1/N of the cluster, shape (n, T).
+    """Return the share of time each job runs on each GPU type if `jobs` jobs share all GPUs equally, (n, T).
 
     Parameters
     ----------
@@ -139,18 +139,18 @@ def compute_isolated_shares(view: View, times: RequestTimes, jobs: Floats | floa
 
 
 def compute_isolated_rate(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
-    """Return each job's iterations per second if it owns 1/N of the cluster, shape (n,); 0 if unknown."""
+    """Return each job's iterations per second if `jobs` jobs share all GPUs equally; 0 if unknown."""
     rate: Floats = (compute_isolated_shares(view, times, jobs) / times.time_s).sum(axis=1)
     return rate
 
 
 def compute_isolated_remaining_s(view: View, times: RequestTimes) -> Floats:
-    """Return the seconds each job has left to run if it owns 1/N of the cluster; inf if unknown."""
+    """Return the seconds each job has left if all present share the GPUs equally; inf if unknown."""
     return _seconds(view.remaining_iterations, compute_isolated_rate(view, times))
 
 
 def ideal_s(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
-    """Return each job's total run time (s) if it owns 1/N of the cluster, shape (n,); inf if unknown."""
+    """Return each job's total run time (s) if `jobs` jobs share all GPUs equally; inf if unknown."""
     return _seconds(view.iterations, compute_isolated_rate(view, times, jobs))
 
 

@@ -43,7 +43,7 @@ class Choices:
     capacity: Ints
 
     def total(self, choice: Ints) -> float:
-        """Return the total value of a choice for each job, shape (n,); -1 for none."""
+        """Return the total value if each job i gets the choice numbered `choice[i]`, -1 for none."""
         taken = np.flatnonzero(choice >= 0)
         return float(self.value[taken, choice[taken]].sum())
 

@@ -67,12 +67,12 @@ class CycleResult:
 
 
 class KueueScheduler:
-    """Kueue's admission cycles, with the waiting jobs and the jobs that hold quotas.
+    """Kueue's admission cycles, with the waiting jobs and the admitted ones.
 
     Parameters
     ----------
     holders : QuotaHolders
-        With the jobs that hold quotas.
+        With the admitted jobs.
     waiting : list of KueueJob
     fair_sharing : bool
         Whether shares decide who is admitted and preempted.

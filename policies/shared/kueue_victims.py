@@ -38,7 +38,7 @@ class QueueRules:
 
 @dataclass(eq=False)
 class KueueJob:
-    """A job as Kueue sees it, which waits for a quota or holds one.
+    """A job as Kueue sees it: it waits, or it is admitted and uses some of its queue's quota.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class KueueJob:
 
 
 class QuotaHolders:
-    """The jobs that hold quotas, by queue, and the GPUs that nobody holds.
+    """The admitted jobs of each queue, which use its quota, and the GPUs that nobody holds.
 
     Parameters
     ----------

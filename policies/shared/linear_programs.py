@@ -196,7 +196,7 @@ def least_finish_ratio_shares(
     ideal_s: Floats,
     second_stage: bool = True,
 ) -> tuple[Floats, float]:
-    """Compute the shares of time with the least greatest (elapsed + remaining / progress) / ideal.
+    """Compute shares of time that minimise the worst job's (elapsed + remaining / progress) / ideal.
 
     Gavel, section 4.2. For a ratio R a job needs the progress remaining / (R ideal - elapsed),
     and R is attainable if the level of these needs reaches 1. The shadow prices of the level
@@ -240,7 +240,7 @@ def least_finish_ratio_shares(
 
 
 class Finishes(NamedTuple):
-    """What finish-time ratios depend on, one row per group: elapsed time, remaining work and ideal time."""
+    """What each group's finish-time ratio, (elapsed + remaining time) / ideal time, depends on."""
 
     elapsed_s: Floats
     remaining: Floats
@@ -248,23 +248,23 @@ class Finishes(NamedTuple):
     counts: Bools
 
     def ratio(self, progress: Floats) -> float:
-        """Return the greatest finish-time ratio, given the jobs' progress per second."""
+        """Return the greatest total time / ideal time of a job, given the jobs' progress per second."""
         if not (progress[self.counts] > 0).all():
             return np.inf
         ratio = (self.elapsed_s + self.remaining / np.where(self.counts, progress, 1.0)) / self.ideal_s
         return float(ratio[self.counts].max())
 
     def room(self, ratio: float) -> Floats:
-        """Return the seconds until each job's finish-time ratio reaches `ratio`."""
+        """Return the seconds each job may still take until its total time / ideal time is `ratio`."""
         return np.where(self.counts, ratio * self.ideal_s - self.elapsed_s, 1.0)
 
     def compute_needed_rates(self, ratio: float) -> Floats:
-        """Return the progress per second at which each job's finish-time ratio becomes `ratio`."""
+        """Return the progress per second with which each job's total time / ideal time is `ratio`."""
         need: Floats = np.where(self.counts, self.remaining / self.room(ratio), 0.0)
         return need
 
     def bound(self, price: Floats, level: float, low: float, high: float) -> float:
-        """Return a lower bound on the attainable finish-time ratio that these prices of progress prove."""
+        """Return a lower bound on the least ratio, proven by a linear program's shadow prices of progress."""
         priced = price > 0
         part = Finishes(
             self.elapsed_s[priced], self.remaining[priced], self.ideal_s[priced], self.counts[priced]

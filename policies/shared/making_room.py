@@ -22,7 +22,7 @@ NODE_LIMIT = 2000
 
 
 class Block(NamedTuple):
-    """A job that can be moved: its row, its whole nodes, and the index of its NVLink domain."""
+    """A job that can be moved: its row in the trace, its whole nodes, and the index of its NVLink domain."""
 
     row: int
     nodes: tuple[int, ...]
@@ -157,7 +157,7 @@ def _leave(empty: Sequence[int], blocks: Sequence[Block], domain: int, need: int
 
 
 class DomainState:
-    """The nodes of a GPU type by NVLink domain: which are free, and which one job holds entirely."""
+    """The free nodes of a GPU type in each NVLink domain, and the jobs there that can be moved."""
 
     def __init__(self, view: View, places: Places, gpu_type: int) -> None:
         self.per_node = int(view.setting.gpus_per_node[gpu_type])
@@ -187,7 +187,7 @@ class DomainState:
         return plan_moves(empty, self.blocks, size, wanted, self.most_nodes // size)
 
     def name_nodes(self, plan: RoomPlan, gang: int, size: int) -> dict[int, Nodes]:
-        """Return the nodes that a plan gives to the moved jobs and to the starting job, by row."""
+        """Return by trace row the nodes that a plan gives to the moved jobs and the starting one (`gang`)."""
         pools, given = [list(free) for free in self.free], dict[int, list[int]]()
         blocks = {block.row: block for block in self.blocks}
         for row in plan.moves:
@@ -220,16 +220,16 @@ class MovingPolicy(NoticePolicy):
 
     @property
     def needs_places(self) -> bool:
-        """Whether the policy moves jobs or lets them save first, which the compiled engine cannot do."""
+        """Whether the policy needs an engine with job locations, to move jobs or let them save on notice."""
         return self.moves_per_hour > 0 or super().needs_places
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Start a run, with as many moves of jobs allowed as in one hour."""
+        """Start a run; up to `moves_per_hour` jobs may be moved at once."""
         super().reset(setting, rng)
         self._moves_left, self._counted_s = self.moves_per_hour, 0.0
 
     def schedule(self, view: View) -> Decision:
-        """Return the decision of `decide`, with time to save, and with moves that make room for jobs."""
+        """Return the decision of `decide`, with saves before stops and moves that make room for jobs."""
         decision = super().schedule(view)
         if not self.moves_per_hour:
             return decision
@@ -243,7 +243,7 @@ class MovingPolicy(NoticePolicy):
 
 
 def make_room(view: View, decision: Decision, most: int) -> dict[int, Nodes] | None:
-    """Return the new nodes of a starting job and of jobs that move to make room for it, by row; or None.
+    """Return by trace row the new nodes of a starting job and of jobs moved to make room for it; or None.
 
     It is the largest of those whose segments have no room, where at most so many moves make some. None: there
     is no such gang, or the decision does more than to start jobs.

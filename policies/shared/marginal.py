@@ -35,7 +35,7 @@ def times_or_guess(view: View) -> Floats:
 
 
 def per_gpu_efficiency(counts: Ints, requested_gpus: Ints, time_s: Floats) -> Floats:
-    """Return throughput per GPU relative to that at the request on the same type, shape (n, T, K).
+    """Return throughput per GPU relative to that on the requested GPUs of the same type, (n, T, K).
 
     Where the request cannot run on a type, the next larger count that can is the reference. 0 where
     infeasible; counts below the reference are compared with it too.

@@ -112,7 +112,7 @@ class NodeReservations:
     def plan(
         self, usable: Bools, gpus: int, nodes: int, limit_s: float, *, now_only: bool = False
     ) -> Planned | None:
-        """Return a job's earliest start without conflict with a reservation; None if none is in the window.
+        """Return a job's earliest start that no reservation prevents; None if none is within `window_s`.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ class NoticePolicy(Policy):
 
     @property
     def needs_places(self) -> bool:
-        """Whether the policy lets jobs save before they stop, which the compiled engine cannot do."""
+        """Whether the policy needs the engine with job locations, for jobs to save before a stop."""
         return self.notice != "never"
 
     def schedule(self, view: View) -> Decision:
@@ -64,7 +64,7 @@ def choose_notices(view: View, notice: Notice) -> Bools:
 
 
 def decide_with_notice(view: View, notice: Notice, decide: Callable[[View], Decision]) -> Decision:
-    """Return a policy's decision such that jobs save before they lose GPUs, and others start after it.
+    """Return a policy's decision, changed such that jobs save before their GPUs go to others.
 
     The policy decides as if the GPUs of jobs that save were free already. What it decides is then carried out
     as far as it fits in the GPUs that are free, in its order: first what running jobs are to hold, of which

@@ -16,7 +16,7 @@ from .requests import find_requested_level, get_requested_time_s
 
 
 def compute_normalised_throughput(view: View) -> Floats:
-    """Return each job's throughput relative to that at its request, shape (n, T, K); 0 if unknown.
+    """Return each job's throughput relative to that on its requested GPUs, (n, T, K); 0 if unknown.
 
     A job without any known time (its data-parallel profile fits nowhere, say) is worth 1 as
     requested and nothing elsewhere: it runs as its user asked.
@@ -60,7 +60,7 @@ def meets_deadline(view: View) -> Bools:
 
 
 def behind(view: View) -> Floats:
-    """Return how late each job is at its request: (age + remaining time) / total run time, shape (n,).
+    """Return each job's (age + remaining time) / total run time, all on its requested GPUs, shape (n,).
 
     The finish-time fairness a job would have if it ran as requested from now on, against
     a run of its own as requested (Themis, NSDI '20, section 3); 1 where no time is known.

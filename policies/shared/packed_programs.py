@@ -92,7 +92,7 @@ class PackedProblem:
         )
 
     def progress(self, places: Floats) -> Floats:
-        """Return the progress per second of a job in each group in a solution, shape (m,)."""
+        """Return a job's progress per second in each group, given how long jobs and pairs run (`places`)."""
         total = np.bincount(self.first, self.speed[:, 0] * places, len(self.gpus))
         pair = self.second != ALONE
         total += np.bincount(self.second[pair], (self.speed[:, 1] * places)[pair], len(self.gpus))
@@ -101,7 +101,7 @@ class PackedProblem:
 
 
 class PackedSolution(NamedTuple):
-    """A solution of `PackedProblem`: how much each job or pair runs, the level reached, and prices."""
+    """A solution of `PackedProblem`: how long each job or pair runs, least progress / need, shadow prices."""
 
     places: Floats
     level: float
@@ -158,7 +158,7 @@ def water_filled(problem: PackedProblem, need: Floats) -> PackedSolution:
 
 
 def least_finish_ratio(problem: PackedProblem, jobs: Finishes, second_stage: bool = False) -> PackedSolution:
-    """Minimise the greatest finish-time ratio of the jobs, which may run alone or in pairs."""
+    """Minimise the greatest total time / ideal time of the jobs, which may run alone or in pairs."""
     counts, nothing = jobs.counts, np.zeros(len(problem.gpus))
     best = highest_level(problem, np.where(counts, jobs.remaining / jobs.ideal_s, 0.0))
     ratio = reached = jobs.ratio(problem.progress(best.places))

@@ -34,7 +34,7 @@ class _CachedDecision(NamedTuple):
 
 
 class DecisionCache:
-    """Asks each queue's policy for decisions, and reuses a steady policy's last one if nothing changed.
+    """The last decisions of the queues' policies, reused if nothing has changed that these depend on.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class DecisionCache:
         self._acted: dict[int, _CachedDecision] = {}
 
     def open(self, parts: QueueViews) -> None:
-        """Forget the cached decisions of queues whose jobs have changed since."""
+        """Forget the cached decisions of queues whose jobs have changed since the last View."""
         if not self._steady:
             return
         last, self._last = self._last, parts

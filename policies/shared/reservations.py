@@ -12,7 +12,7 @@ Array = TypeVar("Array", Floats, Ints)
 
 
 class Plans(NamedTuple):
-    """A job's finish time and present GPU count for each cap on its GPUs, as arrays of shape (K,).
+    """When a job would end, and how many GPUs it would get now, for each upper limit on its GPUs, (K,).
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Plans(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """How many GPUs a job would use under each cap, and its speed on them.
+    """How many GPUs a job would use under each cap (upper limit on them), and its speed there.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Demand(NamedTuple):
 
 
 def demands(rate: Floats, iterations: Floats, standstill_s: Floats) -> list[Demand]:
-    """Compute how many GPUs each of m jobs would use under each cap, and its speed on them.
+    """Compute how many GPUs each of m jobs would use under each cap (upper limit), and its speed there.
 
     Parameters
     ----------
