@@ -80,7 +80,7 @@ def canonical_gpu_type(name: str) -> str:
 
 
 def gpu_type_names(*clusters: ClusterSpec) -> Callable[[str], str]:
-    """Return a function that finds the proper name of a GPU type of some clusters or of the catalogue.
+    """Return a function that gives a GPU type's name as the clusters, or else the catalogue, spell it.
 
     It takes a name in upper or lower case, and raises an `InputError` with the nearest names for one that is
     neither.

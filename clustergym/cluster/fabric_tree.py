@@ -61,7 +61,7 @@ class Leaf(NamedTuple):
 
 
 class Minipod(NamedTuple):
-    """A group of adjacent, equal minipods (spine switches), each with the same leaf switches."""
+    """A group of adjacent, equal minipods (nodes below a spine switch), each with the same leaf switches."""
 
     minipods: int
     leaves: tuple[Leaf, ...]
@@ -173,7 +173,7 @@ def draw(spec: ClusterSpec, path: Path) -> None:
 
 
 def columns(runs: Sequence[Minipod]) -> list[Minipod]:
-    """Return the minipods to draw: with each leaf switch, or grouped into equal ones if too many."""
+    """Return the minipods to draw: leaf switches one by one or, if those are too many, equal ones as one."""
     each = [
         Minipod(1, tuple(leaf._replace(leaves=1) for leaf in run.leaves for _ in range(leaf.leaves)))
         for run in runs

@@ -40,12 +40,12 @@ class Node:
 
 
 def read_product(labels: Mapping[str, str], name: str) -> str:
-    """Return the GPU type that the labels of a Kubernetes node name, or else its name."""
+    """Return the GPU type that a Kubernetes object's labels give, or if none does, the one in `name`."""
     return known_type(next((labels[label] for label in PRODUCTS if label in labels), name))
 
 
 def read_nodes(path: Path) -> tuple[list[Node], Counter[str]]:
-    """Read the nodes with GPUs from a file that Slurm or Kubernetes printed.
+    """Read nodes with GPUs from a file that Slurm or Kubernetes printed; count the nodes left out.
 
     Returns
     -------

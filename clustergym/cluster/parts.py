@@ -136,7 +136,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What n jobs ask for of nodes whose GPUs can be divided.
+    """The requests of n jobs for parts of nodes whose GPUs can be divided.
 
     Attributes
     ----------

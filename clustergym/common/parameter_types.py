@@ -21,7 +21,7 @@ class Condition(Predicate):
 
 
 class OneOf:
-    """Restricts a text parameter to the names in a table."""
+    """The condition that a text parameter is one of the given names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = tuple(map(str, names))

@@ -80,7 +80,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class FinishedAllocation:
-    """A job that ended, from the scheduler's own log; times are seconds since 1970."""
+    """An allocation that ended, from the scheduler's own log; times are seconds since 1970."""
 
     name: str
     state: str
@@ -90,7 +90,7 @@ class FinishedAllocation:
 
 
 class Backend(ABC):
-    """The interface to a real scheduler that allocates GPUs for a live run; calls may be repeated.
+    """The interface to a real scheduler of a live run's GPUs; unconfirmed calls are made again.
 
     Attributes
     ----------

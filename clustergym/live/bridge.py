@@ -48,11 +48,11 @@ class LiveAllocator(Allocator):
     _leaving: list[str] = field(default_factory=list)
 
     def connect(self, clock: LateClock, queue: JobQueue, ask: Ask, run: str) -> None:
-        """Set the clock and the function `ask` that makes the scheduler's calls, under the name of a run."""
+        """Set the clock, the queue, the function `ask` that calls the scheduler, and the name of the run."""
         self._clock, self._queue, self._ask_link, self._run = clock, queue, ask, run
 
     def ask(self, call: str, **given: object) -> Answer:
-        """Make a call of the scheduler, move the clock forward to the time of its answer, and return that."""
+        """Call the scheduler, move the clock forward to the time of its answer, and return the answer."""
         if not self.begun:
             self.begun = True
             self.ask("begin")
@@ -168,12 +168,12 @@ class LiveDisturbances(Disturbances):
             self.profiler.postpone(holder, forget=True)
 
     def see_down(self, node: int) -> None:
-        """Take a node out of use in the simulation that the scheduler has taken out."""
+        """Take a node out of use in the simulation, after the scheduler has taken it out."""
         self.seen_down.add(node)
         self.lose(node, NODE_FAIL, f"node {node} is down")
 
     def see_back(self, node: int) -> None:
-        """Put a node back into use in the simulation that the scheduler has put back."""
+        """Put a node back into use in the simulation, after the scheduler has put it back."""
         self.seen_down.discard(node)
         super().give_back(node, NODE_REPAIR)
 

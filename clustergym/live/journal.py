@@ -29,7 +29,7 @@ REMEDY = "give the folder of a live run"
 
 
 class Header(NamedTuple):
-    """The first line of a live run's journal: the run's name, what determines it, and its clock.
+    """The first line of a live run's journal: the run's name, a hash of its inputs, and its clock.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Journal:
         self.used = bool(entries)
 
     def asking(self, ask: Ask, go_on: Callable[[Answer], object]) -> Ask:
-        """Return a function that answers calls from the journal, then by `ask`, whose answers it records.
+        """Return a function that gives the journal's answers first, then those of `ask`, which it records.
 
         `go_on` is called before the first call that the journal does not answer, if it answers any, with its
         last answer.
@@ -154,7 +154,7 @@ def read_journal(path: Path) -> tuple[Header, list[Any], int]:
 
 @contextmanager
 def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
-    """Open a folder's journal to continue this run, or begin a new one if another run has ended.
+    """Open a folder's journal to continue this run, or begin one, also in place of a finished run's.
 
     Only one process can have it open. A journal that is still without calls at the end is removed.
 

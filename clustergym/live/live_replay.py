@@ -18,7 +18,7 @@ from clustergym.sim.engine import Change, Simulation
 
 
 def rebuilder(folder: Path) -> Callable[..., Simulation]:
-    """Return the function that replays a folder's run: a simulation's, or a live run's with its journal."""
+    """Return a function that replays a folder's run; a live run's calls are answered from its journal."""
     path = folder / FILE_NAME
     if not path.is_file():
         return replay

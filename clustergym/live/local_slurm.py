@@ -209,7 +209,7 @@ class LocalSlurm:
 
 
 def may_have_gpus(cluster: ClusterSpec) -> bool:
-    """Return whether nodes can have GPUs here, for which Slurm needs root and enough terminals."""
+    """Return whether Slurm's nodes can have GPUs here, as root and with /dev/tty files to stand for them."""
     last = int(cluster.node_gpus.max(initial=1)) - 1
     return os.geteuid() == 0 and Path(f"/dev/tty{last}").exists()
 
@@ -272,7 +272,7 @@ def packages_root() -> Path | None:
 
 
 def link_daemons(root: Path) -> None:
-    """Link the daemons in unpacked packages to the names that an installation gives them."""
+    """Make links with the names `slurmctld` and `slurmd` to the daemons in unpacked Debian packages."""
     for name in ("slurmctld", "slurmd"):
         with contextlib.suppress(FileExistsError):
             (root / "usr/sbin" / name).symlink_to(f"{name}-wlm")

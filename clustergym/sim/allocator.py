@@ -21,7 +21,7 @@ from clustergym.sim.state import JobStates
 
 
 def make_allocations(scenario: Scenario, placer: Placer) -> Allocations:
-    """Make the record of what jobs hold on an empty cluster: whole GPUs, or parts of nodes.
+    """Return an empty record of what jobs will hold on a cluster: whole GPUs, or parts of nodes.
 
     Raises
     ------
@@ -90,7 +90,7 @@ class Allocator:
         return int(nodes[row]) if nodes is not None and gpus == self.scenario.request_gpus[row] else 0
 
     def keeps_segments(self, row: int, nodes: Nodes) -> bool:
-        """Return whether these nodes keep each block of a job's GPUs that must share NVLink together."""
+        """Return whether on these nodes each block of GPUs that a job requests is in one NVLink domain."""
         cluster, gpus = self.scenario.cluster, sum(count for _, count in nodes)
         segment = self.scenario.segment(row, int(cluster.node_type[nodes[0][0]]), gpus)
         return keeps_segments(cluster, nodes, segment)
@@ -128,7 +128,7 @@ class Allocator:
         return tuple((int(node), int(count)) for node, count in nodes)
 
     def place_part(self, parts: PartAllocations, row: int) -> Nodes | Infeasible:
-        """Ask the placer for a node, and a device for a part of a GPU; return it, or why there is none."""
+        """Ask the placer for a node, and its GPU if a job needs only part of one; or return why none fits."""
         place = self.placer.place_part(parts, row)
         if isinstance(place, Infeasible):
             return place
@@ -137,13 +137,13 @@ class Allocator:
         return parts.intend(row, place)
 
     def claim(self, nodes: Nodes, until: float) -> Nodes | Infeasible:
-        """Return given nodes if a launch that ends at tick `until` may use them, or why it may not."""
+        """Return the given nodes if a job that ends at tick `until` may be launched there, or why not."""
         withheld = self.withheld(until)
         kept_for = next((withheld[node] for node, _ in nodes if node in withheld), None)
         return nodes if kept_for is None else Infeasible(f"nodes are kept for {kept_for}")
 
     def withheld(self, until: float) -> dict[int, str]:
-        """Return the nodes that a launch ending at tick `until` may not use, each with the reason."""
+        """Return the nodes on which no job may be launched that ends at tick `until`, with reasons."""
         if not self.courses and not self.suspect:
             return {}
         kept = {
@@ -169,7 +169,7 @@ class Allocator:
         return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
 
     def available(self, profiled: Ints) -> Ints:
-        """Return how many GPUs of each type a decision may use, without `profiled` ones, shape (T,)."""
+        """Return how many GPUs of each type a decision may use, (T,); `profiled` are in profiling runs."""
         cluster = self.scenario.cluster
         available: Ints = cluster.capacity - profiled
         for node in self.allocations.down:

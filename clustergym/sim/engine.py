@@ -77,7 +77,7 @@ class Change:
 
 
 class Terms(NamedTuple):
-    """Conditions of a decision's launches: nodes to avoid or move to, and jobs that save before they stop."""
+    """Conditions of launches and stops: nodes to avoid or move to, and jobs that save before they stop."""
 
     avoid: Mapping[int, tuple[int, ...]]
     moves: Mapping[int, Nodes | int]
@@ -287,7 +287,7 @@ class Simulation:
         return self.make_view()
 
     def make_view(self) -> View:
-        """Return what a policy sees now, and record the limits of a decision on it."""
+        """Return what a policy sees now, and note the jobs and GPUs against which its decision is checked."""
         rows, now, held = self.queue.rows, self.clock.now, self.allocations
         available = self.allocator.available(self.profiler.held)
         # Copies, for the View hands its arrays to a policy that may write into them.

@@ -76,7 +76,7 @@ class JobProgress:
         return iteration_s / choices.worth(row, column, remaining)
 
     def plan_checkpoints(self, row: int, nodes: Nodes) -> None:
-        """Set how often a running job saves: the shortest interval that a disturbance asks for."""
+        """Set how often a running job saves: the shortest interval of any disturbance, such as failures."""
         jobs, scenario = self.jobs, self.scenario
         asked = [disturbance.checkpoints(scenario.cluster, nodes) for disturbance in scenario.disturbances]
         every_s, write_s = min((plan for plan in asked if plan is not None), default=(0.0, 0.0))
@@ -154,7 +154,7 @@ class JobProgress:
     def estimate_end(
         self, row: int, gpu_type: int, level: int, standstill: int, kept: float | None = None
     ) -> float:
-        """Estimate the tick at which a job ends if it works after standing still for some ticks.
+        """Estimate the tick at which a job ends if it stands still for `standstill` ticks and then works.
 
         It keeps the share `kept` of its speed, or what it keeps beside the partner that it has now.
         The estimate uses what the policy's information class knows; it is inf where that is nothing, and
@@ -303,7 +303,7 @@ class JobExecution:
         return self.allocator.release(row)
 
     def undo(self, row: int) -> tuple[float, float]:
-        """Release a job's GPUs and undo its work since the last checkpoint; return (seconds, iterations)."""
+        """Release a job's GPUs and undo its unsaved work; return that work in (seconds, iterations)."""
         jobs = self.jobs
         left, undone = jobs.at_checkpoint(row, self.clock.now)
         self.vacate(row)

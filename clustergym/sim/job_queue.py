@@ -14,7 +14,7 @@ from clustergym.sim.state import JobStates, Phase
 
 
 class JobQueue:
-    """The jobs in the system, which of them the policy sees, and when it decides next.
+    """The jobs in the system, which of them the policy sees, and when the policy decides next.
 
     Attributes
     ----------

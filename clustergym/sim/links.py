@@ -55,7 +55,7 @@ def max_min_rates(flows: Sequence[Flows], demand: Sequence[float], capacity: Seq
 
 
 class Uplinks:
-    """The links from leaf switches and minipods upwards, and the flows of jobs' traffic over them.
+    """The links upwards from leaf switches and minipods (nodes below a spine switch), and jobs' flows there.
 
     All uplinks of a switch count as one link in each direction: the bandwidth of the ports below it
     over `Fabric.spine_oversubscription`, for a minipod over `Fabric.core_oversubscription`. A job

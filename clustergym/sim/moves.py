@@ -40,7 +40,7 @@ def keeps_segments(cluster: ClusterSpec, nodes: Nodes, segment: int) -> bool:
 
 
 def list_moves(decision: Decision, allocations: Allocations) -> dict[int, Nodes | int]:
-    """Return where a decision moves each job, by row, without jobs that are there already."""
+    """Return the nodes or NVLink domain to which a decision moves each job, by row, if it is elsewhere."""
     found: dict[int, Nodes | int] = {}
     for row, target in (decision.move or {}).items():
         held = allocations.holding(row)

@@ -97,7 +97,7 @@ def count_work(remaining: float, iteration_s: float) -> int:
 
 
 def find_next_round(every: int, later: bool, now: int) -> int:
-    """Return the tick of the next decision round: after `now` if `later`, else also at `now`.
+    """Return the tick of the next decision round, which may be `now` itself unless `later`.
 
     Rounds lie at multiples of their length since 0, not since the last event. An instant has one decision at
     most, so that the next round after a decision is a later one.

@@ -98,7 +98,7 @@ class LazyView(View):
 
 
 class ViewMaker:
-    """Builds Views, which hold what a policy of an information class may see at a decision point.
+    """Builds Views: what a policy may see at a decision point, by what it may know (information class).
 
     Attributes
     ----------

@@ -99,7 +99,10 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None
 
 
 def what_is_measured(data: str) -> str:
-    """Return what a file of measurements holds: throughput, times, memory, collectives or steps."""
+    """Return which measurements a file holds, as a word such as `throughput`, `memory` or `steps`.
+
+    `times` are of iterations, `collectives` of collective operations; `steps` have both time and memory.
+    """
     from clustergym.common.text_files import first_lines, header
 
     names = set() if data == "modern" else header(first_lines(data_path(data)))
@@ -305,7 +308,7 @@ SHARES = {"mape", "ape", "p90", "regret", "agreement", "recall", "share"}
 
 
 def human(name: str, value: float | None) -> str:
-    """Format a figure as text: shares in percent, other fractions with four digits, `-` for None."""
+    """Format a figure as text: in percent if its name says it is a share, else as a number; `-` for None."""
     if value is None:
         return "-"
     if isinstance(value, int):

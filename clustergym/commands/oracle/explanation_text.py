@@ -42,7 +42,7 @@ MARKERS, HATCHES = "osD^vPX*", ("", "//", "..", "xx")
 
 
 def list_plans(explanation: Explanation) -> dict[str, Plan]:
-    """Return the parallel plans in an iteration time's explanation, by name (`proxy`, `chosen`, …)."""
+    """Return the parallel plans that an iteration time's explanation compares, by name, such as `chosen`."""
     proxy = explanation.proxy
     plans = {
         "proxy": None if proxy is None else proxy.plan,
@@ -118,7 +118,7 @@ def title(explanation: Explanation) -> str:
 
 
 def tables(explanation: Explanation) -> list[Table]:
-    """Return an iteration time's explanation as tables: plans tried, stages, time by cause, costs."""
+    """Return an iteration time's explanation as tables: plans tried, stages, time by cause, search costs."""
     shown = [_grids_table(explanation)]
     if explanation.proxy is not None:
         best = explanation.proxy.plan.grid

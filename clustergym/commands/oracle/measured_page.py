@@ -50,14 +50,14 @@ COMPILED_STACK = "fsdp-2025"
 
 
 def measure_steps() -> dict[str, Any]:
-    """Return how far predicted steps are from those measured on one H100; empty without their files."""
+    """Return errors of predicted time and memory of training steps on one H100; empty without their files."""
     if not (MEASURED.exists() and CURVES.exists()):
         return {}
     return {**validate_steps(MEASURED), "curves": read_shares(CURVES)}
 
 
 def steps_section(figures: Figures) -> str:
-    """Return the accuracy page's section on steps measured on one H100, in Markdown."""
+    """Return the accuracy page's section on training steps measured on one H100, in Markdown."""
     chosen, *stacks = figures["seconds"].items()
     errors = {
         chosen[0]: chosen[1],

@@ -121,7 +121,7 @@ mixtures of experts use defaults: the stack `fsdp-2023` was measured on dense mo
 
 
 def stack_section(figures: Figures) -> str:
-    """Return the accuracy page's section on software stacks, as Markdown, given measured figures."""
+    """Return the accuracy page's section on errors of predicted throughput by software stack, in Markdown."""
     three = ("median", "mean", "90th percentile")
     left_out = ("left out: median", *three[1:])
     errors = [
@@ -272,7 +272,7 @@ def _scaling(curves: list[Figures]) -> str:
 
 
 def measure_stacks(table: Path, progress: Callable[[str], None]) -> Figures:
-    """Return how far predicted throughput of software stacks, and its scaling, are from measured ones."""
+    """Return errors of the training throughput predicted for software stacks, and of its scaling."""
     from clustergym.oracle.calibration import throughput_validation as validation
     from clustergym.oracle.stacks.throughput import read_throughput, strong_scaling
 
@@ -295,7 +295,10 @@ GRID_MODELS = (
 
 
 def measure_grids() -> Figures:
-    """Measure, by type of parallelism, how far quickly found plans, and estimates, are from the best."""
+    """Return the speed of plans that each rule of a short search chooses, as a share of the fastest plan's.
+
+    Beside it, the error of these plans' estimated step times.
+    """
     from clustergym.oracle.grid.profiler import STRATEGIES
     from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
     from clustergym.oracle.stacks.catalog import choose_for_shape
@@ -327,7 +330,7 @@ def measure_grids() -> Figures:
 
 
 def measure_collectives(folder: Path) -> Figures:
-    """Return the errors of predicted collectives on the machines of Vidur's tables; empty without tables."""
+    """Return errors of predicted times of collectives, by GPU type; empty without Vidur's measured tables."""
     from clustergym.oracle.stacks.collectives import validate_collectives
 
     found: dict[str, dict[str, Any]] = {}

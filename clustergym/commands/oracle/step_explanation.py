@@ -37,7 +37,7 @@ _GPUS = re.compile(r"([0-9]{1,9})[xX](.+)", re.ASCII)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain how a current transformer trains on GPUs of the catalogue; return the exit status."""
+    """Explain how a transformer, found by name, trains on the catalogue's GPUs; return the exit status."""
     for option in ("plot", "locality"):
         if getattr(options, option) is not None:
             remedy = f"{options.model} is planned as a step of a transformer: leave it out"
@@ -122,7 +122,7 @@ def figures(
     gpus: int,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Return the explanation as JSON values; `plan` is None where no parallel plan fits."""
+    """Return a training step's explanation as JSON values; the key `plan` is None where no plan fits."""
 
     def plain(step: PlannedStep) -> dict[str, Any]:
         return {

@@ -43,7 +43,7 @@ def sort_many(values: Ints) -> None:
 
 @compile_in_place
 def best_fit(free: Ints, low: int, high: int, gpus: int, limit: int) -> int:
-    """Return the node with the fewest free GPUs that are at least `gpus` and below `limit`, or NONE."""
+    """Return the node in [low, high) with the fewest free GPUs that are in [gpus, limit), or NONE."""
     best, found = _MANY, NONE
     for node in range(low, high):
         if gpus <= free[node] < limit and free[node] < best:

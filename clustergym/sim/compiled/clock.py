@@ -201,7 +201,7 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
 
 @compile_in_place
 def end_decision(episode: Episode, cluster: ClusterArrays) -> int:
-    """Finish a decision point, after the decision is carried out; return DECISION or STALLED."""
+    """Start waiting profiling runs and plan the next round after a decision; return DECISION or STALLED."""
     clock = episode.clock
     clock[c.DECISION_DUE] = 0
     if profiles.active(episode):

@@ -39,7 +39,7 @@ def _reasons(scenario: Scenario, placer: Placer) -> Reasons:
 
 
 def check_runnable(scenario: Scenario, placer: Placer) -> None:
-    """Raise an UncoveredError if the compiled simulation cannot run a policy on a scenario."""
+    """Raise an UncoveredError if the compiled simulation does not support a scenario with this placer."""
     if find_spec("numba") is None:
         message, remedy = "the compiled engine needs the package numba", install_line("learn")
         raise UncoveredError(message, field="run.engine", remedy=remedy)

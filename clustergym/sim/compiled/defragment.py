@@ -80,7 +80,7 @@ def _on_several_nodes(episode: Episode) -> Ints:
 
 @compile_part
 def defragment(episode: Episode, cluster: ClusterArrays) -> None:
-    """Move running jobs to nodes closer together, at set intervals, where they end earlier by it."""
+    """Move running jobs to nodes closer together if they then end earlier, unless this was done recently."""
     clock = episode.clock
     every = clock[c.DEFRAGMENT_EVERY]
     if every == 0 or clock[c.NOW] - clock[c.DEFRAGMENTED_AT] < every:

@@ -14,7 +14,7 @@ SLACK = 1e-12
 
 
 class Sharing(NamedTuple):
-    """The state of jobs that share a cluster equally at all times, in a queue per cap on a job's GPUs.
+    """The state of jobs that share GPUs equally at all times; jobs with the same GPU limit are one queue.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ from clustergym.sim.compiled.shared_rules import rules
 
 @compile_in_place
 def is_profiled(episode: Episode, row: int, gpu_type: int) -> bool:
-    """Return whether a job's iteration times on a GPU type are known, by a profile or without one."""
+    """Return whether a policy knows a job's iteration times on a GPU type, by profiling or otherwise."""
     return not (episode.job[row, c.HIDDEN] >> gpu_type) & 1
 
 
@@ -230,7 +230,7 @@ def find_locality(cluster: ClusterArrays, nodes: Ints) -> int:
 
 @compile_in_place
 def hold(episode: Episode, cluster: ClusterArrays, row: int, gpu_type: int, level: int, what: int) -> None:
-    """Launch a job on the nodes in `episode.placed`, and plan its completion."""
+    """Launch a job on the nodes in `episode.placed`, log it as event type `what`, and plan its completion."""
     clock, job, figures = episode.clock, episode.job[row], episode.figures[row]
     now, overhead = clock[c.NOW], ticks(restart_s(episode, row, gpu_type, level))
     gpus = cluster.counts[level]

@@ -34,7 +34,7 @@ def place(episode: Episode, cluster: ClusterArrays, gpu_type: int, gpus: int) ->
 
 @compile_in_place
 def take(episode: Episode, count: int, gpu_type: int, gpus: int) -> int:
-    """Allocate the GPUs in `episode.placed`; return the index of the first record of the allocation."""
+    """Allocate the GPUs in `episode.placed`; return the index by which `show` and `give_back` find them."""
     clock, share, first = episode.clock, episode.share, c.NONE
     # From the last node to the first, so that the list of shares begins with the first: `show` keeps the
     # order.

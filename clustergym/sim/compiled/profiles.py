@@ -30,7 +30,7 @@ def active(episode: Episode) -> bool:
 
 @compile_in_place
 def find_due_profile(episode: Episode, number: np.int64) -> int:
-    """Return the first profiling run that ends at this tick, before event number `number`, or NONE."""
+    """Return the profiling run due now with the least event number, if that is below `number`, else NONE."""
     found, first = c.NONE, number
     for nth in range(episode.clock[c.RUNNING_PROFILES]):
         at = episode.profile[nth, c.NTH_RUNNING]

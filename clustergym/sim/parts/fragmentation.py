@@ -100,7 +100,7 @@ def _unusable(
 
 @compile_in_place
 def fragments(nodes: Nodes, at: int, usual: UsualRequests) -> float:
-    """Return a node's idle GPU, in thousandths, that a random one of the frequent requests cannot use.
+    """Return how much of a node's idle GPU a frequent request cannot use on average, in thousandths.
 
     The parts are summed in an order of their own: another one changes last digits, and with them which of
     two nodes has the higher score.

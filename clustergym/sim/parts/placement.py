@@ -23,7 +23,7 @@ class PlacedRequest(NamedTuple):
 
 @compile_entry
 def compute_fragments(nodes: Nodes, usual: UsualRequests) -> Floats:
-    """Return each node's idle GPU that frequent requests cannot use, in thousandths, shape (N,)."""
+    """Return how much of each node's idle GPU a frequent request cannot use on average, in thousandths."""
     found = np.empty(len(nodes.devices))
     for at in range(len(found)):
         found[at] = fragments(nodes, at, usual)

@@ -51,7 +51,7 @@ def classify_request(requests: Requests, request: int) -> np.int64:
 
 @compile_in_place
 def occupy(nodes: Nodes, at: int, requests: Requests, request: int, device: int) -> np.int64:
-    """Subtract a request's resources from a node; return the devices taken, as bits.
+    """Subtract a request's resources from a node without marking it changed; return its devices as bits.
 
     A part is taken from `device`, whole devices from the lowest free ones.
     """
@@ -207,7 +207,7 @@ def _best_gradient(
 def score(
     nodes: Nodes, at: int, requests: Requests, request: int, placer: int, usual: UsualRequests, device: Ints
 ) -> np.int64:
-    """Return a placer's score of a node for a request, and write the best device for a part of a GPU.
+    """Return a placer's score of a node; write to `device` which GPU a request for part of one would get.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def best_place(
     scores: KnownScores,
     chances: Floats,
 ) -> tuple[int, int]:
-    """Return the node that a placer chooses for a request (-1: none), and the device for a part of a GPU.
+    """Return the node that a placer chooses (-1: none), and which GPU of it a request for part of one gets.
 
     Parameters
     ----------
