@@ -366,7 +366,7 @@ class Launches:
             gpus = self._liked_gpus[block]
             taken = np.zeros((len(gpus), len(cluster.free)), dtype=np.int64)
             taken[np.arange(len(gpus)), self._liked_type[block]] = gpus
-            stops: Bools = (taken.cumsum(axis=0) > cluster.free).any(axis=1)
+            stops = np.any(taken.cumsum(axis=0) > cluster.free, axis=1)
             stops[1:] |= self._may_gain[block][:-1]
             fitting = int(stops.argmax()) if stops.any() else len(stops)
             at = start + np.flatnonzero(gpus[:fitting])
