@@ -86,7 +86,7 @@ class VirtualCluster(Allotments):
 
     def _note_changed(self, at: list[int]) -> None:
         self._changed += at
-        if self._may_gain is False:
+        if at and self._may_gain is False:
             self._may_gain = self._gain_by_halving(np.array(at))
 
     def _add_holders(self, gpu_type: int, at: Ints) -> None:
@@ -366,7 +366,7 @@ class Launches:
             gpus = self._liked_gpus[block]
             taken = np.zeros((len(gpus), len(cluster.free)), dtype=np.int64)
             taken[np.arange(len(gpus)), self._liked_type[block]] = gpus
-            stops = (taken.cumsum(axis=0) > cluster.free).any(axis=1)
+            stops = np.any(taken.cumsum(axis=0) > cluster.free, axis=1)
             stops[1:] |= self._may_gain[block][:-1]
             fitting = int(stops.argmax()) if stops.any() else len(stops)
             at = start + np.flatnonzero(gpus[:fitting])
