@@ -14,6 +14,7 @@ from clustergym.common.errors import InputError
 from clustergym.live import live_run
 from clustergym.live.backend import Part
 from clustergym.live.bridge import LiveSimulation
+from clustergym.live.checks import _check_partitions, _Node
 from clustergym.live.clocks import LockStepClock, ScaledClock
 from clustergym.live.link import MOST_REFUSALS, Link
 from clustergym.live.options import LiveOptions
@@ -475,6 +476,18 @@ def test_the_log_is_that_of_sacct_where_slurm_keeps_no_file():
     slurm.before["sacct"] = lambda words: ("\n".join([*lines, ""]), "", 0)
     found = [(entry.name, entry.state, entry.nodes, entry.end_s - entry.start_s) for entry in ours.log()]
     assert found == [("cg-x-0-1.0", "COMPLETED", (0,), 60.0), ("cg-x-3-1.0", "CANCELLED", (1,), 120.0)]
+
+
+def test_a_node_outside_the_partition_of_a_team_is_named():
+    # n0 is in both partitions, and the default one of the run, "gpu", has n1 as well: "long" has not.
+    nodes = [
+        _Node(name, partition, 8, (), 4)
+        for name, partition in (("n0", "gpu*"), ("n1", "gpu*"), ("n0", "long"))
+    ]
+    options = LiveOptions(engine="slurm", partitions={"vision": "long"})
+    _check_partitions(nodes, ["n0"], options)
+    with pytest.raises(InputError, match=r"live\.partitions\.vision: node n1 is not in partition 'long'"):
+        _check_partitions(nodes, ["n0", "n1"], options)
 
 
 def test_teams_have_accounts_and_partitions():

@@ -14,6 +14,7 @@ from clustergym.oracle.grid.planner import (
     EXACT,
     NormalisedPartitions,
     Planner,
+    _normalise_partitions,
     compositions,
     fractional_gpus,
     frontier,
@@ -135,3 +136,12 @@ def test_a_model_that_needs_splitting_gets_tensor_parallel_stages() -> None:
     assert np.isfinite(found.communication_s).all()
     assert found.tensor[0, 0, 0] > 1
     assert found.memory_bytes[0, 0, 0] <= 36e9
+
+
+def test_the_four_nearest_compositions_of_fractional_gpus_are_kept():
+    # Distances from (1.5, 2.5): (1, 3), (2, 2) and (1, 2) sqrt(0.5); (3, 1) and (0, 4) sqrt(4.5), of which the
+    # first stands; (4, 0) sqrt(12.5).
+    every = np.array([[4, 0], [1, 3], [2, 2], [3, 1], [1, 2], [0, 4]])
+    kept, distance = _normalise_partitions(np.array([[[1.5, 2.5]]]), every)
+    assert kept.tolist() == [[[[1, 3], [2, 2], [1, 2], [3, 1]]]]
+    assert distance.ravel() == pytest.approx(np.sqrt([0.5, 0.5, 0.5, 4.5]), abs=1e-6)
