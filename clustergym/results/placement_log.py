@@ -38,7 +38,7 @@ class PlacementError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer of a placer: the nodes for a job, that there are none, or moves of running jobs.
+    """One answer of a placer: a job's nodes, that there are none, or new nodes of running jobs.
 
     Attributes
     ----------
@@ -110,13 +110,13 @@ class RecordingPlacer(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """Whether the inner placer can keep a job's segments within NVLink domains."""
+        """Whether the inner placer can keep blocks of a job's GPUs within NVLink domains."""
         return self.inner.places_segments
 
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Ask the inner placer for nodes that keep segments whole; record and return its answer."""
+        """Ask for nodes with each `segment` GPUs in one NVLink domain; record and return the answer."""
         return self._answered(
             gpu_type, gpus, lambda: self.inner.place_segments(allocations, gpu_type, gpus, segment)
         )
@@ -153,7 +153,7 @@ class RecordingPlacer(Placer):
         return found
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Ask the inner placer for moves of running jobs; record and return them."""
+        """Ask the inner placer to what nodes running jobs should move; record and return its answer."""
         before = time.perf_counter()
         found = self.inner.defragment(allocations)
         self.times.add(time.perf_counter() - before)
@@ -204,7 +204,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """True: logged answers may keep a job's segments within NVLink domains."""
+        """True: logged answers may keep blocks of a job's GPUs within NVLink domains."""
         return True
 
     def place_segments(
@@ -242,7 +242,7 @@ class ReplayingPlacer(Placer):
         return answer
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Return the moves of running jobs that were logged for this instant; empty if there are none."""
+        """Return the running jobs to move and their new nodes, as logged for this instant; can be empty."""
         self.asked += 1
         answer = self._next()
         if answer is None or not answer.moves or answer.time_s != self.clock():

@@ -64,7 +64,7 @@ def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> st
 
 
 def find_finished_result(folder: Path, key: str, logs: Logs = "auto") -> dict[str, Any] | None:
-    """Return the content of a folder's result if it is of the same run and logs; else None."""
+    """Return the content of a folder's result if it has this run key and log format; else None."""
     if logs != "auto" and (folder / IN_COLUMNS["jobs.csv"]).exists() != (logs == "columns"):
         return None
     try:

@@ -248,7 +248,7 @@ the {board.chooses}.
 
 
 def freeze(board: Board, workers: Processes = 1, next_version: bool = False, progress: bool = False) -> Path:
-    """Measure the baseline and reference in each scenario and seed; write them and hashes to board.yaml.
+    """Measure baseline and reference in each scenario and seed; write results and trace hashes to board.yaml.
 
     For the constants, the baseline and the reference run in every cell.
 
@@ -297,7 +297,7 @@ def _constants(board: Board, workers: Processes, label: str | None) -> dict[str,
 
 
 def measure_constants(board: Board, cell: Cell) -> dict[str, Any]:
-    """Run the baseline and reference in a cell (scenario, seed); return their metrics and a lower bound."""
+    """Run the baseline and reference in a scenario and seed; return metrics and a lower bound on mean JCT."""
     from clustergym.results.bounds.bounds import lower_bounds
 
     runs = {

@@ -226,7 +226,10 @@ def simulate_policy(envs: Any, seeds: list[int], policy: str) -> Floats:
 
 @cache
 def best_known_weights() -> Floats:
-    """Return the weights of the shipped checkpoint `elastic`, one for each feature of an auction."""
+    """Return the weights by which the best known agent rates giving GPUs to a job, one for each feature.
+
+    They are those of the shipped checkpoint `elastic`.
+    """
     from clustergym.agents import auction_features
     from clustergym.agents.auction_checkpoints import load
 

@@ -102,12 +102,12 @@ class Run(NamedTuple):
 
 
 def agent_names(board: AgentBoard) -> list[str]:
-    """Return the names of the folders on a leaderboard of agents that look like entries."""
+    """Return the names of a board's folders that have an entry.yaml."""
     return sorted(path.parent.name for path in board.folder.glob(f"*/{ENTRY}"))
 
 
 def read_agent_entry(board: AgentBoard, name: str) -> tuple[AgentEntry, list[Run]]:
-    """Read an entry; return its entry.yaml, and its training runs with recorded actions in the board's order.
+    """Read an entry; return its entry.yaml and recorded training runs, in the board's order of environments.
 
     Raises
     ------

@@ -114,7 +114,7 @@ def best_known(
 
 
 def choose_cells(board: Board, words: Sequence[str]) -> list[Cell]:
-    """Return the cells (scenario, seed) named by themselves or by their scenario; all cells without names.
+    """Return the cells (scenario, seed) whose name or scenario is in `words`; all cells if it is empty.
 
     Raises
     ------

@@ -78,7 +78,10 @@ class BoardScenario(StrictSchema):
 
     @property
     def family(self) -> str:
-        """Name of the scenario's trace family: its file in conf/trace, and the trace file named there."""
+        """Name of the source of the scenario's jobs, which scenarios of one family share.
+
+        It is the chosen file in conf/trace (else the scenario's name), and the trace file if one is given.
+        """
         named = self.find_chosen_file("trace") or self.name
         return f"{named} {self._given['trace.path']}" if "trace.path" in self._given else named
 
@@ -190,7 +193,10 @@ class Board(InFolder):
         return tuple(self.chooses.split(" and "))
 
     def keys_by_component(self, chosen: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        """Return the chosen names and parameters under the keys `policy`, `placer` or both."""
+        """Return the chosen names and parameters as a mapping by component: `policy`, `placer` or both.
+
+        `chosen` is such a mapping on a board of both components, else one name with its parameters.
+        """
         return dict(chosen) if len(self.components) > 1 else {self.chooses: chosen}
 
     @property

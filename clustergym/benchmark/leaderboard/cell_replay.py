@@ -93,7 +93,7 @@ class Flag:
 def replay_cell(
     board: Board, cell: Cell, scenario: Scenario, entry: Entry, logs: CellLogs
 ) -> tuple[Simulation, int] | Flag:
-    """Replay an entry's log of one scenario and seed; return simulation and decisions, or a failure."""
+    """Replay a log of one scenario and seed; return the simulation and number of decisions, or a failure."""
     from clustergym.results.placement_log import PlacementError
     from clustergym.sim.decision_checks import DecisionError
     from clustergym.sim.engine import StalledError
@@ -188,7 +188,10 @@ class DecisionLog(EntryLog):
         return header
 
     def describe_header(self) -> dict[str, Any]:
-        """Return the header that the log must have: policy, information class, placer and seed."""
+        """Return the header that the log must have: policy, what it knows of times, placer and seed.
+
+        What a policy knows is its information class.
+        """
         return {
             "policy": self.entry.keys["name"],
             "information_class": self.entry.information_class,
@@ -261,7 +264,10 @@ class ScheduleLog(EntryLog):
         return header
 
     def describe_header(self) -> dict[str, Any]:
-        """Return the header that the log must have: policy, information class, placer and seed."""
+        """Return the header that the log must have: policy, what it knows of times, placer and seed.
+
+        What a policy knows is its information class.
+        """
         return {
             "policy": self.entry.keys["policy"]["name"],
             "information_class": self.entry.information_class,

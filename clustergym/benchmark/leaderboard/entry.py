@@ -155,18 +155,21 @@ class Entry(StrictSchema):
 
     @property
     def keys(self) -> dict[str, Any]:
-        """Names and parameters of what the entry chooses, in the form of `baseline` in board.yaml."""
+        """Name and parameters of the chosen policy or placer; if both, by the keys `policy` and `placer`."""
         keys = {component: chosen.keys for component, chosen in self.choices.items()}
         return keys if len(keys) > 1 else next(iter(keys.values()))
 
     def division(self, board: Board) -> str:
-        """Return what the entry knows of iteration times, and `open` if trained on this board or `closed`."""
+        """Return the group that the entry is ranked in, as text such as `profiled, open`.
+
+        It says what the policy knows of iteration times, and whether it was trained on this board (`open`).
+        """
         trained_here = {board.name, board.split} & {*self.trained_on}
         return f"{self.information_class}, {'open' if trained_here else 'closed'}"
 
 
 class ResultRow(NamedTuple):
-    """A row of an entry's results.csv: one run's digest, decision times and metrics."""
+    """A row of an entry's results.csv: one run's event-log digest, decision times and metrics."""
 
     cell: Cell
     digest: str
@@ -176,7 +179,7 @@ class ResultRow(NamedTuple):
 
 
 def entry_names(board: Board) -> list[str]:
-    """Return the names of the folders on a leaderboard that look like entries."""
+    """Return the names of a leaderboard's folders, except those that begin with a dot."""
     return sorted(
         path.name for path in board.folder.iterdir() if path.is_dir() and not path.name.startswith(".")
     )

@@ -23,7 +23,7 @@ SEEN = ("philly-like", "helios-like", "pai-like", "newtrace-like")
 
 
 def list_training_data(entries: Iterable[ComponentChoice], board: Board) -> list[str]:
-    """Return the names of the data on which a board's learned policies and placers were trained."""
+    """Return the names of the data on which the learned policies and placers in `entries` were trained."""
     seen = any(family.startswith(SEEN) for family in board.families)
     usual = [TUNING[0]] if seen else [ELSEWHERE]
     splits = [
@@ -98,7 +98,7 @@ def _find_build_problems(entry: Entry, component: str, chosen: ComponentChoice) 
 
 
 def explain_unchecked(entry: Entry) -> str:
-    """Explain why an entry's information class and parameters cannot be checked; empty if they can."""
+    """Explain why an entry's parameters and what its policy knows cannot be checked; empty if they can."""
     if entry.hindsight:
         return "found in hindsight: the schedules are replayed, not searched for again"
     if entry.variant:
@@ -115,7 +115,7 @@ def explain_unchecked(entry: Entry) -> str:
 
 
 def read_period(entry: Entry, component: str, key: str) -> tuple[float | None, ...]:
-    """Return the seconds in attribute `key` of an entry's policy or placer, as a tuple of at most one."""
+    """Return attribute `key` (seconds) of an entry's policy or placer as a 1-tuple; () if not built."""
     chosen = entry.choices[component]
     if chosen.name not in list_published(component):
         return ()

@@ -100,7 +100,7 @@ def stale(board: Board) -> list[Path]:
 
 
 def markdown(board: Board, found: Sequence[RankedEntry], best: Optimum) -> str:
-    """Return the leaderboard as Markdown text, with a table for each division."""
+    """Return the leaderboard as Markdown text, with a table for each division (group ranked together)."""
     price = [board.price, ""] if board.price else []
     lines = [f"# {board.title}", "", board.summary, "", *price, _rules(board)]
     cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "

@@ -94,7 +94,7 @@ class RankedEntry:
 
 
 def standings(board: Board) -> list[RankedEntry]:
-    """Score and rank all entries of a leaderboard; return them by division, the best first.
+    """Score and rank a leaderboard's entries; return them by division (group ranked together), best first.
 
     Schedules that were found in hindsight are in no division, and left out.
 
@@ -125,7 +125,7 @@ def standings(board: Board) -> list[RankedEntry]:
 
 
 def ranks(ordered: Sequence[Sequence[Floats]], families: Sequence[str]) -> list[int]:
-    """Return the rank of each entry, given sorted by score; entries too close to tell apart share a rank.
+    """Return ranks of entries, whose scores come best first; entries too close to tell apart share a rank.
 
     `families` are those of the scenarios that the cells belong to.
 

@@ -36,7 +36,7 @@ METRICS = {
 
 
 class RunComparison(NamedTuple):
-    """Runs of several policies, or variants of one, in each setting; the first is the paper's own policy.
+    """Runs of several policies in each setting: equal rules for all policies, or the paper's own rules.
 
     `run` returns the run of a setting and a name. The first name is the paper's own policy.
     """
@@ -57,7 +57,7 @@ class RunComparison(NamedTuple):
         return lambda s: difference(self._figure(s, ours, metric), self._figure(s, theirs, metric))
 
     def best(self, metric: str) -> Measure:
-        """Return a function: setting -> the first policy's greatest gain over any other, in % or a ratio."""
+        """Return a function: setting -> the first policy's greatest gain, in the unit of `choose_unit`."""
 
         def measure_setting(setting: str) -> float:
             own, *others = (self._figure(setting, name, metric) for name in self.names)
@@ -67,11 +67,14 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_gain(self, metric: str, other: str) -> Measure:
-        """Return a function: setting -> the first policy's gain over another, in % or as a ratio."""
+        """Return a function: setting -> first policy's gain over another, in the unit of `choose_unit`."""
         return RunComparison(self.found, self.run, (self.names[0], other)).best(metric)
 
     def measure_padded_ratio(self, ours: str, theirs: str) -> Measure:
-        """Return a function: setting -> ratio of two padded mean JCTs (see `compute_padded_jct`)."""
+        """Return a function: setting -> ratio of mean JCTs, unfinished jobs counted at the greatest JCT.
+
+        `compute_padded_jct` says how many unfinished jobs count.
+        """
 
         def measure_setting(setting: str) -> float:
             runs = {name: self.found[self.run(setting, name)] for name in self.names}
@@ -81,7 +84,7 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_padded_change(self, ours: str, theirs: str) -> Measure:
-        """Return a function: setting -> difference of two padded mean JCTs, in percent."""
+        """Return a function: setting -> change of mean JCT in %, unfinished jobs at the greatest JCT."""
         times = self.measure_padded_ratio(ours, theirs)
         return lambda setting: difference(times(setting) or 0.0, 1.0)
 
@@ -98,7 +101,7 @@ def choose_unit(metric: str) -> c.ClaimUnit:
 
 
 def make_claims(found: Found, rounds: int) -> list[PaperClaim]:
-    """Return all claims of the paper Arena, each compared with our runs; `rounds` sets the runs on Philly."""
+    """Return all claims of the paper Arena beside our runs; the main runs last `rounds` scheduling rounds."""
     return [
         *(*_simulator(found), *_week(found, rounds), *place_claims(found, ("arena", *BASELINES), PLACES)),
         *(*_testbeds(found), *deadline_claims(found, "arena")),
@@ -213,7 +216,7 @@ CRIUS_DEADLINES = "section 8.5, Fig. 19"
 
 
 def cite_preprint(source: str, figures_of: str) -> str:
-    """Return a claim's source as text, with the section of the preprint that states the same figure."""
+    """Return a claim's source as text; add the section of the preprint Crius, if `figures_of` names one."""
     return f"{source}; figure of Crius, {figures_of}" if figures_of else source
 
 

@@ -139,12 +139,15 @@ def _as_published(
 
 @dataclass(frozen=True)
 class PreciseBootstrap(Scenario):
-    """A scenario that shows bootstrapped policies true times on the `precise` smallest GPU counts."""
+    """A scenario in which policies of class `bootstrap` know times of several small GPU counts, not of one.
+
+    `precise` is the number of these counts; times are scaled linearly to larger ones.
+    """
 
     precise: int = 1
 
     def known_times(self, information: InformationClass) -> Floats:
-        """Return the iteration times that policies of an information class see, shape (C, T, K)."""
+        """Return the iteration times that a policy may know, by model class, GPU type and count (C, T, K)."""
         if information != InformationClass.BOOTSTRAP:
             return super().known_times(information)
         times = super().known_times(InformationClass.CLAIRVOYANT)
@@ -229,7 +232,7 @@ def read_memory(path: Path) -> Memory:
 
 
 def data_parallel_fits(scenario: Scenario, memory: Memory) -> Bools:
-    """Return whether data parallelism fits in memory by class, GPU type and count, shape (C, T, K).
+    """Return whether data parallelism fits in memory by model class, GPU type and count, shape (C, T, K).
 
     A count above the greatest recorded degree takes as much as that degree; without a record it does not fit.
     """

@@ -152,7 +152,7 @@ def ablations_table(
 
 
 def depths(rounds: int) -> Section:
-    """Return the section of Arena's page that compares search depths in each setting."""
+    """Return the section of Arena's page that compares the policy's search depths in each setting."""
     runs = {(str(depth), s): arena(s, rounds, search_depth=depth) for s in SETTINGS for depth in DEPTHS}
     text = f"## Search depth (section 5.8): {rounds:,} rounds"
     return page.runs_table(text, ["search depth", "setting"], runs, COLUMNS)
@@ -162,7 +162,7 @@ def depths(rounds: int) -> Section:
 
 
 def deadlines(preset: str = "arena") -> Section:
-    """Return the section with a table of the deadlines that ElasticFlow and a form of Arena meet."""
+    """Return the section with a table of the deadlines that ElasticFlow and `arena` or `crius` meet."""
     budgets = {setting: variant(setting, "deadlines-x", BUDGET_FACTOR) for setting in SETTINGS}
     runs = {
         (policy, setting): make_run("philly", ROUNDS, changed, policy, **parameters)

@@ -105,7 +105,7 @@ class Causes(NamedTuple):
         )
 
     def point(self, trace: str, power: float, load: float) -> tuple[RunSpec, RunSpec, RunSpec]:
-        """Describe the runs of the three policies with efficiencies raised to `power`, at a load."""
+        """Describe the runs of Ares, Pollux and work-conserving Ares with efficiencies raised to `power`."""
         return self.three(trace, OneChange(bend(power, load)))
 
     def relative(self, found: Found, specs: tuple[RunSpec, RunSpec, RunSpec]) -> float:
@@ -221,7 +221,7 @@ def _measure_looks(options: Options, spec: RunSpec) -> Figures:
 
 
 def on_time(run: Figures) -> float:
-    """Return the share of a run's jobs that end no later than under fluid fair sharing."""
+    """Return the share of a run's jobs that end no later than if jobs always shared the GPUs equally."""
     return float(np.mean(np.array(run["fairness"]) <= 1 + 1e-9))
 
 

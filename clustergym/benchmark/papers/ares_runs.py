@@ -26,7 +26,7 @@ TIMED_S = 2 * 3600.0
 
 
 class TraceType(NamedTuple):
-    """A type of traces: where those of Sia's workloads are, and the settings that generate more."""
+    """A type of traces: the folder of Sia's traces of this type, and settings that generate more."""
 
     sia: str
     generator: str
@@ -123,7 +123,7 @@ def compute_offered_load(scenario: Scenario) -> float:
 
 
 def request_efficiency(scenario: Scenario) -> float:
-    """Return throughput per GPU at the request relative to that on the fewest GPUs, averaged over jobs."""
+    """Return throughput per GPU on the requested GPUs over that on the fewest, a mean over jobs."""
     gpu_s = scenario.tables.execution.min(axis=3)[:, 0] * scenario.tables.counts
     least = np.argmax(np.isfinite(gpu_s), axis=1)
     rows, level = scenario.class_of, np.searchsorted(scenario.tables.counts, scenario.request_gpus)
@@ -131,7 +131,7 @@ def request_efficiency(scenario: Scenario) -> float:
 
 
 def bent(scenario: Scenario, power: float, load: float) -> Scenario:
-    """Return a scenario with scaling efficiencies raised to a power, and stretched to an offered load.
+    """Return a scenario with scaling efficiencies raised to a power, and submissions stretched to a load.
 
     Throughput per GPU over that on the fewest GPUs is raised to the power: 1 leaves it, 0 is linear
     scaling. Iterations change so that every job has the GPU time that it had at its request, and

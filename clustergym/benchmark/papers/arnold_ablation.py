@@ -129,7 +129,10 @@ def variations(coefficient: float) -> Iterator[Variation]:
 
 
 def compute_tied_coefficient() -> float:
-    """Solve for the coefficient of the rule `rising` at which our gain equals that of the paper's Fig. 4."""
+    """Solve for the coefficient of core slowdown at which our gain of PP alignment equals the paper's Fig. 4.
+
+    The rule of the slowdown is `rising`.
+    """
     return float(brentq(lambda c: _two_minipods(DENSE, rising(c))["pp_aligned"] - FIG_4_DENSE, 1e-3, 10.0))
 
 
@@ -168,7 +171,7 @@ def ablate(states: int, seed: int) -> dict[str, Any]:
 
 
 def spread_matrix(job: PretrainingJob, dp: int, pp: int) -> Ints:
-    """Return a matrix of minipods in which each column has `dp` different ones, and each row `pp`."""
+    """Return a matrix of minipods in which a column (DP group) has `dp` different ones, a row (PP) `pp`."""
     rows = np.arange(job.rows)[:, None] * dp // job.rows
     return (rows + np.arange(job.columns) * pp // job.columns) % dp
 

@@ -38,7 +38,7 @@ Advance = Callable[[str], None]
 
 
 class SolverAnswer(NamedTuple):
-    """The scores of an algorithm's placement, whether it is proven optimal, and its gap."""
+    """The scores of a placement, whether it is proven optimal, and the relative gap to a lower bound."""
 
     score: float
     cell_score: float
@@ -75,7 +75,7 @@ def solve_either_unit(instance: Instance) -> float:
 def run_setting(
     setting: PlacementSetting, alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
 ) -> dict[str, Any]:
-    """Run every algorithm of a setting for every cluster state and alpha; return scores as JSON values.
+    """Run every algorithm for every cluster state and alpha (weight of DP spread); return their scores.
 
     Scores are lists by alpha of lists by state.
     """
@@ -190,5 +190,5 @@ def _ties(scores: dict[str, list[list[float]]]) -> dict[str, float]:
 
 
 def estimates(scores: Sequence[Sequence[float]]) -> list[Estimate]:
-    """Return, for each alpha, the mean score over cluster states with its 95 % interval."""
+    """Return each row's mean with its 95 % interval; a row has one alpha's scores on all cluster states."""
     return [estimate(row) for row in scores]

@@ -105,7 +105,7 @@ def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
 def two_minipods(
     models: Sequence[PretrainingModel], layers: Sequence[int], tiers: Tiers, core: Core | None = None
 ) -> list[dict[str, Any]]:
-    """Return step times of jobs on 96 GPUs in two minipods, and gains over packing, by model and layers."""
+    """Return step times of jobs on 96 GPUs in two minipods, and speed gains over packed placement."""
     rows, made = [], placements(FREE, JOB)
     for model in (replace(m, layers=count) for m in models for count in layers):
         times = {name: predict(matrix, JOB, model, tiers, core=core) for name, matrix in made.items()}
@@ -192,7 +192,7 @@ def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
 
 
 def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str, Any]]:
-    """Compare Arnold with packing on random cluster states, with the best unit and alpha for each model.
+    """Compare Arnold with packing on random cluster states, by each model's best weight and group (PP, DP).
 
     `gain_by_core` has the mean gain for each of `SCALE_CORE_FACTORS`, unit and alpha chosen anew, and
     `gain_unsplit` that of a placement in which no PP group leaves its minipod and every DP group does.
@@ -240,7 +240,7 @@ def compare_placements(
     tiers: Tiers,
     core: Core | None = None,
 ) -> dict[str, Any]:
-    """Return the throughput gain of `after` over `before` (mean, 95 % interval) and mean ratios of spread."""
+    """Return the throughput gain of `after` over `before`, and by what factor groups span fewer minipods."""
     gains, dp_ratios, pp_ratios = [], [], []
     for theirs, ours in zip(before, after, strict=True):
         slower, faster = (predict(matrix, job, model, tiers, core=core).total_s for matrix in (theirs, ours))

@@ -27,7 +27,9 @@ QUICK_ALPHAS = (0.3, 0.5)
 
 
 def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
-    """Return the best baseline's score / Arnold's by setting and share of free nodes: greatest and mean.
+    """Return ratios of the best baseline's to Arnold's score, by setting and share of free nodes.
+
+    They are the greatest and the mean over the weights alpha.
 
     The ratio is the best baseline's mean score / Arnold's; it is None if no state has room for the job.
     """

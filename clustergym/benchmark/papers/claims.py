@@ -125,7 +125,7 @@ class PaperClaim:
 
     @property
     def ours(self) -> list[float]:
-        """Our figures, first under the paper's own rules, then under equal rules for all policies."""
+        """Our figures: first under the paper's own rules, then under one set of rules for all policies."""
         return [value for value in (self.as_published, self.fair) if value is not None]
 
     @property
@@ -242,7 +242,7 @@ def _value(of: Measure, setting: str) -> float | None:
 
 
 def following(claim: PaperClaim, parts: Iterable[PaperClaim]) -> PaperClaim:
-    """Return a copy of a paper's claim that follows from others, marked if one of those is reversed."""
+    """Copy a claim that rests on others, and note the first of those whose effect our runs reverse."""
     turned = next((part.claim for part in parts if part.main_verdict == REVERSED), "")
     return replace(claim, rests_on=turned)
 

@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 
 class FillCurves(NamedTuple):
-    """Curves of one run over the GPUs requested so far, in percent of the cluster; rejected requests."""
+    """A run's allocation and fragmentation at each percent of GPUs requested, and rejected requests."""
 
     curves: Mapping[str, Floats]
     rejected: int
@@ -88,7 +88,7 @@ def reproduce(options: Options) -> Report:
 
 
 def find_folder(data: Path) -> Path:
-    """Return the folder with openb's files: the given one, or its subfolder `openb`."""
+    """Return the folder with the files of the data set openb: the given one, or its subfolder `openb`."""
     inner = data / "openb"
     return inner if inner.is_dir() and not openb.find_packed_file(data / openb.NODES).exists() else data
 
@@ -255,7 +255,7 @@ LAST = 130
 
 
 def at_arrived_pct(arrived_milli: Ints, value_milli: Ints | Floats, installed_milli: int) -> Floats:
-    """Return a value at each percent of GPUs requested so far, averaged over the arrivals near it.
+    """Return a value's mean over arrivals by GPUs requested so far, in whole percent of those installed.
 
     Parameters
     ----------

@@ -236,7 +236,10 @@ def changes(found: Found, runs: Labelled, metric: str) -> list[str]:
 
 
 def compute_padded_by_label(found: Found, runs: Labelled, reference: str, *group: str) -> dict[str, float]:
-    """Return padded mean JCTs in seconds, by first label, of runs whose other labels are `group`."""
+    """Return `compute_padded_jct` of the runs whose labels after the first are `group`, by first label.
+
+    `reference` is the first label of the reference run.
+    """
     figures = {labels[0]: found[spec] for labels, spec in runs.items() if labels[1:] == group}
     return compute_padded_jct(figures, reference) if reference in figures else {}
 
@@ -285,7 +288,7 @@ def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
 
 
 def verdict_counts(claims: Sequence[PaperClaim]) -> dict[str, int]:
-    """Count claims by verdict; those first stated in the preprint are counted apart."""
+    """Count claims by verdict; those taken over from a preprint (Arena's from Crius) are counted apart."""
     own = [claim for claim in claims if not claim.first_stated_by]
     counts = Counter(claim.main_verdict for claim in own)
     return {

@@ -113,7 +113,7 @@ def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str
 
 
 def check_published(paths: Iterable[Path]) -> None:
-    """Raise an `InputError` for the first published file (or folder: no suffix) that is missing."""
+    """Raise an `InputError` for the first path that is missing; one without suffix must be a folder."""
     for path in paths:
         if not (path.is_file() if path.suffix else path.is_dir()):
             remedy = "name the folder of the published data with --data DIR or CLUSTERGYM_DATA"
@@ -224,7 +224,7 @@ def _by_priority(result: Result) -> dict[str, dict[str, float]]:
 
 
 def compute_padded_jct(runs: Mapping[str, Mapping[str, Any]], reference: str) -> dict[str, float]:
-    """Return mean JCTs in seconds by policy, unfinished jobs counted at the greatest JCT of any policy.
+    """Return mean JCTs (s) by policy; jobs missing against `reference` count with the greatest JCT.
 
     The list of a policy that finished fewer jobs than the reference is padded to as many with the greatest
     JCT of any policy; the mean of any other policy is over its finished jobs. Empty where the reference

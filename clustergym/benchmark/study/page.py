@@ -281,7 +281,7 @@ def escape_latex(text: str) -> str:
 
 
 def order_columns(group: ResultGroup, metric: Metric) -> list[Column]:
-    """Sort a group's columns: policies that know less first, then by the metric, the best first."""
+    """Sort columns: policies that know less of iteration times first, then by the metric, the best first."""
     known = {name.value: place for place, name in enumerate(reversed(InformationClass))}
     sign = -1.0 if metric.better == "higher" else 1.0
 

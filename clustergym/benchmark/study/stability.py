@@ -48,7 +48,7 @@ class Change:
 
 
 def scale_restarts(factor: float) -> Callable[[Scenario, int], Scenario]:
-    """Return a function that multiplies a scenario's checkpoint and plan-search times by a factor."""
+    """Return a function that multiplies a scenario's checkpoint and parallelism-search times by a factor."""
 
     def adapt(scenario: Scenario, _: int) -> Scenario:
         costs = scenario.costs
@@ -71,7 +71,7 @@ def misstate_times(scenario: Scenario, seed: int) -> Scenario:
 
 
 def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Change, ...]:
-    """Return the six changes of conditions under which the ranking of policies is tested.
+    """Return the changes, such as another load, under which the ranking of policies is tested.
 
     Parameters
     ----------

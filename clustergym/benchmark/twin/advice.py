@@ -45,7 +45,7 @@ def estimate_starts(ahead: Ahead, draws: int, seed: int = 0) -> list[dict[str, A
 
 
 def quantiles(starts: Floats) -> list[float]:
-    """Return the quantiles `QUANTILES` of simulated start times, with a correction for their number.
+    """Return the quantiles `QUANTILES` of simulated start times, corrected for how few these are.
 
     Of n draws in order, a further one lies below the k-th with the chance k / (n + 1).
     """
@@ -159,7 +159,7 @@ def read_shadow(path: Path) -> list[tuple[float, list[str]]]:
 
 
 def score_shadow(path: Path, trace: Trace) -> dict[str, Any]:
-    """Compare when a policy would have started jobs with when they started by a later log.
+    """Compare when a policy would have started jobs with when they really started, as a later log says.
 
     Each job counts at the first poll that would have started it.
 

@@ -120,7 +120,7 @@ def check_counts(course: UsageCurve, path: Path) -> None:
 
 
 def summarise_run(course: UsageCurve, prices: Prices) -> dict[str, Any]:
-    """Return a run's waits, utilisation, cost and energy as plain values, in GPU-hours, kWh and kg."""
+    """Return a run's waits, utilisation, cost, energy (kWh) and carbon emissions (kg) as plain values."""
     found: dict[str, Any] = {"waits": {}, "lost": {}}
     for by in BY:
         found["waits"][by] = {
@@ -148,7 +148,7 @@ def summarise_run(course: UsageCurve, prices: Prices) -> dict[str, Any]:
 
 
 def divide_goodput(course: UsageCurve) -> dict[str, float]:
-    """Divide the cluster's GPU-hours from the first submission to the end by what the GPUs were used for."""
+    """Return the GPU-hours of each use, such as productive or idle, from the first submission to the end."""
     overhead, undone = float(course.overhead_gpu_s.sum()), float(course.lost_gpu_s.sum())
     working = course.held_gpu_s - course.overhead_gpu_s - course.lost_gpu_s
     early = np.isin(course.log_outcome, (FAILED, KILLED))

@@ -81,7 +81,7 @@ def _sort(values: Floats, rows: Ints) -> Pool:
 
 
 class DrawnRunTimes:
-    """Samples jobs' run times from past runs with random weights, which vary more the fewer the runs.
+    """A sampler of jobs' run times from past runs, each of which has a random weight.
 
     Of n past runs each has a weight drawn as in the Bayesian bootstrap (Rubin, The Annals of Statistics
     1981), the same for all jobs: what is not known of a user's run times is common to all of his jobs. The

@@ -109,7 +109,7 @@ def _check_jobs(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> tuple[Floa
 
 
 class Fairness(NamedTuple):
-    """Each job's finish-time fairness: its JCT divided by its JCT under fluid fair sharing.
+    """Each job's JCT divided by its JCT if jobs always shared the GPUs equally (finish-time fairness).
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ def finish_time_fairness(
     submitted: Bools,
     gpus: float,
 ) -> Fairness:
-    """Return each job's JCT divided by its JCT under fluid fair sharing, capped at its requested GPUs.
+    """Return each job's JCT over its JCT if jobs, up to their requests, shared the GPUs equally.
 
     The reference serves all submitted jobs of known work, finished or not, dropped or not.
 
@@ -187,7 +187,10 @@ class FluidSharing:
         return self._jobs
 
     def arrive(self, job: int, work_gpu_s: float, cap: float = math.inf) -> float:
-        """Add a job now; return its virtual finish time on the clock of jobs with the same cap."""
+        """Add a job now; return its work plus the GPU-seconds that a job of its cap has had so far.
+
+        That is the job's virtual finish time.
+        """
         cap = min(cap, self.gpus)
         if cap not in self._clock:
             self._clock[cap], self._active[cap] = 0.0, []

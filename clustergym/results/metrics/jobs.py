@@ -342,7 +342,7 @@ def losses_by_cause(events: Sequence[Event], end_s: float) -> dict[str, Loss]:
 
 
 def productive_s(intervals: Intervals) -> Floats:
-    """Return each job's seconds of work that was kept, without checkpoint writing, shape (n,)."""
+    """Return each job's seconds of work that was not undone later, without checkpoint writing, shape (n,)."""
     runs = intervals.launches
     worked_s = np.minimum(runs.stop_s, intervals.end_s) - np.minimum(runs.ready_s, intervals.end_s)
     n = len(intervals.trace)

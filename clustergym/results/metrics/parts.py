@@ -22,7 +22,7 @@ SIZES = ("cpu_only", "part", "one_gpu", "several_gpus")
 
 
 class PartUsage(NamedTuple):
-    """Allocated and fragmented GPUs over time on nodes whose GPUs are divisible, as columns.
+    """Allocated GPUs, and idle ones that usual requests cannot use, over time, if jobs can hold GPU parts.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class PartUsage(NamedTuple):
 
 
 def part_course(events: Sequence[Event], cluster: DivisibleCluster, parts: Parts) -> PartUsage:
-    """Compute the allocated and fragmented GPUs over time from the event log of a run with divisible GPUs."""
+    """Compute allocated GPUs and idle ones that usual requests cannot use, over time, from an event log."""
     from clustergym.sim.parts.fragmentation import find_usual_requests
 
     held: dict[int, Event] = {}
@@ -142,7 +142,7 @@ class Change(NamedTuple):
 
 
 class PartUsageHistory(NamedTuple):
-    """Allocated and fragmented GPUs before the first and after each of C changes, shape (C + 1,).
+    """Allocated GPUs, and idle ones that usual requests cannot use, before and after C changes, (C + 1,).
 
     Attributes
     ----------

@@ -212,7 +212,7 @@ def _spells(holds: Bools, lasting: Floats) -> list[float]:
 def partly_used_nodes(
     events: Sequence[Event], cluster: ClusterSpec, since_s: float, until_s: float
 ) -> float | None:
-    """Return the share of nodes with both held and idle GPUs, averaged over time; None over no time.
+    """Return the time-averaged share of nodes with both held and idle GPUs; None over an empty time.
 
     Nodes that have failed count as idle.
     """

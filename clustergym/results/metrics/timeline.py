@@ -110,7 +110,7 @@ def _whole(halves: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def has_reference(reference_iteration_time_s: Floats) -> Bools:
-    """Return whether each job's iteration time at its request is finite and positive, shape (n,)."""
+    """Return whether each job's iteration time on its requested GPUs is finite and positive, shape (n,)."""
     return np.isfinite(reference_iteration_time_s) & (reference_iteration_time_s > 0)
 
 

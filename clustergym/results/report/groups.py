@@ -49,7 +49,7 @@ class Column:
 
 @dataclass
 class ResultGroup:
-    """Results that may be compared, as columns of one table: equal scenario, horizon and jobs by seed.
+    """Results that may be compared in one table: equal scenario and horizon, and equal jobs at equal seeds.
 
     Attributes
     ----------
