@@ -152,7 +152,7 @@ def open_log(
 ) -> tuple[dict[str, Any], Iterator[tuple[int, dict[str, Any]]]]:
     """Open an untrusted gzip log; return its header, and the number and content of every further line.
 
-    `gpu_type` is what the error message calls the log, such as decision.
+    `name` is what the error message calls the log, such as decision.
 
     Raises
     ------
