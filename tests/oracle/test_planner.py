@@ -139,8 +139,8 @@ def test_a_model_that_needs_splitting_gets_tensor_parallel_stages() -> None:
 
 
 def test_the_four_nearest_compositions_of_fractional_gpus_are_kept():
-    # Distances from (1.5, 2.5): (1, 3), (2, 2) and (1, 2) sqrt(0.5); (3, 1) and (0, 4) sqrt(4.5), of which the
-    # first stands; (4, 0) sqrt(12.5).
+    # Distances from (1.5, 2.5): (1, 3), (2, 2) and (1, 2) sqrt(0.5); (3, 1) and (0, 4) sqrt(4.5), of which
+    # the first stands; (4, 0) sqrt(12.5).
     every = np.array([[4, 0], [1, 3], [2, 2], [3, 1], [1, 2], [0, 4]])
     kept, distance = _normalise_partitions(np.array([[[1.5, 2.5]]]), every)
     assert kept.tolist() == [[[[1, 3], [2, 2], [1, 2], [3, 1]]]]
