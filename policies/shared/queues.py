@@ -20,6 +20,9 @@ Blocks = Literal["nothing", "types", "cluster"]
 BLOCK = 64
 """Jobs of a queue that `fill` looks at together first; each further block is twice as long."""
 
+TOGETHER = 16
+"""Fewer jobs are served faster one after another."""
+
 
 def fill(
     view: View,
@@ -92,16 +95,32 @@ class _Server:
         likes = np.where(options & (room >= gpus[:, None]), likes, np.inf)
         concerned = likes < np.inf if self._blocks == "nothing" else options & (room > 0)
         some = slice(None) if self._blocks == "cluster" else np.flatnonzero(concerned.any(axis=1))
-        likes, options = likes[some], options[some]
-        self._serve_each(
-            zip(job[some].tolist(), gpus[some].tolist(), likes.argmin(axis=1).tolist(), strict=True),
-            likes,
-            options,
-        )
+        likes, options, job, gpus = likes[some], options[some], job[some], gpus[some]
+        gpu_type = likes.argmin(axis=1)
+        first = self._serve_together(job, gpus, gpu_type, likes) if len(job) >= TOGETHER else 0
+        left = (array[first:].tolist() for array in (job, gpus, gpu_type))
+        self._serve_each(zip(*left, strict=True), likes[first:], options[first:])
+
+    def _serve_together(self, job: Ints, gpus: Ints, gpu_type: Ints, likes: Floats) -> int:
+        """Serve the first jobs, as long as each gets the type it likes most; return how many those are."""
+        rows = np.arange(len(job))
+        taken = np.zeros(likes.shape, dtype=np.int64)
+        taken[rows, gpu_type] = gpus
+        used = taken.cumsum(axis=0)
+        lacks = (used > self._room).any(axis=1) | (likes[rows, gpu_type] == np.inf)
+        first = int(lacks.argmax()) if lacks.any() else len(job)
+        if first:
+            self._room = (self._room - used[first - 1]).tolist()
+            served = (array[:first].tolist() for array in (job, gpu_type, gpus))
+            self.chosen += zip(*served, strict=True)
+            self.done = not any(self._room)
+        return first
 
     def _serve_each(self, jobs: Iterable[tuple[int, int, int]], likes: Floats, options: Bools) -> None:
         """Serve jobs, given as (job, GPUs, the type it likes most)."""
         room, chosen = self._room, self.chosen
+        if self.done:
+            return
         for at, (row, gpus, gpu_type) in enumerate(jobs):
             if room[gpu_type] < gpus or likes[at, gpu_type] == np.inf:
                 fits = [(like, other) for other, like in enumerate(likes[at].tolist()) if room[other] >= gpus]

@@ -33,8 +33,10 @@ def served_job_by_job(view, order, preference, free, blocks):
 
 @pytest.mark.parametrize("blocks", ["nothing", "types", "cluster"])
 @settings(max_examples=150, deadline=None)
-@given(st.data(), random_views(most_jobs=40), st.integers(1, 9), st.booleans())
-def test_a_queue_in_blocks_is_served_as_one_job_after_another(blocks, data, view: View, block, lazily):
+@given(st.data(), random_views(most_jobs=40), st.integers(1, 9), st.sampled_from([1, 4, 99]), st.booleans())
+def test_a_queue_in_blocks_is_served_as_one_job_after_another(
+    blocks, data, view: View, block, together, lazily
+):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     shape = view.feasible.shape[:2]
     preference = np.where(rng.random(shape) < 0.7, rng.integers(0, 3, shape), np.inf).astype(float)
@@ -43,6 +45,7 @@ def test_a_queue_in_blocks_is_served_as_one_job_after_another(blocks, data, view
     expected = served_job_by_job(view, order, preference, room, blocks)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queues, "BLOCK", block)
+        patch.setattr(queues, "TOGETHER", together)
         given_as = (lambda rows: preference[rows]) if lazily else preference
         assert queues.fill(view, order, given_as, room, blocks) == expected
 
