@@ -41,7 +41,7 @@ def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, nois
 
 @dataclass(frozen=True)
 class BatchTables:
-    """Iteration times and statistical efficiencies at all global batches at which models may train.
+    """Iteration times and training progress per sample at all global batches at which models may train.
 
     Each class may train at its requested batch; a class without a choice has only that. The statistical
     efficiency of a batch is constant within each of the S segments of a training, and changes between them.
@@ -114,7 +114,10 @@ class OracleTables:
         tables: Sequence[Floats],
         batches: BatchTables | None = None,
     ) -> OracleTables:
-        """Build tables of iteration times from executed, profiled and data-parallel ones, with six digits."""
+        """Build tables from times at which jobs run, estimates of them, and times of data parallelism.
+
+        `tables` has the three in this order, in seconds per iteration; they are rounded to six digits.
+        """
         axis = np.array(counts, dtype=np.int64)
         execution, profiled, data_parallel = map(six_digits, tables)
         return OracleTables(
@@ -122,7 +125,7 @@ class OracleTables:
         )
 
     def tighter_where_missing(self) -> Floats:
-        """Return `execution` with each missing tier's time replaced by the next tighter tier's.
+        """Return the times at which jobs run, with infinite ones replaced by the next closer network tier's.
 
         A job that fits in memory at one locality fits at every locality.
         """
@@ -199,7 +202,7 @@ class Oracle(ABC):
 
 
 def fill_tiers(times: Floats) -> Floats:
-    """Replace missing times by network tier, shape (..., 4), by those of the next closer tier."""
+    """Replace each infinite time by that of the next closer network tier; tiers are the last axis."""
     filled = times.copy()
     for tier in range(1, filled.shape[-1]):
         gap = np.isinf(filled[..., tier])
@@ -215,7 +218,10 @@ def check_counts(counts: Sequence[int]) -> None:
 
 
 def refuse_shapes(oracle: str, specs: Sequence[ModelSpec]) -> None:
-    """Raise an `InputError` for a model given as a published transformer, unknown to this oracle."""
+    """Raise an `InputError` if a model is given only by the name of a published transformer.
+
+    `oracle` is the name of the oracle that cannot predict such models.
+    """
     for spec in specs:
         if spec.shape:
             model = f"{spec.family}-{spec.size}" if spec.size else spec.family
@@ -274,7 +280,7 @@ def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Fl
 
 
 def same_local_batch(times: Floats, sizes: Ints, feasible: Bools, counts: Ints) -> Floats:
-    """Estimate times at all batches and GPU counts from each type's smallest count, at equal samples per GPU.
+    """Estimate times on more GPUs by those on the fewest GPUs with equally many samples per GPU.
 
     An iteration of batch M on N GPUs is taken to last as long as one of batch M x least / N on the least
     count, where each GPU has equally many samples: synchronisation is taken to last no longer (Sia, SOSP '23,

@@ -22,7 +22,7 @@ from clustergym.oracle.models.catalog import Catalog, load_catalog
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Base class of the choices of an oracle: keys of the configuration's group `oracle`.
+    """Base class of an oracle's settings, given as keys of the configuration's group `oracle`.
 
     Attributes
     ----------

@@ -144,7 +144,10 @@ def cache_keys(
 
 
 def stack_tables(tables: OracleTables, with_segments: bool = False) -> Floats:
-    """Stack all iteration times, and segments if asked, into one array, shape (C, 3 or 4, T, K, 4)."""
+    """Stack all tables of an oracle into one array, shape (C, 3 or 4, T, K, 4).
+
+    The fourth, if asked for, has the GPUs of a job that must lie together in one NVLink domain.
+    """
     stacked = [np.asarray(getattr(tables, table), dtype=np.float64) for table in TABLES]
     if with_segments:
         segments = np.ones(stacked[0].shape[:-1]) if tables.segments is None else tables.segments

@@ -83,7 +83,7 @@ class ActiveDisturbance:
         return False
 
     def withheld(self, until: float) -> Mapping[int, str]:
-        """Return the nodes on which no job may be launched that ends at tick `until`, with reasons."""
+        """Return the nodes closed to new jobs that would run until tick `until`, each with the reason."""
         return {}
 
     def note_launch(self, row: int) -> None:
@@ -97,7 +97,7 @@ class ActiveDisturbance:
 
 
 class Disturbance(ABC):
-    """Base class of settings of disturbances, such as node failures, which are independent of the policy.
+    """Base class of the settings of a disturbance that no policy influences, such as node failures.
 
     Attributes
     ----------

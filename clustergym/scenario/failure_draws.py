@@ -168,7 +168,7 @@ class Repairs:
         self._spares = [[0.0] * self._model.spares.nodes for _ in cluster.gpu_types]
 
     def happens(self, fault: Fault) -> bool:
-        """Return whether a random failure happens; a more reliable node may have replaced the first."""
+        """Return whether a random failure happens; a spare that replaced its node may fail less often."""
         if fault.number not in self._replaced or not self._draw.offends(fault.number):
             return True
         return fault.luck < 1.0 / self._model.offenders.factor

@@ -109,7 +109,7 @@ def whole_gpus_alone(trace: Trace, cluster: ClusterSpec) -> None:
 
 
 def with_parts(trace: Trace, cluster: DivisibleCluster, other_models: str) -> tuple[Trace, Parts]:
-    """Return a trace without requested GPU types, and what its jobs request of divisible nodes.
+    """Return a trace without requested GPU types, and its jobs' requests for parts of GPUs, CPU and memory.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class Policy(Parameters, ABC):
 
     @property
     def needs_places(self) -> bool:
-        """Whether the policy uses job locations (`View.places`), moves jobs or lets them save on notice.
+        """Whether the policy reads where jobs run, moves jobs, or lets them save before it stops them.
 
         The compiled engine does none of these. Usually a plain class attribute.
         """

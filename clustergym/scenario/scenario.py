@@ -178,7 +178,7 @@ class Scenario:
 
     @cached_property
     def batch_choices(self) -> BatchChoices | None:
-        """The global batches at which jobs may train, with their efficiency; None if no job has a choice."""
+        """The batches at which jobs may train, with progress per sample; None if no job has a choice."""
         batches = self.tables.batches
         return None if batches is None else BatchChoices(batches, self.class_of, self.trace)
 
@@ -268,7 +268,7 @@ class Scenario:
         return times
 
     def get_known_batch_times(self, information: InformationClass) -> Floats:
-        """Return the seconds per iteration at each batch that a class of policies sees, (C, T, K, B).
+        """Return seconds per iteration, at each batch, that an information class may see, (C, T, K, B).
 
         `bootstrap` scales the time of the same batch per GPU on the least count that fits
         (`oracle.base.same_local_batch`); every other class knows the times jobs run at. For model
@@ -380,7 +380,7 @@ LOCALITIES = len(Locality)
 
 
 class BatchChoices:
-    """The global batches at which a trace's jobs may train, with efficiencies that change over training.
+    """The batches at which a trace's jobs may train, and the progress per sample at each over time.
 
     Work is counted in iterations at the requested batch M0, so that a job's total work is the same
     whatever its batch. One iteration at batch M does the work of M / M0 x E(M) requested iterations. The
@@ -427,11 +427,11 @@ class BatchChoices:
         return scale * float(self._efficiency[model, self._segment(row, remaining), column])
 
     def next_end(self, row: int, remaining: float) -> float:
-        """Return at how many iterations left a job's efficiency next changes; 0 if it never does."""
+        """Return the remaining iterations at the next change of a job's progress per sample; 0 if none."""
         return float(self._left[row, self._segment(row, remaining)])
 
     def options(self, rows: Ints, remaining: Floats, time_s: Floats) -> BatchOptions:
-        """Return the batches at which jobs may train, with efficiencies and times, given their progress."""
+        """Return each job's batches, with the progress per sample now and the iteration times at each."""
         model = self._class_of[rows]
         segments = (remaining[:, None] <= self._left[rows, :-1]).sum(axis=1)
         return BatchOptions(self._sizes[model], self._efficiency[model, segments], time_s)

@@ -94,7 +94,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """The global batches at which each job of a View may train, at most B, with efficiency and times.
+    """The batches at which each job of a View may train, with progress per sample and iteration times.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class Places:
         return np.bincount(self.domain, weights=free).astype(np.int64)
 
     def stranded_gpus(self, gpu_type: int, gpus: int) -> int:
-        """Return how many free GPUs jobs of `gpus` GPUs, each inside one NVLink domain, cannot use."""
+        """Return the number of free GPUs left over after filling NVLink domains with jobs of `gpus` GPUs."""
         return int((self.free_in_domains(gpu_type) % gpus).sum())
 
     def fragmentation(self, gpu_type: int, gpus: int) -> float:

@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_outcomes(trace: Trace, key: str) -> None:
-    """Print how a trace's jobs end (completed, failed, killed), if known, and the key that changes this."""
+    """Print how a trace's jobs end, if known, and `key`, the configuration key to change it."""
     found = trace.provenance.get("outcomes", {})
     if trace.outcome is None:
         if found:
@@ -126,7 +126,7 @@ def warn_of_unit(trace: Trace) -> None:
 
 
 def print_drawn(trace: Trace, keys: str) -> None:
-    """Print which of a trace's columns were sampled at random, and the keys that change this."""
+    """Print which of a trace's columns were sampled, and `keys`, the configuration keys to change it."""
     drawn = trace.provenance.get("draw")
     if not drawn or not trace.path:
         return

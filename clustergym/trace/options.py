@@ -144,7 +144,10 @@ class ReadOptions(LogOptions):
 
 
 def types_to_draw(rule: str, any_type: bool, gpu_types: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the GPU types to sample for jobs that name none; empty: no sampling; None: the rule's types."""
+    """Return the value of `ReadOptions.gpu_types`: the GPU types to sample for jobs that name none.
+
+    Empty: none are sampled, and requests stay at any type. None: those that the rule samples by default.
+    """
     if any_type:
         return ()
     return gpu_types if rule == "arena" else None

@@ -82,7 +82,7 @@ def measure_figures(data: Path, progress: Callable[[str], None] = lambda message
 
 
 def accuracy(profile: Path, oracle: StackOracle, progress: Callable[[str], None]) -> Figures:
-    """Return errors of predicted iteration times, of the stack (cross-validated, fitted) and the roofline."""
+    """Return errors of predicted times: of `oracle`, cross-validated and as fitted, and of the roofline."""
     from clustergym.oracle.calibration.operator_fit import SCHEMES, cross_validate
     from clustergym.oracle.calibration.validation import validate
 

@@ -42,7 +42,7 @@ LARGEST_MICRO_BATCH = 2**16
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """A measured step on one GPU.
+    """The measured seconds and memory of one training step on one GPU.
 
     Attributes
     ----------
@@ -65,15 +65,16 @@ class MeasuredStep:
 
     @property
     def border(self) -> tuple[str, str, int, float | None]:
-        """A key that steps share which differ in the micro-batch alone."""
+        """A key that is equal for all steps that differ only in their micro-batch."""
         one = self.setting
         return (one.machine.name, one.shape.name, one.sequence_length, one.plan.recompute)
 
 
 class Rule(NamedTuple):
-    """How memory is predicted: bytes of a token and word of the loss, and in which bytes a step has to fit.
+    """A rule that predicts whether a step fits: the memory of its loss, and the memory that it may use.
 
-    In `USABLE` of the data sheet's, or in all that were free.
+    The loss takes `loss_bytes` for each token and word of the vocabulary. A step may use all bytes that were
+    free (`all_free`), or the share `USABLE` of the data sheet's.
     """
 
     loss_bytes: float
@@ -92,7 +93,7 @@ FEW_TOKENS, MANY_TOKENS = 4096, 16384
 def read_steps(
     path: Path, shapes: Path | None = None, accelerators: Path | None = None
 ) -> list[MeasuredStep]:
-    """Read measured steps.
+    """Read measured training steps on one GPU from a CSV file.
 
     Raises
     ------
@@ -146,13 +147,13 @@ def predict_bytes(setting: Setting, loss_bytes: float = 0.0) -> float:
 
 
 def is_predicted_to_fit(step: MeasuredStep, rule: Rule) -> bool:
-    """Whether a rule of memory predicts that a measured step fits its GPU."""
+    """Return whether a rule predicts that a measured step fits in its GPU's memory."""
     usable = step.free if rule.all_free else USABLE * step.setting.machine.memory_gb * 1e9
     return predict_bytes(step.setting, rule.loss_bytes) <= usable
 
 
 def predict_largest(step: MeasuredStep, rule: Rule) -> int:
-    """Return the largest micro-batch that a rule of memory says fits, 0 if none, otherwise as the step."""
+    """Return the largest micro-batch with which a rule predicts that the step fits; 0 if none."""
 
     def fits(micro: int) -> bool:
         plan = replace(step.setting.plan, micro_batch=micro)
@@ -167,9 +168,9 @@ def predict_largest(step: MeasuredStep, rule: Rule) -> int:
 
 
 def find_borders(steps: Iterable[MeasuredStep]) -> list[tuple[MeasuredStep, MeasuredStep]]:
-    """Return the step of the largest micro-batch that fits and that of the smallest which does not.
+    """Pair, for each model, the largest micro-batch that fits with the smallest that does not, as steps.
 
-    One pair for each model, length and recomputation that has both, of steps with nothing changed.
+    One pair for each GPU, model, length and recomputation that has both, of steps with nothing changed.
     """
     sides: dict[Any, tuple[list[MeasuredStep], list[MeasuredStep]]] = {}
     for step in steps:
@@ -184,7 +185,7 @@ def find_borders(steps: Iterable[MeasuredStep]) -> list[tuple[MeasuredStep, Meas
 
 
 def border_figures(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]], rule: Rule) -> Figures:
-    """Return how well a rule tells the pairs apart.
+    """Return how well a rule predicts which step of each pair of `find_borders` fits in memory.
 
     Returns
     -------
@@ -213,7 +214,7 @@ def compare(predicted: Floats, measured: Floats) -> Figures:
 
 
 def predict_seconds(steps: Sequence[MeasuredStep], stack: str = "") -> Floats:
-    """Predict the seconds of measured steps by a stack, by default the one that the oracle chooses."""
+    """Predict the seconds of measured steps with a software stack, by default the oracle's choice."""
     found = []
     for one in (step.setting for step in steps):
         used = load_stack(stack) if stack else choose_for_shape(one.shape, one.machine).stack
@@ -288,7 +289,7 @@ def _repeats(steps: Sequence[MeasuredStep]) -> Figures:
 
 
 def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | None = None) -> Figures:
-    """Return errors of predicted seconds, bytes, and micro-batches that fit, against steps of one GPU.
+    """Return errors of predicted seconds, memory and largest micro-batches of the steps in a CSV file.
 
     Returns
     -------
@@ -338,7 +339,7 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
 
 
 def read_shares(path: Path) -> dict[str, Figures]:
-    """Return shares of data-sheet rates that parts of a step reached alone, beside those of the stacks.
+    """Return the shares of data-sheet rates that single operators reached and that software stacks assume.
 
     Returns
     -------

@@ -201,7 +201,7 @@ def _error(row: ThroughputRow, predicted: float | None) -> float:
 
 
 def scaling_curves(rows: Sequence[ThroughputRow], predicted: Sequence[float | None]) -> list[dict[str, Any]]:
-    """Return measured and predicted speed per GPU, relative to that on the fewest GPUs, of dense models.
+    """Return dense models' measured and predicted speeds per GPU, relative to those on the fewest GPUs.
 
     Curves that begin at more than 64 GPUs are left out.
 
@@ -243,7 +243,7 @@ def scaling_curves(rows: Sequence[ThroughputRow], predicted: Sequence[float | No
 
 
 def scaling_errors(curves: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return errors of scaling curves by fewest and larger GPU count, in percentage points."""
+    """Return errors of relative speeds, in percentage points, by pair of fewest and larger GPU count."""
     points: dict[tuple[int, int], list[float]] = {}
     for curve in curves:
         for point in curve["points"]:

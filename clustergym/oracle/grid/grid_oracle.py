@@ -115,7 +115,10 @@ class GridOracle(Oracle):
         counts: Sequence[int],
         columns: Collection[int],
     ) -> Floats:
-        """Return executed, estimated and data-parallel seconds by class, type, count and tier; else inf.
+        """Return the least iteration time, a profiler's estimate of it, and pure data parallelism's (s).
+
+        Shape (3, C, T, K, 4): also by model class, GPU type, GPU count and network tier; inf where nothing
+        fits, and on other GPU types than `columns`.
 
         Parameters
         ----------
@@ -140,7 +143,7 @@ class GridOracle(Oracle):
         return values
 
     def times(self, rows: GraphAllocations) -> tuple[Floats, Floats, Floats]:
-        """Return executed, estimated and data-parallel iteration times (s) for models on allocations."""
+        """Return the least iteration time, a profiler's estimate of it, and pure data parallelism's (s)."""
         machine = self.machine(rows)
         parallel = data_parallel_search(rows, machine)
         if not machine.planned.any():
@@ -182,7 +185,7 @@ def build_graph(spec: ModelSpec) -> OperatorGraph:
 
 
 def spread(gpus: int, per_node: int, locality: Locality) -> int:
-    """Return the number of nodes of an allocation: one, or if it is across nodes the fewest, at least two."""
+    """Return the fewest nodes that hold the GPUs: one for the tier `NODE`, otherwise at least two."""
     return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
 
 

@@ -85,7 +85,7 @@ class Prices:
 
     @property
     def stage_s(self) -> Floats:
-        """Seconds per micro-batch of each stage, once-per-iteration work spread over them, shape (R, S)."""
+        """Seconds of each stage for a micro-batch, with its part of once-per-iteration work, shape (R, S)."""
         # Spread evenly over micro-batches, so that the slowest stage is the one that is slowest over the
         # iteration.
         once = self.synchronise_s / self.micro_batches[:, None]
@@ -167,7 +167,7 @@ def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
 
 
 def slower_ends(size: Ints) -> tuple[Ints, Ints]:
-    """Return, at each pipeline stage's start and end, the size of the smaller of the two stages there.
+    """Return the smaller size of each stage and the one before it, and of each stage and the one after it.
 
     Fewer GPUs, on fewer nodes, send and receive more slowly, and a transfer takes as long at both ends as at
     its slower one.

@@ -119,7 +119,7 @@ def every_split(
     tensor: Ints,
     mixed: bool = True,
 ) -> tuple[Floats, Ints, Floats]:
-    """Return seconds (inf: does not fit), cuts and memory of all ways to split all runs of operators.
+    """Return seconds (inf: does not fit), first split operator and bytes of every run in every split.
 
     If `mixed`, the first blocks of a wide ResNet's stage may be data-parallel while its other blocks are
     split: early blocks are large in activations and small in weights.
@@ -235,7 +235,7 @@ class _Sums:
 def operator_seconds(
     costs: OperatorCosts, micro_batches: Floats, recomputes: bool, objective: str = "seconds"
 ) -> Floats:
-    """Return operators' seconds per micro-batch, once-per-iteration work spread over them."""
+    """Return operators' seconds for a micro-batch, with its part of once-per-iteration work."""
     # Recomputing repeats the collectives of the forward pass, half of those of forward and backward.
     exchange = 1.5 if recomputes else 1.0
     seconds = costs.synchronise_s / micro_batches + exchange * costs.exchange_s
@@ -271,7 +271,11 @@ def stage_bytes(
     micro_batches: Floats,
     bounds: Sequence[tuple[int, int, int, int, int]],
 ) -> list[float]:
-    """Return the bytes on a GPU of given stages (first, last, GPUs, tensor, cut) of a single model."""
+    """Return the bytes on a GPU of each given stage of a single model.
+
+    `bounds` has each stage's first and last operator, its GPUs, the GPUs over which an operator is split, and
+    the first operator that is split.
+    """
     found = []
     for first, last, gpus, tensor, cut in bounds:
         ranks = np.unique([1, tensor])

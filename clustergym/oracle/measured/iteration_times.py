@@ -30,7 +30,7 @@ MEASUREMENTS = ("optimal", "estimated_best", "estimated_dp")
 
 
 class Key(NamedTuple):
-    """What identifies a measured iteration time: the model, GPU type, placement and method."""
+    """What identifies an iteration time: model, GPU type, placement, and whether measured or estimated."""
 
     model: ModelClass
     gpu_type: str

@@ -40,7 +40,7 @@ add up to, by the same ratio for all counts and GPU types."""
 USUAL_CALIBRATION = 1.2
 
 SEGMENTS = 10
-"""Parts of a training in each of which the efficiency of a batch is constant."""
+"""Parts of a training in each of which the progress per sample at a batch is constant."""
 
 BATCHES = ("fixed", "best")
 """Whether a job trains at its own global batch, or at the batch that ends it soonest."""
@@ -167,7 +167,7 @@ def iteration_time_s(curve: Curve, gpus: int, global_batch: int) -> float:
 
 
 class Segments(NamedTuple):
-    """The parts into which a training is divided: where each ends, and each batch's efficiency in it."""
+    """The parts of a training: where each ends, and the progress per sample at each batch in it."""
 
     ends: Floats
     efficiency: Floats
@@ -250,7 +250,7 @@ class SiaProfileOracle(Oracle):
     def _batches(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> BatchTables | None:
-        """Return times and efficiencies at all batches; None where no class has a choice."""
+        """Return times and progress per sample at all batches; None where no class has a choice."""
         sizes = [self._sizes(model) for model in classes]
         width = max(map(len, sizes), default=1)
         if width == 1:

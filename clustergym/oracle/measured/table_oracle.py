@@ -216,9 +216,10 @@ def _by_locality(layouts: Layouts, count: int, room: int) -> list[float]:
 
 
 class Distances(NamedTuple):
-    """Distances between a measured row and an entry to estimate; the row's weight is exp(-their sum).
+    """How far a measured row is from an entry to estimate, for each way in which they may differ.
 
-    Chosen so that the measured rows of Arena's artifact are estimated well from the rows of other models.
+    A row's weight is exp(-the sum of its distances). They are chosen so that the measured rows of Arena's
+    artifact are estimated well from the rows of other models.
     With half or twice any one of the distances, the mean error changes by at most a fortieth of itself.
 
     Attributes

@@ -211,7 +211,10 @@ class ShapeSize(StrictSchema):
 
 
 class Family(StrictSchema):
-    """Base class of the keys of a model family's file: `size` for a single size, else `sizes` by name."""
+    """Base class of parsed model files: the data type and the sizes of a family, by name in `sizes`.
+
+    A family with a single size has `size` instead.
+    """
 
     kind: str
     dtype: Literal["fp16", "fp32"]
@@ -244,7 +247,7 @@ class Family(StrictSchema):
 
 
 class TransformerFamily(Family):
-    """The file of a family of transformers, given by their dimensions."""
+    """A parsed model file of transformers, whose sizes are given by dimensions."""
 
     vocabulary: Whole
     sequence_length: Whole
@@ -257,7 +260,7 @@ class TransformerFamily(Family):
 
 
 class MoeFamily(Family):
-    """The file of a family of mixture-of-experts models, given by their dimensions."""
+    """A parsed model file of mixture-of-experts models, whose sizes are given by dimensions."""
 
     vocabulary: Whole
     sequence_length: Whole
@@ -273,7 +276,7 @@ class MoeFamily(Family):
 
 
 class WideResNetFamily(Family):
-    """The file of a family of wide ResNets, given by their dimensions."""
+    """A parsed model file of wide ResNets, whose sizes are given by dimensions."""
 
     image_size: Annotated[int, Field(ge=32, le=10**5, multiple_of=32)]
     classes: Whole
@@ -286,7 +289,7 @@ class WideResNetFamily(Family):
 
 
 class DenseFamily(Family):
-    """The file of a family of models that train only data-parallel, given by their total costs."""
+    """A parsed model file of models that train only data-parallel, given by their total costs."""
 
     size: DenseSize = Field(default=ABSENT)
     sizes: dict[Text, DenseSize] = Field(default_factory=dict)
@@ -301,7 +304,7 @@ class DenseFamily(Family):
 
 
 class ShapeFamily(Family):
-    """The file of a family of published transformers, each given by the name of its shape."""
+    """A parsed model file of published transformers, given by their names in the catalogue."""
 
     sequence_length: Whole
     size: ShapeSize = Field(default=ABSENT)

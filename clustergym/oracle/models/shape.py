@@ -137,7 +137,7 @@ class TransformerShape:
 
     @cached_property
     def attention_width(self) -> float:
-        """Mean width of scores and values over all heads, which sets a layer's attention FLOPs."""
+        """Mean of the total query-key width and the total value width of a layer's attention heads."""
         if self.latent is not None:
             one = self.latent
             return self.heads * (one.query_key_plain + one.query_key_rotary + one.value) / 2

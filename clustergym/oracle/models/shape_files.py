@@ -17,7 +17,7 @@ _READ: dict[tuple[Path, str], tuple[tuple[int, ...], Any]] = {}
 
 
 def make_schema(made: Any) -> Any:
-    """Return the schema by which a YAML entry of a dataclass is checked, with `aliases` and `source`."""
+    """Return a Pydantic model with a dataclass's fields, by which its entries in YAML files are checked."""
     from pydantic import Field, create_model
 
     from clustergym.cluster.schema import StrictSchema, Text

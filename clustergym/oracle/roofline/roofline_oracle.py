@@ -96,7 +96,7 @@ class _BuiltRows:
 
 
 def best_times(work: Work, devices: Devices, layout: Layout) -> tuple[Floats, Floats, Floats]:
-    """Return the seconds per iteration of the fastest plan, of its estimate, and of pure data parallelism.
+    """Return the fastest plan's iteration time, a profiler's estimate of it, and data parallelism's (s).
 
     All arguments broadcast against each other; inf where nothing fits.
     """
@@ -137,7 +137,7 @@ WEIGHT_PASSES = 6.0
 
 
 def iteration_times(work: Work, devices: Devices, layout: Layout, plan: UniformPlan) -> tuple[Floats, Floats]:
-    """Return a plan's executed and estimated seconds per iteration; inf where it does not fit in memory.
+    """Return a plan's iteration time and a profiler's estimate of it (s); inf if it does not fit in memory.
 
     The estimate has the same memory traffic and communication, but takes all kernels to be equally efficient,
     whatever their device and their shape.

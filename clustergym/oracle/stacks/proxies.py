@@ -28,7 +28,7 @@ COMMUNICATION = ("tensor_exposed_s", "context_exposed_s", "expert_exchange_s", "
 
 
 class GridPoint(NamedTuple):
-    """A plan with its imbalance of computation (in GPUs) and its communication (seconds per iteration)."""
+    """A plan with the GPUs that its slower computation wastes, and its seconds of communication."""
 
     step: PlannedStep
     bias: float
@@ -36,7 +36,7 @@ class GridPoint(NamedTuple):
 
 
 class StepGrid(NamedTuple):
-    """The plans with a given number of pipeline stages that fit in memory, and the proxy among them.
+    """The best plans with a given number of pipeline stages, and the one that stands for all (the proxy).
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def estimate_step(step: PlannedStep) -> float:
 def list_grids(
     shape: TransformerShape, steps: Sequence[PlannedStep], strategy: str = "frontier"
 ) -> list[StepGrid]:
-    """Group the plans that fit by number of pipeline stages; return each group's proxy plan and frontier.
+    """Group plans by number of stages; return each group's Pareto-optimal plans, and one for the group.
 
     Parameters
     ----------

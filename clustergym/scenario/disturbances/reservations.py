@@ -24,7 +24,7 @@ COLUMNS = ("job_id", "start_s")
 
 
 class Reservation(NamedTuple):
-    """A planned job: its trace row, its planned start, and the seconds before it when nodes drain."""
+    """A planned job: its trace row, planned start, and how many seconds earlier its nodes begin to drain."""
 
     job: int
     start_s: float

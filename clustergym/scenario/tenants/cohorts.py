@@ -23,7 +23,7 @@ from clustergym.scenario.tenants.slurm_rules import Rules
 
 @dataclass(frozen=True)
 class Cohort:
-    """A queue of Kueue, or a cohort of queues that lend each other GPUs.
+    """Settings of a Kueue cohort, which contains others or queues, or of a queue, which takes jobs.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class QuotaNode:
         return self.used[at] + more > self.quota[at]
 
     def share(self) -> tuple[bool, float]:
-        """Return a sort key by borrowed GPUs: whether it borrows at weight 0, and borrowed share / weight.
+        """Return a sort key: borrowed GPUs divided by weight; nodes that borrow at weight 0 come last.
 
         Kueue's dominant resource share; GPUs of all types are one resource. A node of weight 0 that borrows
         comes after all others (True), and then by its share before the weight.

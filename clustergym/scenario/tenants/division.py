@@ -209,7 +209,7 @@ class Entitlement:
 def compute_entitled_shares(
     total: float, queues: Sequence[Entitlement], requests: Sequence[float]
 ) -> list[float]:
-    """Return each queue's GPUs if those beyond what they deserve go one by one to the least served.
+    """Divide GPUs: first what each queue deserves, then the rest one by one to the least served queue.
 
     Each has what it deserves, as far as it asks for it. What is left, but for guarantees that are not used,
     goes one GPU at a time to the queue that then has least of what it deserves, up to its cap.

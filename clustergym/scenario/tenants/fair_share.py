@@ -237,7 +237,7 @@ class History:
         return self._time, added
 
     def until_s(self, length: float) -> float:
-        """Return the time (s) until which GPU time grows as `growth` says, by at most `length` units."""
+        """Return the time (s) at which past GPU time has grown by `length` x `growth`, or growth changes."""
         if self.half_life_s is not None:
             length = self.half_life_s * math.log2(1.0 + length)
         if not self._spans:

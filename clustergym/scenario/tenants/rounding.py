@@ -45,7 +45,7 @@ class Offers:
         missing: Sequence[float],
         epsilon: float,
     ) -> None:
-        """Record a step of a division: how many of `left` GPUs each queue in `wanting` is offered and lacks.
+        """Record one round of a division, in which `left` GPUs are offered to the queues in `wanting`.
 
         One has all that it lacks if the offer is no more than `epsilon` below that, or else whole GPUs.
         """
@@ -65,7 +65,7 @@ class Offers:
     def deal(
         self, left: float, missing: Sequence[tuple[int, float]], rank: Sequence[int], lost: Sequence[float]
     ) -> None:
-        """Record which queues get the GPUs that rounding left over, by priority and what rounding took.
+        """Record which queues get the GPUs that rounding left over: by priority, then by their loss in it.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Bounds(NamedTuple):
     @staticmethod
     @cache
     def none(certain: bool = True) -> Bounds:
-        """Return an object without bounds: past use may change freely, or not at all if not `certain`."""
+        """Return bounds that always hold if `certain`, and never otherwise."""
         empty, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
         return Bounds(certain, whole, whole, empty, empty, empty, empty.astype(np.bool_), empty, empty)
 

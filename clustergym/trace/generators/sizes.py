@@ -100,7 +100,7 @@ def draw_gpu_types(
     time_s: ReferenceTime,
     seed: int,
 ) -> list[str]:
-    """Sample the name of a GPU type for each job at random, in proportion to the types' numbers of GPUs.
+    """Sample a GPU type for each job, in proportion to the GPUs of those types that can run it.
 
     A type counts if it has as many GPUs as the job asks for and some model that the rule draws for
     such a job (of its first tier that fits on any of the types) fits in their memory.
