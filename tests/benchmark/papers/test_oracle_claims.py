@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.models.catalog import load_catalog
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data"))
+CLAIMS = Path(__file__).parents[3] / "docs" / "reproduction"
 needs_data = pytest.mark.skipif(
     not (DATA / "arena" / "arena_profile.csv").is_file(), reason=f"{DATA} is not here; set CLUSTERGYM_DATA"
 )
@@ -59,6 +61,10 @@ def found() -> dict[str, PaperClaim]:
     """Return the claims of Arena; `.ci/nightly` holds the verdicts on Crius's."""
     claims = oracle_claims(DATA, "arena")
     assert all(claim.quick for claim in claims)
+    # What the paper says of each stands in the committed claims, at their end.
+    committed = json.loads((CLAIMS / "arena.claims.json").read_text())["claims"][-len(claims) :]
+    for name in ("claim", "source", "paper", "unit", "decimals", "comparison"):
+        assert [claim.plain()[name] for claim in claims] == [row[name] for row in committed]
     assert len({claim.claim for claim in claims}) == len(claims)
     return {claim.claim: claim for claim in claims}
 
