@@ -88,7 +88,7 @@ class Actions(ABC):
 
 
 class Edits(NamedTuple):
-    """What an agent has changed so far at a decision point in the GPUs that each of n jobs is to hold.
+    """The agent's changes at a decision point so far: the GPUs that each of n jobs is to hold.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class EditActions(Actions):
         self._refresh()
 
     def adopt_allotments(self, view: View, edits: Edits) -> None:
-        """Replace the agent's changes at this decision point by those made on another copy of the View."""
+        """Replace the View of this decision point, and the agent's changes there, by the given ones."""
         self.view, self.shown = view, edits.shown
         self.target_type, self.target_gpus, self.free = edits.target_type, edits.target_gpus, edits.free
         self.assigned, self.preempted = edits.assigned, edits.preempted
@@ -222,7 +222,7 @@ class EditActions(Actions):
         return bool(self._mask[action])
 
     def index(self, row: int, gpu_type: int, gpus: int) -> int:
-        """Return the action that gives the job in an observation's row GPUs of a type; 0 GPUs preempt it."""
+        """Return the action that assigns GPUs of a type to a row's job, or with 0 GPUs preempts the job."""
         if gpus == 0:
             return row * self.width + self.options
         return row * self.width + gpu_type * self.levels + int(np.searchsorted(self._counts, gpus))
@@ -340,7 +340,9 @@ class MetaActions(Actions):
 
 
 def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
-    """Return the positions in the View of the jobs that get a row in the observation, ascending.
+    """Return the positions of the jobs that get a row; if not all fit, the choice varies by decision `turn`.
+
+    A position is a job's index in the View; they are in ascending order.
 
     Where all jobs fit, all have a row. Otherwise waiting jobs and running jobs have half of the
     rows each; what the one part leaves goes to the other. Of each part's rows half go to the jobs

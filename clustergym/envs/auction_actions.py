@@ -93,7 +93,10 @@ class AuctionActions(Actions):
         return check_numbers(action, (self.number,), self.bound)
 
     def deciding(self, actions: Floats) -> Floats:
-        """Return the numbers that actions pass to the auction, shape (..., numbers)."""
+        """Return the numbers for the auction: the actions themselves, or default weights that they change.
+
+        Shape (..., numbers).
+        """
         if not self.knobs:
             return actions
         weights = np.broadcast_to(self._prior, (*actions.shape[:-1], features.COUNT)).copy()
@@ -105,7 +108,7 @@ class AuctionActions(Actions):
         self._turn = 0
 
     def begin(self, view: View) -> None:
-        """Prepare for the action at a new decision point: compute features of all changes of jobs' GPUs."""
+        """Prepare for a new decision point's action: compute features of possible changes of jobs' GPUs."""
         self._bid(view)
         self.shown = choose_rows(view, self.rows, self._turn)
         self._turn += 1
@@ -148,7 +151,7 @@ class AuctionActions(Actions):
         return True
 
     def act(self, action: Any) -> Decision:
-        """Return the auction's decision with an action's numbers; jobs without a row may keep their GPUs.
+        """Return the auction's decision; jobs without a row take part only if the action is weights.
 
         Jobs without a row keep their allotment, unless the action is weights.
         """
@@ -189,7 +192,7 @@ class AuctionActions(Actions):
 
 @entry_in_place
 def fill_bias(priorities: Floats, bias: Floats) -> None:
-    """Write what each job's two priorities add to the scores of giving it GPUs into `bias`.
+    """Write into `bias` what each job's priorities, to start and to double its GPUs, add to its scores.
 
     Parameters
     ----------

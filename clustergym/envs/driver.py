@@ -43,7 +43,7 @@ class Drive:
 
 
 def driving_parameters(policy: Policy | str) -> dict[str, Any]:
-    """Return the parameters of an environment that shows a policy what it would see in a simulation."""
+    """Return the parameters of an environment that fit a policy: what it may know, and when it decides."""
     policy = _make_policy(policy)
     known = {"information": policy.information_class.value, "round_s": policy.round_s}
     return {**known, "mask_stop_while_idle": False}
@@ -98,7 +98,7 @@ def drive(
 
 
 def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[int], int]:
-    """Return the actions that change the jobs' GPUs as decided, and how many changes are left out.
+    """Return the actions that carry out a decision, and how many changes fail for want of a row or GPUs.
 
     Preemptions come first, then assignments, those that fit as they are; a running job whose new
     allotment must wait for GPUs that another such job holds is preempted before. What concerns a

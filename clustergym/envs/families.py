@@ -310,7 +310,7 @@ class AuctionEnv(EngineEnv):
 
 
 class PriorityEnv(EngineEnv):
-    """An environment whose agent gives each job two priorities, by which an auction allots the GPUs.
+    """An environment whose agent gives each job a priority to start and one to double its GPUs in an auction.
 
     ## Description
 

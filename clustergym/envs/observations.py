@@ -138,7 +138,7 @@ class Summary:
         return low, high
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
-        """Compute the observation at the start of a decision point.
+        """Compute the observation after `left` jobs have left, with iteration times if they are `known`.
 
         Parameters
         ----------
@@ -225,7 +225,7 @@ class JobRows(Summary):
         }
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
-        """Compute the observation at the start of a decision point."""
+        """Compute the observation after `left` jobs have left, with iteration times if they are `known`."""
         super().begin(view, actions, left, known)
         at = actions.shown
         m = len(at)
@@ -314,7 +314,7 @@ class MoveRows(JobRows):
         return {**super().make_layout(), "scored_moves": moves}
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
-        """Compute the observation at the start of a decision point."""
+        """Compute the observation after `left` jobs have left, with iteration times if they are `known`."""
         super().begin(view, actions, left, known)
         assert isinstance(actions, AuctionActions)
         self.tables["scored_moves"][:] = actions.described
@@ -328,7 +328,7 @@ class RankedRows(JobRows):
         return {**super().make_layout(), "ranked": (self.rows, len(RANKED))}
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
-        """Compute the observation at the start of a decision point."""
+        """Compute the observation after `left` jobs have left, with iteration times if they are `known`."""
         super().begin(view, actions, left, known)
         assert isinstance(actions, AuctionActions)
         table, shown = self.tables["ranked"], len(actions.shown)
@@ -343,7 +343,7 @@ class QueueRows(JobRows):
         return {**super().make_layout(), "tenants": (self.rows, len(TENANT_FEATURES))}
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
-        """Compute the observation at the start of a decision point."""
+        """Compute the observation after `left` jobs have left, with iteration times if they are `known`."""
         super().begin(view, actions, left, known)
         assert self.queues is not None
         rules, table = self.queues, self.tables["tenants"]

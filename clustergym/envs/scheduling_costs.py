@@ -38,7 +38,7 @@ Number = Any
 
 @dataclass(frozen=True, eq=False)
 class ReferenceCostTimes:
-    """Each job's deadline, its run time alone, and its time with an equal share of the cluster.
+    """Each job's deadline, its run time without other jobs, and its time with an equal share of the cluster.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ def compute_age_s(now_s: Number, leave_s: Number, submit_s: Number) -> Number:
 
 
 def slow_down(age_s: Number, run_s: Number) -> Number:
-    """Return a job's slowdown: its seconds since submission over its run time alone, of at least 10 min."""
+    """Return age_s / max(run_s, 10 min): time since submission over run time without other jobs."""
     return age_s / np.fmax(run_s, BOUND_S)
 
 
@@ -189,12 +189,12 @@ def log_jct(now: Outcomes) -> float:
 
 
 def slowdown(now: Outcomes) -> float:
-    """Return the mean over jobs of their slowdown so far: time since submission over run time alone."""
+    """Return the mean over jobs of their slowdown: time since submission over run time without other jobs."""
     return float(slow_down(now.age_s(), now.of.run_s).mean())
 
 
 def unfairness(now: Outcomes) -> float:
-    """Return the mean over jobs of how far their time exceeds that with an equal share of the cluster."""
+    """Return by what fraction jobs' time exceeds that with an equal share of the cluster, on average."""
     return float(exceed_fairness(now.age_s(), now.of.fair_s).mean())
 
 

@@ -35,7 +35,7 @@ AGENTS = {
 
 @dataclass(frozen=True, eq=False)
 class TrainingOutcome:
-    """The result of a training: weights, what the agent knows of iteration times, and figures over time.
+    """The result of a training: weights, which iteration times the agent is told, and learning curves.
 
     Attributes
     ----------

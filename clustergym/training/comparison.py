@@ -132,7 +132,7 @@ class Entrant:
         return [{**self.parameters, **dict(zip(self.knobs, chosen, strict=True))} for chosen in values]
 
     def seeds(self, choice: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return a policy's parameters with each checkpoint of its training seeds, for one of `choices`."""
+        """Return the policy's parameters for one of `choices`, once with each training seed's checkpoint."""
         return [{**choice, "checkpoint": name} for name in self.checkpoints] or [dict(choice)]
 
 
@@ -215,7 +215,7 @@ def tune_entrant(
 
 
 def ratio(mine: Floats, reference: Floats, seed: int = 0) -> Ratio:
-    """Return the geometric mean of mine / reference over windows and training seeds, with its interval.
+    """Return the geometric mean of mine / reference over windows of jobs and seeds, with a 95 % interval.
 
     The percentile bootstrap draws windows anew, the same for both, and each side's seeds: the two factors are
     crossed, as every seed meets every window (Owen, The pigeonhole bootstrap, 2007).

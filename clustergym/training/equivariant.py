@@ -50,7 +50,7 @@ def _mlp(sizes: list[int]) -> nn.Sequential:
 
 
 class Encoder(nn.Module):
-    """A network that encodes each job with what all jobs have in common, and sums the codes.
+    """A network that encodes each job together with the cluster and the queue, and sums the codes.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Encoder(nn.Module):
 
 
 class Heads(nn.Module):
-    """An actor and a critic network with an encoder each: for logits of actions, and features of values.
+    """An actor for the logits of actions, and a critic for features that predict values; each has an encoder.
 
     They share nothing: a critic that is still wrong does not bend the actor's features.
     """

@@ -150,7 +150,7 @@ def _ratios(
 
 
 def markdown(outcome: Mapping[str, Any], overrides: Iterable[str]) -> str:
-    """Return a comparison as Markdown: per load, a table of the first policy's ratios to the others.
+    """Return a comparison as Markdown: a table per load, with ratios of the first policy's metrics to others.
 
     `overrides` are the words of the command line that made it.
     """

@@ -80,7 +80,7 @@ class ImitatingAgent(NetworkAgent):
     def prepare(
         self, model: Any, validate: SplitEnv, seed: int, history: History, progress: Progress
     ) -> Tensors | None:
-        """Train the network to imitate the expert; return its tensors when it was best on validation."""
+        """Train the network to imitate the expert, if any; return the best round's tensors, else None."""
         if self.expert is None:
             return None
         import torch
@@ -313,7 +313,7 @@ def set_loss(logits: Any, acceptable: Any) -> Any:
 def fit(
     policy: Any, kept: Demonstrations, epochs: int, batch_size: int, optimizer: Any, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Train the actor on all recorded steps; return the last epoch's mean loss and share of agreement.
+    """Train the actor on all recorded steps; return the last epoch's loss and share of acceptable actions.
 
     Returns
     -------

@@ -90,7 +90,7 @@ class Choices(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """Recorded steps of some environments, as arrays with the axes step, environment and value.
+    """Recorded steps, as arrays with the axes step, environment and critic output (per row of jobs, or one).
 
     There is a value for each row of jobs, or with `critic="episode"` one of the episode.
 
@@ -120,7 +120,7 @@ class Rollout(NamedTuple):
 
 
 def advantages_by_job(rollout: Rollout, settings: JobCredit) -> tuple[Floats, Floats]:
-    """Return each action's advantage, shape (S steps, E envs), and the values' targets, shape (S, E, V)."""
+    """Return the actions' advantages, (S steps, E envs), and targets of the V critic outputs, (S, E, V)."""
     number, envs, columns = rollout.cost.shape
     own = np.zeros((number, envs, columns))
     following = np.zeros((envs, columns))

@@ -96,7 +96,7 @@ def by_policy(policy: Policy) -> Play:
 
 
 def by_weights(policy: Policy, option: str) -> Play:
-    """Return a function that plays an episode in which the weights of a learned auction decide.
+    """Return a function that plays an episode by a policy's auction weights; errors name the word `option`.
 
     Raises
     ------

@@ -61,7 +61,7 @@ class Rows(NamedTuple):
         return cls(inputs, batch, row, firsts[-1], parts[0].rows)
 
     def places(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the indices of the chosen observations' rows, and each row's index in `chosen`."""
+        """Return the indices of the chosen observations' rows, and which of `chosen` each row belongs to."""
         every = self.counts()
         counts = every[chosen]
         batch = torch.repeat_interleave(torch.arange(len(chosen)), counts)
@@ -160,7 +160,7 @@ class RowNetwork(nn.Module):
         return torch.log_softmax(logits.masked_fill(torch.from_numpy(masks == 0), MASKED), 1), values
 
     def decide(self, observations: Singles, masks: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
-        """Return the most probable legal action for each observation, or the mean priorities of its jobs."""
+        """Return each observation's most probable legal action, or the means of its jobs' priorities."""
         with torch.no_grad():
             rows = self.scale(self.read_rows(observations))
             if self.discrete:

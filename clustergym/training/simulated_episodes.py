@@ -48,7 +48,7 @@ def auction_episodes(scenario: Scenario, information: InformationClass) -> Calla
 
 
 def plan_episodes(scenario: Scenario) -> Callable[[Plan], Floats]:
-    """Return a function that simulates a scenario under an auction with a given plan; it returns JCTs."""
+    """Return a function that simulates a plan (an auction's weights and biases), and returns JCTs."""
     try:
         episode = AuctionEpisode.from_scenario(replace(scenario, tenants=None), InformationClass.CLAIRVOYANT)
     except UncoveredError:
@@ -113,7 +113,7 @@ class AuctionEpisode:
     def from_scenario(
         cls, scenario: Scenario, information: InformationClass, round_s: float | None = None
     ) -> AuctionEpisode:
-        """Prepare a scenario for auctions that know what an information class tells of iteration times.
+        """Prepare a scenario for auctions; `information` says which iteration times they know.
 
         Parameters
         ----------

@@ -110,7 +110,7 @@ def has_fixed_trace(parameters: Mapping[str, Any]) -> bool:
 
 
 def make_compiled_envs(mapping: Mapping[str, Any], number: int, **options: Any) -> Any:
-    """Make a vector environment on the compiled engine, with flat observations; None if there is none.
+    """Make a vector environment with flat observations; None if the compiled engine cannot run it.
 
     Parameters
     ----------

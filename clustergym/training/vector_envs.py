@@ -114,7 +114,7 @@ class SchedulingVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Return the masks of legal actions of environments, the only method that can be called."""
+        """Return the masks of legal actions of environments; only the method `action_masks` can be called."""
         if method_name != "action_masks":
             raise AttributeError(f"vector environments have no method {method_name!r} of a single one")
         masks = self.envs.action_masks()

@@ -316,7 +316,7 @@ def _stretch_submissions(whole: Scenario, rows: Ints, load: float) -> Floats:
 def job_tables(
     trace: Trace, cluster: ClusterSpec, counts: Ints, times: Floats, known: Floats
 ) -> tuple[OracleTables, list[int]]:
-    """Return iteration times as the simulator's tables, true and known to policies, and the jobs' order.
+    """Return true and known iteration times as tables sorted by model class, and the jobs' order in them.
 
     Parameters
     ----------

@@ -196,7 +196,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         return self.begin_episode(PlacementState(instance), most_steps)
 
     def step(self, action: Any) -> Step:
-        """Put the next node, or nodes, of the job's current communication group into minipod `action`."""
+        """Put a communication group's next node, or with step="group" all that fit, into minipod `action`."""
         minipod, state = self.check_action(action), self.state
         if state.shortfall:
             self._over = True
@@ -320,7 +320,7 @@ class StepTimeCost:
         return self.seconds(np.zeros((job.rows, job.columns), dtype=np.int64))
 
     def seconds(self, matrix: Ints) -> float:
-        """Predict the seconds of a training step, given each node's minipod, shape (rows, columns)."""
+        """Predict a training step's seconds from the nodes' minipods, PP groups in rows, DP in columns."""
         return predict(matrix, self._problem.job, self._model, self._tiers).total_s
 
     @cached_property

@@ -83,7 +83,7 @@ class PlacementState:
 
     @property
     def spread(self) -> Spread:
-        """The numbers of minipods over which data-parallel and pipeline-parallel groups spread so far."""
+        """The most minipods over which any data-parallel and any pipeline-parallel group spreads so far."""
         if self.instance.unit == "pp":
             return Spread(self._touched, self._most)
         return Spread(self._most, self._touched)

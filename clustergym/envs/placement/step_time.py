@@ -31,7 +31,7 @@ TOKENS, VOCABULARY, EXPERT_GROUP = 2048, 51200, 2048
 
 @dataclass(frozen=True)
 class PretrainingModel:
-    """A language model's dimensions, and how a training step is split into micro-batches and chunks.
+    """A language model's dimensions, its micro-batches per step, and its layers per virtual pipeline stage.
 
     Attributes
     ----------

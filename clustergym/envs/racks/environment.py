@@ -151,7 +151,7 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
         )
 
     def step(self, action: Any) -> Step:
-        """Place a segment of the offered gang (job) in a rack, move a running gang, or leave it waiting."""
+        """Place the offered gang's next segment (part in one rack), let the gang wait, or move another."""
         action, state = self.check_action(action), self.state
         legal = bool(self.action_masks()[action])
         if not legal:

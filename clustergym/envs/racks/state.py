@@ -89,12 +89,12 @@ class RackState:
 
     @property
     def stranded(self) -> int:
-        """Free trays left over in the racks after as many segments of the offered gang as fit."""
+        """Free trays left if each rack took all segments (one-rack parts) of the offered size that fit."""
         size = self.size
         return sum(free - self._room(free, size) * size for free in self.free) if size else 0
 
     def has_room(self, rack: int) -> bool:
-        """Return whether a rack has room for the next segment of the offered gang."""
+        """Return whether a rack has room for the offered gang's next segment (its part within one rack)."""
         if self.offered is None or not self._fits(self.offered):
             return False
         used = self.held.get(self.offered, Counter())[rack]
@@ -122,7 +122,7 @@ class RackState:
         return bool(self._ends) or self._next < len(self.gangs.submit_s)
 
     def place(self, rack: int) -> None:
-        """Put the offered gang's next segment in a rack; after its last segment the gang starts."""
+        """Put the offered gang's next segment (part within a rack) in a rack; the last one starts it."""
         row, size = self.offered, self.size
         assert row is not None
         self.free[rack] -= size
@@ -135,7 +135,7 @@ class RackState:
             self._offer()
 
     def move(self, rack: int) -> None:
-        """Move the gang that `find_move` chooses out of a rack; it does not work during its restart."""
+        """Move the gang that `find_move` chooses out of a rack; the restart delays the gang's end."""
         found = self.find_move(rack)
         assert found is not None
         row, to = found

@@ -49,7 +49,7 @@ class Filling(NamedTuple):
 def fill(
     nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests, placer: str, seed: int
 ) -> Filling:
-    """Place requests on nodes in order of arrival, by a named placer; reject those that do not fit.
+    """Place requests in order by a named placer, or reject them; `usual` ones define what a fragment is.
 
     Parameters
     ----------
@@ -86,7 +86,10 @@ def place_arrivals(
     scores: KnownScores,
     found: Filling,
 ) -> None:
-    """Place requests in order, each where a placer's score is best, and write the outcomes into `found`."""
+    """Place requests by a placer's scores, or at random by `chances`; write the outcomes into `found`.
+
+    The `usual` requests define what a fragment is.
+    """
     own, device = np.empty(len(nodes.devices)), np.empty(1, np.int64)
     for at in range(len(nodes.devices)):
         own[at] = fragments(nodes, at, usual)

@@ -179,7 +179,7 @@ def accept(episode: SharingEpisode, node: int, device: int) -> None:
 
 @compile_in_place
 def seek(episode: SharingEpisode) -> None:
-    """Advance to the next request that fits on a node: let others leave, and reject those that do not fit."""
+    """Advance to the next request that fits on a node: remove placed ones that leave, reject unfit ones."""
     while episode.counts[AT] < len(episode.arrivals):
         arrival = episode.counts[AT]
         _leave(episode, arrival)
@@ -316,7 +316,7 @@ def play(episode: SharingEpisode, weights: Floats) -> None:
 
 @entry_in_place
 def answer(episode: SharingEpisode, weights: Floats, arrival: int, noted: Ints) -> int:
-    """Return the best node for one arriving request, on nodes that others may have changed; -1 if none fits.
+    """Return the best node for an arriving request, -1 if none fits; update nodes changed since `noted`.
 
     Parameters
     ----------

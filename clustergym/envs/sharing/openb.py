@@ -150,7 +150,10 @@ def _check_array(path: Path, name: str, array: Any, rows: int) -> Ints:
 
 
 def read_expected(path: Path, value: str) -> Expected:
-    """Read published results by (workload, policy, seed, arrived %), in percent; none if there is no file."""
+    """Read published percentages, in column `value`, by (workload, policy, seed, arrived %).
+
+    Without a file there are none.
+    """
     if not path.exists():
         return {}
     table = read_csv(path, ["workload", "policy", "seed", "arrived_pct", value])

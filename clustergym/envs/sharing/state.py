@@ -113,7 +113,7 @@ class SharingState:
 
     @property
     def mean_allocated_cost(self) -> float:
-        """Minus the sum of allocated shares of the GPUs after each request so far, over all requests."""
+        """Minus the allocated share of GPUs, summed over requests so far and divided by all requests."""
         return -int(self.episode.used_sum[0]) / (self._installed * self.number)
 
     @property

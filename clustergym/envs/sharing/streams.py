@@ -102,7 +102,7 @@ def make_published_stream(source: Source, order: openb.Orders) -> Stream:
 
 
 def draw_stream(source: Source, load: float, departures: bool, rng: np.random.Generator) -> Stream:
-    """Sample a sequence of requests that asks for `load` times the installed GPUs, and the nodes' ranks.
+    """Sample requests that ask for `load` times the installed GPUs, and an order of the nodes to break ties.
 
     Parameters
     ----------

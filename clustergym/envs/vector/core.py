@@ -137,7 +137,7 @@ class Core:
         return np.where(jobs < 0, np.nan, spent_s)
 
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
-        """Return what each job has cost so far by the reward's terms, and whether it has left."""
+        """Return each job's cost so far, a weighted sum of the reward's terms, and whether it has left."""
         return job_costs(self.batch.episodes, jobs, self.reached, self._reward)
 
     def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
@@ -196,7 +196,7 @@ class Core:
         )
 
     def step(self, actions: Ints, *copies: npt.NDArray[Any]) -> None:
-        """Apply an action in each episode but where it is LEAVE; write observations and masks to `copies`."""
+        """Apply an action in each episode, or none for LEAVE; write observations and masks to `copies`."""
         self.batch.make_room()
         part, size = self._part(actions, *copies), self.size
         threads = max(min(self.threads, size // LEAST), 1)
@@ -228,7 +228,7 @@ class Core:
         return step_and_copy
 
     def info(self, row: int, illegal: bool) -> dict[str, Any]:
-        """Return an episode's info: action mask, time in seconds, if the action was illegal, reward terms."""
+        """Return an episode's info: action mask, time in s, whether the action was illegal, reward terms."""
         return {
             "action_mask": self.episode_states.mask[row].copy(),
             "now_s": float(self.batch.episodes.clock[row, c.NOW]) / c.TICKS_PER_S,

@@ -241,7 +241,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.core.all_jobs()
 
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
-        """Return what each job has cost so far by the reward's terms, and whether it has left.
+        """Return each job's cost so far, a weighted sum of the reward's terms, and whether it has left.
 
         Minus its mean over all jobs of the episode is the sum of the rewards so far, where no baseline is
         subtracted. A term may measure against what nobody knows before the end, as rewards do.
@@ -292,7 +292,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.call(name)
 
     def digest(self, row: int) -> str:
-        """Return the digest (a hash) of an environment's event log so far; needs `summaries`."""
+        """Return the digest (a hash) of an episode's event log so far, kept only with summaries=True."""
         return self.core.log(row).digest
 
     def _get_observations(self) -> tuple[Singles, Bytes]:

@@ -24,7 +24,7 @@ from clustergym.sim.compiled.scenario_arrays import ScenarioArrays, scenario_arr
 
 
 class PreparedScenario(NamedTuple):
-    """A scenario as arrays for compiled episodes, with what observations need of each class of model.
+    """A scenario as arrays for compiled episodes, with what is observed per model class (family, size, …).
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ def _least(time_s: Floats) -> Floats:
 
 
 class EpisodeStates:
-    """The agents' states of a batch of episodes; the arrays grow with the number of model classes.
+    """Agents' states of a batch of episodes; the arrays grow with the model classes (family, size, …).
 
     Parameters
     ----------

@@ -24,7 +24,9 @@ OF_JOBS = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_
 
 
 class JobTimes(NamedTuple):
-    """Submission, end and reference times of some jobs so far, as arrays of equal shape.
+    """The times of some jobs: submission, end, deadline, run times without other jobs and with equal shares.
+
+    All arrays have the same shape.
 
     Attributes
     ----------
@@ -71,7 +73,9 @@ def read_times(episodes: Episode, jobs: Ints, now: Ints) -> JobTimes:
 
 
 def job_costs(episodes: Episode, jobs: Ints, now: Ints, reward: Mapping[str, float]) -> tuple[Floats, Bools]:
-    """Return what each job has cost so far by the reward's terms, and whether it has left, (n, m) each.
+    """Return each job's cost so far, a weighted sum of the reward's terms, and whether it has left.
+
+    Both have shape (n, m).
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class PreparedScenarios:
         return self.prepare(self._single.episodes.choose(options, rng), run_seed)
 
     def prepare(self, scenario: Scenario, run_seed: int) -> tuple[Scenario, PreparedScenario]:
-        """Return a scenario and its arrays for compiled episodes; the seed is that of the policies.
+        """Return a scenario and its arrays for compiled episodes; `run_seed` seeds the policies that play it.
 
         Raises
         ------
