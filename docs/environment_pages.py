@@ -79,10 +79,10 @@ REACHED = {
     "Mean JCT on the 40 test traces over heSRPT's, five seeds of 6,400 episodes, by `python "
     "benchmarks/tiers.py knobs-64`: 0.924 [0.913, 0.934], in 16 to 23 s of processor time a seed. On "
     "`Knobs-16` it is 0.908 [0.895, 0.920], in 13 to 19 s. The known auction, where training begins, has "
-    "1.365 and 1.096, random play 4.06 and 2.72. SAC of "
-    "Stable-Baselines3 with its own defaults, one environment and one seed, has 0.984 [0.971, 0.997] on "
-    "`Knobs-16` after 4,000 episodes in 138 s on a busy machine, and 1.061, 1.003 and 0.979 on dev traces after "
-    "1,200, 3,200 and 4,000, by `python benchmarks/tiers.py knobs-16 --learner sac --steps 4000 --seeds 1`.\n\n"
+    "1.365 and 1.096, random play 4.06 and 2.72. SAC of Stable-Baselines3 "
+    "with its own defaults, one environment and one seed, has 0.984 [0.971, 0.997] on `Knobs-16` after "
+    "4,000 episodes in 138 s on a busy machine, and on dev traces 1.061, 1.003 and 0.979 after 1,200, "
+    "3,200 and 4,000, by `python benchmarks/tiers.py knobs-16 --learner sac --steps 4000 --seeds 1`.\n\n"
     + CURVE.format(name="knobs-16").rstrip(),
     "Tenants": "No agent is trained in it. Policies under quotas, the learned auction among them: "
     "[tenants](../tenants.md).",
