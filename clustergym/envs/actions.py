@@ -222,7 +222,7 @@ class EditActions(Actions):
         return bool(self._mask[action])
 
     def index(self, row: int, gpu_type: int, gpus: int) -> int:
-        """Return the action that assigns GPUs of a type to a row's job, or with 0 GPUs preempts the job."""
+        """Return the action that gives the job in an observation row GPUs, or with 0 GPUs preempts it."""
         if gpus == 0:
             return row * self.width + self.options
         return row * self.width + gpu_type * self.levels + int(np.searchsorted(self._counts, gpus))
@@ -340,7 +340,7 @@ class MetaActions(Actions):
 
 
 def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
-    """Return the positions of the jobs that get a row; if not all fit, the choice varies by decision `turn`.
+    """Return indices of the jobs that observation rows show; if `rows` are too few, they rotate by `turn`.
 
     A position is a job's index in the View; they are in ascending order.
 

@@ -93,7 +93,7 @@ class AuctionActions(Actions):
         return check_numbers(action, (self.number,), self.bound)
 
     def deciding(self, actions: Floats) -> Floats:
-        """Return the numbers for the auction: the actions themselves, or default weights that they change.
+        """Return the auction's numbers: the actions as they are, or with `knobs` default weights plus them.
 
         Shape (..., numbers).
         """
@@ -151,9 +151,9 @@ class AuctionActions(Actions):
         return True
 
     def act(self, action: Any) -> Decision:
-        """Return the auction's decision; jobs without a row take part only if the action is weights.
+        """Return the auction's decision, on all jobs if actions are weights, else on those that have a row.
 
-        Jobs without a row keep their allotment, unless the action is weights.
+        A row is one of the observation; jobs without one keep their allotment, unless actions are weights.
         """
         view, bids, numbers = self.view, self._bids, self.deciding(action)
         gpu_type, level = bids.held_type.copy(), bids.held_level.copy()
@@ -192,7 +192,7 @@ class AuctionActions(Actions):
 
 @entry_in_place
 def fill_bias(priorities: Floats, bias: Floats) -> None:
-    """Write into `bias` what each job's priorities, to start and to double its GPUs, add to its scores.
+    """Write into `bias` what each job's two priorities add to the auction's scores of start and doublings.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ def node_columns(gpus: int) -> int:
 
 
 def make_layout(cluster: ClusterSpec, most: Size) -> ClusterLayout:
-    """Return the positions of all boxes in a picture of a cluster, with squares as large as fit.
+    """Return where a cluster's boxes are in a picture, with GPU squares as large as fit in the size `most`.
 
     If not even the smallest squares fit, the layout is higher than `most`.
     """
@@ -265,7 +265,7 @@ def fill_squares(pixels: Pixels, layout: ClusterLayout, owners: Ints, left: int,
 
 
 def number_squares(picture: Picture, layout: ClusterLayout, owners: Ints, left: int, top: int) -> None:
-    """Write a job's number on the squares of its GPUs, once on each node, if the squares are large enough."""
+    """Write a job's number once across its adjacent squares on each node, if they are wide enough."""
     side = layout.square
     size = min(14, side - 3)
     if size < 8:

@@ -74,7 +74,7 @@ def logarithm(seconds: Any) -> Any:
 
 
 def share(value: Any, half: float) -> Any:
-    """Scale a number from 0 up to the range 0 to 1 by x / (x + half), which is 1/2 at x = half."""
+    """Return x / (x + half) for x = `value`, at least 0: it grows from 0 to 1, and is 1/2 at `half`."""
     return value / (value + half)
 
 
@@ -138,7 +138,7 @@ class Summary:
         return low, high
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
-        """Compute the observation after `left` jobs have left, with iteration times if they are `known`.
+        """Compute the observation; `left` jobs have departed, and iteration times are shown if `known`.
 
         Parameters
         ----------
@@ -225,7 +225,7 @@ class JobRows(Summary):
         }
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
-        """Compute the observation after `left` jobs have left, with iteration times if they are `known`."""
+        """Compute the observation; `left` jobs have departed, and iteration times are shown if `known`."""
         super().begin(view, actions, left, known)
         at = actions.shown
         m = len(at)
@@ -314,7 +314,7 @@ class MoveRows(JobRows):
         return {**super().make_layout(), "scored_moves": moves}
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
-        """Compute the observation after `left` jobs have left, with iteration times if they are `known`."""
+        """Compute the observation; `left` jobs have departed, and iteration times are shown if `known`."""
         super().begin(view, actions, left, known)
         assert isinstance(actions, AuctionActions)
         self.tables["scored_moves"][:] = actions.described
@@ -328,7 +328,7 @@ class RankedRows(JobRows):
         return {**super().make_layout(), "ranked": (self.rows, len(RANKED))}
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
-        """Compute the observation after `left` jobs have left, with iteration times if they are `known`."""
+        """Compute the observation; `left` jobs have departed, and iteration times are shown if `known`."""
         super().begin(view, actions, left, known)
         assert isinstance(actions, AuctionActions)
         table, shown = self.tables["ranked"], len(actions.shown)
@@ -343,7 +343,7 @@ class QueueRows(JobRows):
         return {**super().make_layout(), "tenants": (self.rows, len(TENANT_FEATURES))}
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
-        """Compute the observation after `left` jobs have left, with iteration times if they are `known`."""
+        """Compute the observation; `left` jobs have departed, and iteration times are shown if `known`."""
         super().begin(view, actions, left, known)
         assert self.queues is not None
         rules, table = self.queues, self.tables["tenants"]

@@ -90,7 +90,7 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
         return int(action)
 
     def refuse_action(self, message: str, most: int | None = None) -> None:
-        """Raise an InputError, which lists up to `most` legal actions, if illegal ones are to raise one."""
+        """Raise an InputError that lists up to `most` legal actions, if `on_illegal` is `raise`."""
         if self.parameters.on_illegal == "raise":
             legal = np.flatnonzero(self.action_masks())
             shown = ", ".join(map(str, legal[:most])) + (", …" if legal[:most].size < legal.size else "")

@@ -61,7 +61,7 @@ class ReferenceCostTimes:
 
     @staticmethod
     def from_scenario(scenario: Scenario, finish_s: FinishS = simulate_fluid) -> ReferenceCostTimes:
-        """Compute each job's reference times; `finish_s` simulates equal shares of the cluster."""
+        """Compute each job's times: deadline, alone, and (by `finish_s`) with an equal cluster share."""
         trace, gpus = scenario.trace, scenario.request_gpus
         work = trace.work_iterations * scenario.fair_iteration_time_s * gpus
         total = float(scenario.cluster.capacity.sum())
@@ -156,7 +156,7 @@ def slow_down(age_s: Number, run_s: Number) -> Number:
 
 
 def exceed_fairness(age_s: Number, fair_s: Number) -> Number:
-    """Return max(age_s / fair_s - 1, 0): how far a job's time exceeds that with an equal share."""
+    """Return max(age_s / fair_s - 1, 0): a job's excess over its time with an equal share of the cluster."""
     return np.fmax(np.minimum(age_s / fair_s, LARGEST) - 1.0, 0.0)
 
 
@@ -194,7 +194,7 @@ def slowdown(now: Outcomes) -> float:
 
 
 def unfairness(now: Outcomes) -> float:
-    """Return by what fraction jobs' time exceeds that with an equal share of the cluster, on average."""
+    """Return the mean fraction by which jobs' time in the system exceeds that with an equal cluster share."""
     return float(exceed_fairness(now.age_s(), now.of.fair_s).mean())
 
 
@@ -258,7 +258,7 @@ class ReferenceCosts:
         self._key = json.dumps([described, self._policy.fingerprint()], sort_keys=True, default=str)
 
     def outcomes(self, scenario: Scenario, yardsticks: ReferenceCostTimes, seed: int) -> Outcomes:
-        """Return when each job leaves if the baseline policy schedules the scenario.
+        """Return when each job leaves under the baseline policy; costs compare that with `yardsticks`.
 
         Raises
         ------

@@ -45,7 +45,7 @@ def choose_action(actions: AuctionActions, weights: Floats) -> npt.NDArray[np.fl
 
 
 def rank_as_priorities(moves: Floats, weights: Floats) -> Floats:
-    """Return two priorities per job that order jobs' starts and GPU doublings as an auction's weights do.
+    """Return priorities of each job's start and doublings, from `weights` of the features of its `moves`.
 
     Parameters
     ----------

@@ -215,7 +215,7 @@ def tune_entrant(
 
 
 def ratio(mine: Floats, reference: Floats, seed: int = 0) -> Ratio:
-    """Return the geometric mean of mine / reference over windows of jobs and seeds, with a 95 % interval.
+    """Return the geometric mean of mine / reference over scenarios (rows) and seeds, with a 95 % interval.
 
     The percentile bootstrap draws windows anew, the same for both, and each side's seeds: the two factors are
     crossed, as every seed meets every window (Owen, The pigeonhole bootstrap, 2007).

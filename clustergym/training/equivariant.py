@@ -71,8 +71,9 @@ class Encoder(nn.Module):
         self.all = _mlp([hidden[-1] + shared, *hidden])
 
     def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return job codes (m, hidden), each job's batch and row index, and codes of observations.
+        """Return each job's code, its observation's index and row index, and each observation's code.
 
+        Shapes (m, hidden), (m,), (m,) and (batch, hidden): `hidden` is the size of the last layer.
         Rows without a job cost nothing: the m jobs of the batch are encoded as one list.
         """
         rows, part = self.shapes.rows, {k: flat[:, a:b] for k, (a, b) in self.shapes.parts.items()}
@@ -101,7 +102,7 @@ class Heads(nn.Module):
         self.latent_dim_pi, self.latent_dim_vf = shapes.rows * shapes.width + 1, hidden[-1]
 
     def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the logits of actions, (batch, actions), and the critic's features, (batch, hidden)."""
+        """Return action logits, (batch, actions), and the critic's features, (batch, size of last layer)."""
         return self.forward_actor(flat), self.forward_critic(flat)
 
     def forward_actor(self, flat: torch.Tensor) -> torch.Tensor:
@@ -112,7 +113,7 @@ class Heads(nn.Module):
         return torch.cat([options.flatten(1), self.stop(whole)], dim=1)
 
     def forward_critic(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return the critic's features, shape (batch, hidden)."""
+        """Return the critic's features, shape (batch, size of the last layer)."""
         whole: torch.Tensor = self.critic(flat)[3]
         return whole
 

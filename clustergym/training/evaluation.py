@@ -36,7 +36,7 @@ from clustergym.training.windows import TraceFiles
 
 
 def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any]:
-    """Run every policy on every window of jobs, and return the figures and ratios as plain dicts and lists.
+    """Run every policy on every scenario, and return the figures and ratios as plain dicts and lists.
 
     Returns
     -------

@@ -38,7 +38,7 @@ def start_search(mean: Floats, sigma: float, population: int, seed: int, diagona
 
 @dataclass
 class History(TrainingHistory):
-    """All fitness values of a search, by which CMA-ES can be brought back to the state after them."""
+    """All fitness values of a search, from which the CMA-ES state is rebuilt when a killed run continues."""
 
     schema = "clustergym.evolution/1"
     fitness: list[list[float]] = field(default_factory=list)

@@ -71,7 +71,7 @@ def _of_tenants(scenario: Scenario) -> Callable[[Floats], float]:
 
 
 class Goal(NamedTuple):
-    """The objective of the search for a known trace's best schedule, and its annealing's temperature.
+    """What the search for a trace's best schedule minimises, and its simulated annealing's temperature.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def search(
     index: int = 0,
     of_types: float = OF_TYPES,
 ) -> Plan:
-    """Return the best of `evaluations` plans (weights and biases of an auction) tried on a scenario.
+    """Return the plan (auction weights and biases) with a scenario's best `metric` of `evaluations` tried.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ class ImitatingAgent(NetworkAgent):
     def prepare(
         self, model: Any, validate: SplitEnv, seed: int, history: History, progress: Progress
     ) -> Tensors | None:
-        """Train the network to imitate the expert, if any; return the best round's tensors, else None."""
+        """Train the network in rounds to imitate any expert; return the best round's tensors, or None."""
         if self.expert is None:
             return None
         import torch
@@ -217,11 +217,11 @@ class Demonstrations:
 
 
 def acceptable_actions(actions: EditActions, gpu_type: Ints, gpus: Ints) -> Bools:
-    """Return a mask of the legal actions that lead towards the expert's decision, shape (actions,).
+    """Return a mask of legal actions towards the GPU types and counts that the expert gives the jobs.
 
-    They are the assignments and preemptions that give a job what it is to have; where none is legal though
-    some job still waits for GPUs that another must give up, the preemptions of those others; and where no
-    action helps, stopping alone.
+    Shape (actions,). They are the assignments and preemptions that give a job what it is to have; where none
+    is legal though some job still waits for GPUs that another must give up, the preemptions of those others;
+    and where no action helps, stopping alone.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def acceptable_actions(actions: EditActions, gpu_type: Ints, gpus: Ints) -> Bool
 
 
 def demonstrate(env: SplitEnv, expert: Policy, index: int, choose: Chooser, kept: Demonstrations) -> None:
-    """Play a trace with the actions of `choose`, and record those that the expert accepts at each step.
+    """Play a trace with the actions of `choose`; record at each step all actions that the expert accepts.
 
     Raises
     ------

@@ -90,7 +90,7 @@ class Choices(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """Recorded steps, as arrays with the axes step, environment and critic output (per row of jobs, or one).
+    """Recorded steps, as arrays with axes step, environment, value: one per job, or one per episode.
 
     There is a value for each row of jobs, or with `critic="episode"` one of the episode.
 
@@ -145,9 +145,9 @@ def advantages_by_job(rollout: Rollout, settings: JobCredit) -> tuple[Floats, Fl
 
 
 def log_probs_of_edits(rows: Rows, choices: Choices, head: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the log-probabilities of the chosen actions, and the distributions' entropies, (n,) each.
+    """Return chosen actions' log-probabilities and entropies from logits of edits (`head`) and of `stop`.
 
-    Rows without a job, most of them, take no part.
+    Shape (n,) each. Rows without a job, most of them, take no part.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ class JobCreditAgent(NetworkAgent):
         return model
 
     def begin(self, model: Any, seed: int) -> None:
-        """Seed the random streams, and begin new episodes: with bursts in the first part of the training."""
+        """Seed the random streams, and begin new episodes; in the early training, jobs arrive in bursts."""
         short = model.num_timesteps < self.burst_share * self.steps
         model.begin(self._envs[0 if short else -1], seed)
 

@@ -96,7 +96,7 @@ def by_policy(policy: Policy) -> Play:
 
 
 def by_weights(policy: Policy, option: str) -> Play:
-    """Return a function that plays an episode by a policy's auction weights; errors name the word `option`.
+    """Return a function that plays by a policy's auction weights; `option` is the setting that errors name.
 
     Raises
     ------

@@ -99,7 +99,7 @@ class LearnedScores:
         self._known: tuple[PartAllocations, Any, Any] | None = None
 
     def place(self, allocations: PartAllocations, job: int) -> Place | None:
-        """Choose a node, and a device for a part of a GPU, for a job; return None if no node has room."""
+        """Return the node for job number `job`, and a device for a GPU part; None if no node has room."""
         parts = allocations.parts
         if self._known is None or self._known[0] is not allocations:
             assert isinstance(allocations.spec, DivisibleCluster)

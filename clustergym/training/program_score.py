@@ -85,7 +85,7 @@ def _check_split(split: str, traces: int) -> None:
 
 
 def draw(split: str, traces: int) -> list[Scenario]:
-    """Return the scenarios of a split's first traces in ENVIRONMENT, where programs are scored."""
+    """Return the scenarios of a split's first traces in the environment in which programs are scored."""
     (row,) = (one for one in ENVIRONMENTS if one.id == ENVIRONMENT)
     episodes = Episodes(SchedulingParameters(**row.kwargs))
     rng = random_streams.FIRST_EPISODE.generator(0)

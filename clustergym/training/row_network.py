@@ -144,7 +144,10 @@ class RowNetwork(nn.Module):
         return rows._replace(inputs=((rows.inputs - self.mean) / std).clamp(-5.0, 5.0))
 
     def forward(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the actor's outputs (m, outputs), values (m,), and the logits of the action `stop` (n,)."""
+        """Return the actor's outputs and values for each row, and each observation's logit of action `stop`.
+
+        Shapes (m, outputs), (m,) and (n,) for m rows and n observations.
+        """
         own = torch.tanh(self.row(rows.inputs))
         pooled = rows.total(own) / rows.counts().clamp_min(1)[:, None]
         # What all rows of an observation share goes through its half of the layer once.
@@ -160,7 +163,7 @@ class RowNetwork(nn.Module):
         return torch.log_softmax(logits.masked_fill(torch.from_numpy(masks == 0), MASKED), 1), values
 
     def decide(self, observations: Singles, masks: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
-        """Return each observation's most probable legal action, or the means of its jobs' priorities."""
+        """Return each observation's most probable legal action, or mean priorities if actions are those."""
         with torch.no_grad():
             rows = self.scale(self.read_rows(observations))
             if self.discrete:

@@ -145,7 +145,7 @@ class AuctionEpisode:
         return self._run(scores, NO_BIAS, believed)
 
     def run_biased(self, weights: Floats, bias: Floats) -> EpisodeOutcome:
-        """Run the auction with these weights, and a bias on each job's scores, and return the outcome."""
+        """Run the auction with `weights`, and `bias` added to its scores of changes; return the outcome."""
         return self._run(weights, bias, NOTHING_BELIEVED)
 
     def _run(self, weights: Floats, bias: Floats, believed: Floats) -> EpisodeOutcome:

@@ -73,7 +73,7 @@ class SchedulingVecEnv(VecEnv):
         return observations
 
     def choose_episodes(self, rows: Bools) -> tuple[list[int | None], dict[str, Any]]:
-        """Return the seeds and options with which the environments' next episodes begin."""
+        """Return the seeds and options with which the environments marked in `rows` begin episodes."""
         return list(self._seeds), {}
 
     def step_async(self, actions: Any) -> None:
@@ -155,7 +155,7 @@ class SplitVecEnv(SchedulingVecEnv):
         self._rngs = [random_streams.TRAINING_EPISODES.generator(0) for _ in range(self.num_envs)]
 
     def choose_episodes(self, rows: Bools) -> tuple[list[int | None], dict[str, Any]]:
-        """Return each environment's seed, and options that choose the traces of the next episodes."""
+        """Return seeds and options that choose the next traces of the environments that `rows` marks."""
         drawn: list[int | None] = [None] * self.num_envs
         for row in np.flatnonzero(rows).tolist():
             if (seed := self._seeds[row]) is not None:

@@ -148,7 +148,7 @@ KEYS = ("scenario", "overrides", "files")
 
 @dataclass(frozen=True)
 class TraceFiles:
-    """A source of scenarios that takes the jobs of each from a trace file, and all else from a scenario.
+    """A source of scenarios, each with the jobs of one trace file; cluster and all else are the same in all.
 
     Attributes
     ----------
@@ -316,7 +316,7 @@ def _stretch_submissions(whole: Scenario, rows: Ints, load: float) -> Floats:
 def job_tables(
     trace: Trace, cluster: ClusterSpec, counts: Ints, times: Floats, known: Floats
 ) -> tuple[OracleTables, list[int]]:
-    """Return true and known iteration times as tables sorted by model class, and the jobs' order in them.
+    """Return true and known iteration times in tables sorted by model, and the order of the jobs in them.
 
     Parameters
     ----------

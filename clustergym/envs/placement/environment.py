@@ -320,7 +320,10 @@ class StepTimeCost:
         return self.seconds(np.zeros((job.rows, job.columns), dtype=np.int64))
 
     def seconds(self, matrix: Ints) -> float:
-        """Predict a training step's seconds from the nodes' minipods, PP groups in rows, DP in columns."""
+        """Predict a training step's seconds from each node's minipod: a pipeline per row of `matrix`.
+
+        Its columns are the data-parallel groups.
+        """
         return predict(matrix, self._problem.job, self._model, self._tiers).total_s
 
     @cached_property

@@ -166,7 +166,7 @@ def predict(
     leaves: Ints | None = None,
     core: Core | None = None,
 ) -> StepTime:
-    """Predict the time of a training step of a job whose nodes are in given minipods.
+    """Predict a training step's time from each node's minipod (`matrix`) and, if given, leaf switch.
 
     Parameters
     ----------

@@ -126,7 +126,7 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
         return spaces.Dict({name: spaces.Box(0.0, 1.0, (size,), np.float32) for name, size in sizes.items()})
 
     def action_masks(self) -> npt.NDArray[np.int8]:
-        """Return a mask that is 1 for each legal action, else 0, shape (2 R + 1,) for R racks.
+        """Return a 0/1 mask, (2 R + 1,), of legal actions: place in each of R racks, move from each, wait.
 
         Where no gang is left, every action is legal. `action_space.sample(mask=…)` takes it.
         """

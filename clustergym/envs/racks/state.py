@@ -89,7 +89,7 @@ class RackState:
 
     @property
     def stranded(self) -> int:
-        """Free trays left if each rack took all segments (one-rack parts) of the offered size that fit."""
+        """Free trays that would stay empty if racks were filled with parts as large as the offered gang's."""
         size = self.size
         return sum(free - self._room(free, size) * size for free in self.free) if size else 0
 
@@ -101,7 +101,7 @@ class RackState:
         return self.free[rack] >= self.size and used + self.size <= self.parameters.most_trays
 
     def find_move(self, rack: int) -> tuple[int, int] | None:
-        """Find the smallest gang that can leave a rack; return it and the rack it can go to, or None.
+        """Find the smallest gang in `rack` alone that fits in another; return its index and that rack's.
 
         None: there is none, no move is left, or the gang that is offered has room without.
         """
@@ -135,7 +135,7 @@ class RackState:
             self._offer()
 
     def move(self, rack: int) -> None:
-        """Move the gang that `find_move` chooses out of a rack; the restart delays the gang's end."""
+        """Move the gang that `find_move` chooses from `rack` to another; the restart delays its end."""
         found = self.find_move(rack)
         assert found is not None
         row, to = found

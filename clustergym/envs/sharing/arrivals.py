@@ -49,7 +49,7 @@ class Filling(NamedTuple):
 def fill(
     nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests, placer: str, seed: int
 ) -> Filling:
-    """Place requests in order by a named placer, or reject them; `usual` ones define what a fragment is.
+    """Place or reject requests in order by a named placer; `usual` ones tell which idle GPU is unusable.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def place_arrivals(
     scores: KnownScores,
     found: Filling,
 ) -> None:
-    """Place requests by a placer's scores, or at random by `chances`; write the outcomes into `found`.
+    """Place requests by a placer's scores, or by random numbers `chances`; write the outcomes into `found`.
 
     The `usual` requests define what a fragment is.
     """

@@ -144,7 +144,7 @@ def _whole(column: Ints) -> Ints:
 
 
 def put(episode: SharingEpisode, node: int, device: int) -> None:
-    """Place the current request on a node, and on one device for a part of a GPU; advance to the next."""
+    """Place the current request on a node, on `device` if it asks for part of a GPU; advance to the next."""
     _next(episode, node, device)
 
 
@@ -316,7 +316,7 @@ def play(episode: SharingEpisode, weights: Floats) -> None:
 
 @entry_in_place
 def answer(episode: SharingEpisode, weights: Floats, arrival: int, noted: Ints) -> int:
-    """Return the best node for an arriving request, -1 if none fits; update nodes changed since `noted`.
+    """Return an arriving request's best node or -1, after updating nodes whose versions are not `noted`.
 
     Parameters
     ----------

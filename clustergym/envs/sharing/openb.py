@@ -150,7 +150,7 @@ def _check_array(path: Path, name: str, array: Any, rows: int) -> Ints:
 
 
 def read_expected(path: Path, value: str) -> Expected:
-    """Read published percentages, in column `value`, by (workload, policy, seed, arrived %).
+    """Read published percentages (column `value`) by workload, policy, seed and % of GPUs asked for so far.
 
     Without a file there are none.
     """

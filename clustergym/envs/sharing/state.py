@@ -68,7 +68,7 @@ class SharingState:
 
     @property
     def come(self) -> float:
-        """Requests that have come so far, scaled to 0 to 1: 1/2 when they would have filled all GPUs."""
+        """Number n of requests so far, as n / (n + N), where about N usual requests would fill all GPUs."""
         return self.arrival / (self.arrival + self._filling)
 
     @property

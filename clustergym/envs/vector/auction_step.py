@@ -28,7 +28,7 @@ HELD = -1
 
 
 class AuctionRules(NamedTuple):
-    """Constants of the auction in a batch of episodes, such as what the numbers of an action are.
+    """Constants of an auction in a batch of episodes, such as whether actions are scores or priorities.
 
     Attributes
     ----------

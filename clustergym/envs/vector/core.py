@@ -196,7 +196,7 @@ class Core:
         )
 
     def step(self, actions: Ints, *copies: npt.NDArray[Any]) -> None:
-        """Apply an action in each episode, or none for LEAVE; write observations and masks to `copies`."""
+        """Apply an action in each episode (LEAVE: no change); write observations and masks to `copies`."""
         self.batch.make_room()
         part, size = self._part(actions, *copies), self.size
         threads = max(min(self.threads, size // LEAST), 1)

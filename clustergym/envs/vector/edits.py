@@ -32,7 +32,7 @@ def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) ->
 
 @compile_part
 def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
-    """Write which jobs get a row to `shown`, and return how many; if not all fit, that varies with `turn`.
+    """Write into `shown` the indices of jobs to show in `rows` observation rows, and return their number.
 
     `clustergym.envs.actions.choose_rows` says which they are.
     """

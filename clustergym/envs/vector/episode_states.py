@@ -24,7 +24,7 @@ from clustergym.sim.compiled.scenario_arrays import ScenarioArrays, scenario_arr
 
 
 class PreparedScenario(NamedTuple):
-    """A scenario as arrays for compiled episodes, with what is observed per model class (family, size, …).
+    """A scenario as arrays for compiled episodes, with observed values by model family, size and batch.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ def _least(time_s: Floats) -> Floats:
 
 
 class EpisodeStates:
-    """Agents' states of a batch of episodes; the arrays grow with the model classes (family, size, …).
+    """Agents' states of a batch of episodes, in arrays enlarged when a scenario has more jobs or model types.
 
     Parameters
     ----------

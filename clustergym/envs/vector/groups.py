@@ -29,7 +29,7 @@ def groups(trace_seeds: Sequence[int], size: int) -> dict[str, Any]:
 
 
 def relative_to_group(returns: npt.ArrayLike, size: int) -> Floats:
-    """Return each episode's return minus its group's mean, in units of the group's standard deviation.
+    """Return each episode's return minus the mean of its group of `size` episodes, over their deviation.
 
     Parameters
     ----------
