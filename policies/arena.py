@@ -127,7 +127,7 @@ class Arena(NoticePolicy):
 
     @property
     def information_class(self) -> InformationClass:
-        """What the policy knows of iteration times: adaptive or data-parallel profiles, as `planner` says."""
+        """What iteration times the policy knows, by `planner`: at the best parallelism, or data-parallel."""
         return PLANNERS[self.planner]
 
     def check(self, trace: Trace, setting: Setting) -> None:

@@ -43,7 +43,7 @@ class Jobs(NamedTuple):
     held: Ints
 
     def select(self, rows: Ints) -> Jobs:
-        """Return the jobs with the given row numbers."""
+        """Return the jobs at the given indices of these arrays."""
         return Jobs(
             self.at[rows],
             self.rate[rows],

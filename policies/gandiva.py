@@ -58,7 +58,7 @@ class PackingTable(Allotments):
         self.partner = {at: rows.index(row) for at, row in enumerate(held) if row >= 0}
 
     def give(self, at: int, gpu_type: int, level: int) -> None:
-        """Give a job a GPU type and count; a partner with which it shared GPUs keeps them."""
+        """Give a job `counts[level]` GPUs of a type; a partner with which it shared GPUs keeps them."""
         other = self.partner.pop(at, None)
         if other is not None:
             del self.partner[other]
@@ -78,7 +78,7 @@ class PackingTable(Allotments):
         return super().decision().paired((rows[at], rows[other]) for at, other in self.partner.items())
 
     def fits(self, at: int, gpu_type: int, level: int) -> bool:
-        """Return whether a job fits on a GPU type and count if it releases the GPUs that it holds."""
+        """Return whether `counts[level]` GPUs of a type are free for a job if it releases those it holds."""
         own = int(self.counts[self.level[at]]) if self.gpu_type[at] == gpu_type else 0
         return bool(
             self.view.feasible[at, gpu_type, level] and self.free[gpu_type] + own >= self.counts[level]

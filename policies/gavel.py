@@ -22,7 +22,7 @@ from .shared.rounds import PackedRounds, RoundMechanism
 
 @dataclass
 class Gavel(Policy):
-    """The policy Gavel (OSDI '20), which computes jobs' shares of time by linear programs, and runs rounds.
+    """The policy Gavel (OSDI '20), which runs rounds of jobs by shares of time from linear programs.
 
     An objective of section 4 is solved for x[job, type], the share of time each job has of
     each GPU type, anew when jobs arrive or leave; the round mechanism of section 5 then

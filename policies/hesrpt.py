@@ -108,7 +108,7 @@ class HighEfficiencySrpt(Policy):
 
 
 def optimal_shares(size: Floats, exponent: Floats) -> Floats:
-    """Return heSRPT's share of the cluster for each job of speedup k^exponent on k GPUs, shape (n,).
+    """Return each job's heSRPT share of the cluster by remaining size and speedup k^exponent on k GPUs, (n,).
 
     The shares sum to 1.
 

@@ -125,7 +125,7 @@ class Pollux(Policy):
         self._choosing = jobs_with_a_choice(self.batch, trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget all observed speeds, populations and counts of the last run."""
+        """Forget the observed speeds, genetic populations and solver counters of the last run."""
         self._forget(rng, len(setting.gpu_types))
 
     def counters(self) -> Mapping[str, int]:
@@ -137,7 +137,7 @@ class Pollux(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Search on each GPU type for the GPU counts with the greatest fitness."""
+        """Search on each GPU type for the GPU counts of greatest fitness, a power mean of jobs' speedups."""
         if not len(view):
             return Decision.keep(view)
         options = batch_options(self.batch, view)

@@ -117,11 +117,11 @@ class Sia(Policy):
         self._choosing = jobs_with_a_choice(self.batch, trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget all observed speeds and counts of the last run."""
+        """Forget the observed speeds and the solver's counters of the last run."""
         self._forget()
 
     def counters(self) -> Mapping[str, int]:
-        """Return how many jobs have a choice of batch, solver failures and limits, and the worst gap."""
+        """Return counts of jobs with a choice of batch, solver failures, node limits met; worst gap (ppm)."""
         return {
             "jobs_choosing_batch": self._choosing,
             "solver_failures": self._failures,

@@ -232,7 +232,7 @@ def rank_sizes(size: Floats) -> Floats:
 
 @compile_in_place
 def derive_jobs(facts: Floats, point: Floats) -> None:
-    """Fill in, in `facts`, those properties of jobs that are computed from their other properties."""
+    """Fill in, in `facts`, those properties of jobs that follow from others and the decision `point`."""
     for j in range(len(facts)):
         features.derive_job(facts[j], point)
 
@@ -403,7 +403,7 @@ def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
 def hold(
     given: Floats, weights: Floats, facts: FeatureInputs, available: Ints, counts: Ints, bids: Bids
 ) -> tuple[Ints, Ints]:
-    """Run an auction by `given` scores of moves, or by `weights` if it is empty; return what jobs hold.
+    """Run an auction by the scores `given`, or if there are none by `weights`; return what jobs hold.
 
     That is each job's GPU type and index of its GPU count, -1 for no GPUs, shape (n,).
     """

@@ -145,7 +145,7 @@ def run(
     episodes: Episode,
     cluster: ClusterArrays,
 ) -> int:
-    """Let the auction decide all of the first episode; return OVER, or STALLED if nothing can happen.
+    """Let the auction decide the first of `episodes`; return OVER, or STALLED if nothing can happen.
 
     Parameters
     ----------

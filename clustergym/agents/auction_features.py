@@ -86,7 +86,7 @@ def derive_point(point: Floats) -> None:
 
 @compile_in_place
 def derive_job(job: Floats, point: Floats) -> None:
-    """Fill in those properties of a job that are computed from its other properties."""
+    """Fill in those properties of a job that follow from others and the decision `point`."""
     age_s, least_gpu_s, best_s = job[AGE_S], job[LEAST_GPU_S], job[LEAST_S]
     even_s = max(least_gpu_s * point[JOBS] / point[GPUS], best_s)
     job[SIZE] = (math.log(least_gpu_s) - point[MEAN_LOG]) / 2.0

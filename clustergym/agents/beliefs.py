@@ -69,7 +69,7 @@ class RunStats(NamedTuple):
 
 
 class JobsView(NamedTuple):
-    """Columns of the n jobs at a decision point that the auction's inputs (`Bids`) lack.
+    """Properties of jobs at a decision point that `Bids` lacks, such as total iterations and requested GPUs.
 
     Attributes
     ----------

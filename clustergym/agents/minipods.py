@@ -129,7 +129,7 @@ def _choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Float
 
 @compile_entry
 def choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Floats) -> Ints:
-    """Choose how many nodes each minipod (group of nodes) gives to a job, shape (M,); all 0: it waits.
+    """Choose how many nodes each minipod (group of `sizes` nodes) gives a job, shape (M,); all 0: it waits.
 
     Parameters
     ----------
@@ -146,13 +146,13 @@ def choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Floats
 
 @compile_entry
 def choose_inside(free: Ints, sizes: Ints, wanted: int, weights: Floats) -> int:
-    """Choose the one minipod (group of nodes) into which a job moves; -1 if none has room."""
+    """Choose the one minipod (group of `sizes` nodes) into which a job moves; -1 if none has room."""
     return _choose_inside(free, sizes, wanted, weights)
 
 
 @compile_entry
 def move_order(nodes: Ints, weights: Floats) -> Ints:
-    """Return the order of moving jobs that span minipods (groups of nodes), as indices of `nodes`."""
+    """Return job indices in the order of moving those that span minipods, given the `nodes` of each."""
     return np.argsort(-weights[MOVE] * np.log2(nodes), kind="mergesort")
 
 

@@ -37,7 +37,7 @@ def solve(
     *,
     node_limit: int = NODE_LIMIT,
 ) -> Assignment:
-    """Place a job on minipods (groups of nodes) at the least weighted spread; `rng` is not used.
+    """Place a job on few minipods (node groups), in all and per communication group: least weighted sum.
 
     Parameters
     ----------
@@ -70,7 +70,9 @@ CHOICES = 20
 
 
 def solve_counts(instance: Instance, node_limit: int) -> Assignment:
-    """Return the placement of least weighted spread, by trying each limit T on the minipods of a group.
+    """Return the placement of least weighted sum of minipods used and minipods of one communication group.
+
+    Tries each limit T on the minipods of a group; a minipod is a group of nodes.
 
     Proof
     -----
@@ -108,7 +110,7 @@ def solve_counts(instance: Instance, node_limit: int) -> Assignment:
 
 
 def tightest(needs: Ints, free: Ints) -> Ints:
-    """Return for each number of nodes needed another minipod, with the fewest free nodes that suffice.
+    """Return a different minipod (group of nodes) for each need: one with the fewest free nodes that suffice.
 
     The largest need chooses first. Where needs can be met by different minipods at all, they are: the
     tightest one for the largest need may change places with any other in such a choice.

@@ -48,12 +48,12 @@ class FabricComponent(NamedTuple):
 
 
 def one_component(free: Ints, groups: int, size: int, most: int) -> bool:
-    """Return whether groups fit on these minipods together, each over at most `most` minipods."""
+    """Return whether `groups` groups of `size` nodes fit on minipods, each over at most `most` minipods."""
     return int(free[: groups * (most - 1) + 1].sum()) >= groups * size
 
 
 def split(free: Ints, groups: int, size: int, most: int) -> Ints:
-    """Return the nodes of each group in each minipod, shape (groups, M), with few groups split.
+    """Split `groups` groups of `size` nodes over M minipods; return node counts, shape (groups, M).
 
     As few groups as this way allows are split: the fewest for which the nodes that whole groups
     leave over fulfil (1).
@@ -133,7 +133,7 @@ def _first_window(rooms: Sequence[int], width: int, needed: int) -> int:
 
 
 class BestSplit(NamedTuple):
-    """A search's result: the components or None, whether it is proven, and the number of choices tried."""
+    """A search's result: the sets of minipods or None, whether it was complete, and the choices tried."""
 
     components: list[FabricComponent] | None
     complete: bool
@@ -141,7 +141,7 @@ class BestSplit(NamedTuple):
 
 
 def find_components(free: Ints, groups: int, size: int, most: int, node_limit: int) -> BestSplit:
-    """Search for a division of minipods into sets that together hold all communication groups.
+    """Search `node_limit` choices for sets of minipods that hold `groups` groups of `size` nodes.
 
     Depth-first search: the smallest minipod that is left is unused or in some component, whose other
     minipods are tried. What a component or an unused minipod holds over its groups is wasted,
@@ -152,6 +152,7 @@ def find_components(free: Ints, groups: int, size: int, most: int, node_limit: i
     free : ndarray of int, shape (M,)
         Descending.
     groups, size, most : int
+        Groups, nodes of each, and most minipods of one.
     node_limit : int
         Choices tried.
     """

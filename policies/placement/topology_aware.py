@@ -82,7 +82,7 @@ EPSILON = 1e-9
 
 
 def bipartition(nodes: Ints, edges: Edges, least: int, most: int) -> Bools:
-    """Cut the subgraph of `nodes` in two with little weight between the parts; mark those of the first part.
+    """Cut a graph's `nodes` in two with little weight across; mark the first part: `least` to `most` nodes.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ UNKNOWN_S = 3600.0
 
 
 class Join(NamedTuple):
-    """A job that will share a running job's GPUs: both trace rows, the GPU type index, and the GPUs."""
+    """A job that will share a running job's GPUs: trace rows of both, GPU type index, number of GPUs."""
 
     job: int
     host: int
@@ -41,7 +41,10 @@ def mark_counted_jobs(view: View) -> Bools:
 
 
 def labels(pairs: PairOptions) -> Ints:
-    """Rate what speed each class of equal jobs loses by sharing GPUs, 0 (little) to 2 (much), (C, T, K)."""
+    """Rate the speed loss of each class of equal jobs that share GPUs, 0 to 2, by GPU type and count.
+
+    0 is little, 2 much; shape (C, T, K).
+    """
     if pairs.kept is None:
         raise ValueError("the information class knows no speeds of pairs")
     number = pairs.allowed.sum(axis=1)

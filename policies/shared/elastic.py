@@ -72,7 +72,7 @@ class VirtualCluster(Allotments):
                 self._add_holders(gpu_type, np.array([at]))
 
     def launch(self, at: Ints, gpu_type: Ints, level: Ints) -> None:
-        """Launch several waiting jobs, each on free GPUs of the given type and count."""
+        """Launch several waiting jobs, each on `counts[level]` free GPUs of its given type."""
         self.gpu_type[at], self.level[at] = gpu_type, level
         self.free -= np.bincount(gpu_type, self.counts[level], len(self.free)).astype(np.int64)
         self._note_changed(at.tolist())
@@ -98,7 +98,7 @@ class VirtualCluster(Allotments):
     # Launching
 
     def first_launch(self, waiting: Ints) -> tuple[int, list[Scaling]] | None:
-        """Return the first waiting job whose launch raises the total value, and the changes needed.
+        """Return the index in `waiting` of the first job whose launch raises the value, and the changes.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class VirtualCluster(Allotments):
         return bool((may & (value[:, :-1] > value[:, 1:])).any())
 
     def halving(self, victims: Ints, gpu_type: int | Ints, level: Ints) -> tuple[Ints, Floats]:
-        """Return the GPUs freed and the value lost by halving each job's GPUs; 0 and inf if not allowed."""
+        """Return GPUs freed and value lost if jobs halve their `counts[level]` GPUs; 0, inf: not allowed."""
         lower = np.maximum(level - 1, 0)
         allowed = (
             (level > 0) & (lower >= self.requested[victims] - 1) & (self.value[victims, gpu_type, lower] > 0)
@@ -380,7 +380,7 @@ class Launches:
         return self._jobs[self._waits]
 
     def first(self) -> tuple[int, list[Scaling]] | None:
-        """Return the index of the first job whose launch raises the value, and the changes that it needs."""
+        """Return the index in the order of the first job whose launch raises the value, and the changes."""
         if self._some_refused:
             gpu_type, level = np.nonzero(~np.isnan(self._refused_at))
             if (self._cluster.losses(gpu_type, level) < self._refused_at[gpu_type, level]).any():
@@ -408,7 +408,7 @@ class Launches:
             self._refused_at[gpu_type, level] = self._cluster.losses(gpu_type, level)
 
     def remove(self, place: int | Ints) -> None:
-        """Remove jobs; the indices of the others stay the same."""
+        """Remove the jobs at these indices of the order; the indices of the others stay the same."""
         self._waits[place], self._worth[place], self._liked_gpus[place] = False, -np.inf, 0
 
     def _gains(self, block: slice) -> Floats:

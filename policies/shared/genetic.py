@@ -33,7 +33,7 @@ class GeneticSearch:
     def search(
         self, job: Ints, value: Floats, gpus: Ints, capacity: int, start: Ints, attained: Floats
     ) -> Ints:
-        """Run some generations of the search; return the index of each job's GPU count, shape (n,).
+        """Return the index of each job's GPU count, (n,), after some generations from the present, `start`.
 
         Parameters
         ----------

@@ -50,7 +50,9 @@ def configurations(setting: Setting) -> Bools:
 
 
 def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bools:
-    """Return which GPU types and counts each job may have now, shape (n, T, K).
+    """Return which GPU types and counts each job may have: those Sia uses, up to `growth` x `most_gpus`.
+
+    Shape (n, T, K).
 
     Only allotments that fit in memory are allowed. A job that fits no configuration anywhere may have
     any count that fits. A job may always keep what it holds.
@@ -252,7 +254,7 @@ BatchMode = Literal["known", "chosen", "requested"]
 
 
 def jobs_with_a_choice(mode: str, trace: Trace, setting: Setting) -> int:
-    """Return the number of jobs in a trace for which the policy chooses the batch.
+    """Return how many jobs' batches a policy chooses, by `mode`: known, chosen (all) or requested (none).
 
     Raises
     ------
@@ -277,7 +279,7 @@ def jobs_with_a_choice(mode: str, trace: Trace, setting: Setting) -> int:
 
 
 def batch_options(mode: str, view: View) -> BatchOptions | None:
-    """Return the batches among which a policy may choose for each job; None if it chooses none."""
+    """Return the batches among which a policy may choose for each job; None if `mode` is "requested"."""
     return None if mode == "requested" else view.batch_options()
 
 

@@ -88,7 +88,7 @@ def solve(
     gap: float = 1e-4,
     nodes: int = 10_000,
 ) -> ProgramSolution:
-    """Choose at most one GPU type and count for each job, such that the total value is greatest.
+    """Choose at most one GPU type and count per job for the greatest total value, beginning with `start`.
 
     All steps but the last are exact and leave it little to do: configurations that need no fewer GPUs and are
     worth no more than another of their type are left out; if each job can have its best one, it has; jobs of

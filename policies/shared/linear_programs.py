@@ -240,7 +240,7 @@ def least_finish_ratio_shares(
 
 
 class Finishes(NamedTuple):
-    """What each group's finish-time ratio, (elapsed + remaining time) / ideal time, depends on."""
+    """Elapsed time, remaining work and ideal time of jobs, for the ratios of finish time to ideal time."""
 
     elapsed_s: Floats
     remaining: Floats
@@ -264,7 +264,7 @@ class Finishes(NamedTuple):
         return need
 
     def bound(self, price: Floats, level: float, low: float, high: float) -> float:
-        """Return a lower bound on the least ratio, proven by a linear program's shadow prices of progress."""
+        """Return a lower bound on the least ratio, `low` to `high`, by a program's prices and `level`."""
         priced = price > 0
         part = Finishes(
             self.elapsed_s[priced], self.remaining[priced], self.ideal_s[priced], self.counts[priced]

@@ -50,7 +50,9 @@ class RoomPlan(NamedTuple):
 def plan_moves(
     empty: Sequence[int], blocks: Sequence[Block], size: int, wanted: int, most: int
 ) -> RoomPlan | None:
-    """Plan the fewest moves of jobs that make room for a job in NVLink domains; None if impossible.
+    """Plan the fewest moves of jobs that free `wanted` segments of `size` nodes, `most` per NVLink domain.
+
+    None if that is impossible.
 
     Moves are made at once, so that jobs may also exchange their places. For small clusters an integer
     program finds them (HiGHS), and its dual bound proves how few there can be; beyond, or where its search
@@ -187,7 +189,7 @@ class DomainState:
         return plan_moves(empty, self.blocks, size, wanted, self.most_nodes // size)
 
     def name_nodes(self, plan: RoomPlan, gang: int, size: int) -> dict[int, Nodes]:
-        """Return by trace row the nodes that a plan gives to the moved jobs and the starting one (`gang`)."""
+        """Return by trace row the nodes of moved jobs and of job `gang`, with segments of `size` nodes."""
         pools, given = [list(free) for free in self.free], dict[int, list[int]]()
         blocks = {block.row: block for block in self.blocks}
         for row in plan.moves:
@@ -224,7 +226,7 @@ class MovingPolicy(NoticePolicy):
         return self.moves_per_hour > 0 or super().needs_places
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Start a run; up to `moves_per_hour` jobs may be moved at once."""
+        """Start a run, with moves of `moves_per_hour` jobs saved up, which may be made at once."""
         super().reset(setting, rng)
         self._moves_left, self._counted_s = self.moves_per_hour, 0.0
 
@@ -243,7 +245,7 @@ class MovingPolicy(NoticePolicy):
 
 
 def make_room(view: View, decision: Decision, most: int) -> dict[int, Nodes] | None:
-    """Return by trace row the new nodes of a starting job and of jobs moved to make room for it; or None.
+    """Return by trace row the nodes of a starting job and of at most `most` jobs moved for it, or None.
 
     It is the largest of those whose segments have no room, where at most so many moves make some. None: there
     is no such gang, or the decision does more than to start jobs.

@@ -73,7 +73,7 @@ class Target(Allotments):
         self.held_level = find_held_level(view)
 
     def repays(self, at: int, gpu_type: int, level: int) -> bool:
-        """Return whether moving a running job to a GPU type and count saves more than its restart costs."""
+        """Return whether a move of job `at` to `counts[level]` GPUs of a type saves more than it costs."""
         held_type, now_level = int(self.view.gpu_type[at]), int(self.held_level[at])
         faster_s = float(self.time_s[at, held_type, now_level]) - float(self.time_s[at, gpu_type, level])
         standing_s = float(self.cost_s[at, gpu_type, level]) - float(self.view.standstill_s[at])

@@ -101,7 +101,7 @@ class PackedProblem:
 
 
 class PackedSolution(NamedTuple):
-    """A solution of `PackedProblem`: how long each job or pair runs, least progress / need, shadow prices."""
+    """A solution of `PackedProblem`: times of jobs and pairs, least share of needed progress, and prices."""
 
     places: Floats
     level: float
@@ -298,7 +298,7 @@ def _divide_places(problem: PackedProblem, solved: PackedSolution, group: Ints) 
 
 
 def fifo_decision(view: View, time_s: Floats, pairs: PairOptions | None) -> Decision:
-    """Start waiting jobs in order of arrival; the first without room shares GPUs where that pays."""
+    """Start jobs by arrival; once one lacks room, let jobs share others' GPUs in turn while that pays."""
     decision, free = Decision.keep(view), view.free.copy()
     waiting = [int(at) for at in np.flatnonzero(view.gpus == 0) if np.isfinite(time_s[at]).any()]
     started: list[tuple[int, int]] = []

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def fill_parts(view: View, order: Ints, *, blocks: bool) -> list[tuple[int, int, int]]:
-    """Give jobs the parts of GPUs they request, in order, while there is room; placers choose nodes later.
+    """Give jobs, in order, the parts of GPUs they request; return (job, type index, GPUs) triples.
+
+    Placers choose nodes later; with `blocks`, a job without room blocks those behind it.
 
     A waiting job finds room by best fit. Where there is none, it takes that of running jobs which stand
     behind it in the order, from the last one on, of the node that would then fit best.

@@ -114,7 +114,7 @@ class QueueViews:
         )
 
     def find_changed(self, last: QueueViews, times: bool) -> Ints:
-        """Return the queues whose jobs changed since the last View, or do not hold what was decided.
+        """Return queues whose jobs (or, if `times`, iteration times) changed, or hold other than was decided.
 
         Parameters
         ----------

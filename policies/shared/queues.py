@@ -31,7 +31,7 @@ def fill(
     free: Ints,
     blocks: Blocks = "nothing",
 ) -> list[tuple[int, int, int]]:
-    """Give jobs their requested GPUs in order while any are free; return (job, type index, GPUs) triples.
+    """Give jobs, in order, requested GPUs of the type of least `preference`; return (job, type, GPUs).
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class _Server:
 
 
 def staying_options(view: View, at: Ints | slice = ALL) -> Bools:
-    """Return on which GPU types each request may run if running jobs keep their type, shape (n, T).
+    """Return on which GPU types each job may run with its requested GPUs if running jobs keep theirs, (n, T).
 
     A running job that holds another count than its request returns to the request on the same type. With
     positions in the View, of the jobs there alone.

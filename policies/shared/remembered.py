@@ -71,7 +71,7 @@ class DecisionCache:
         self._acted = {}
 
     def decide(self, parts: QueueViews, at: int, available: Ints) -> Decision | None:
-        """Return a queue's decision, new or cached; None if all its jobs keep what they hold."""
+        """Return the decision of queue number `at`, new or cached; None if its jobs keep what they hold."""
         if not self._steady:
             return self._policies[at].schedule(parts.part(at, available))
         gpus: list[int] = available.tolist()

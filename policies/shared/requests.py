@@ -27,7 +27,7 @@ def find_held_level(view: View) -> Ints:
 
 
 def request_options(view: View, at: Ints | slice = ALL) -> Bools:
-    """Return on which GPU types the requests of all jobs, or of those at `at`, may run, shape (n, T)."""
+    """Return on which GPU types all jobs, or those at `at`, may run with their requested GPUs, (n, T)."""
     level = np.searchsorted(view.setting.counts, view.requested_gpus[at])
     fits, wanted = view.find_fitting_types(at, level), view.requested_type[at, None]
     asked = (wanted < 0) | (wanted == np.arange(fits.shape[1]))

@@ -47,7 +47,7 @@ class SlurmClock:
             self._next_backfill_s = first_s if self.boot_s else self.backfill_interval_s
 
     def see(self, state: bytes) -> None:
-        """Store a digest of the state, on which backfill depends, to notice changes."""
+        """Store the state that backfill depends on, as bytes, to notice changes."""
         self._seen = state
 
     def begins_backfill(self, now_s: float) -> bool:
