@@ -173,7 +173,7 @@ def draw(spec: ClusterSpec, path: Path) -> None:
 
 
 def columns(runs: Sequence[Minipod]) -> list[Minipod]:
-    """Return the minipods to draw: leaf switches one by one or, if those are too many, equal ones as one."""
+    """Return the minipods to draw: groups `runs` split into single leaf switches, if these fit."""
     each = [
         Minipod(1, tuple(leaf._replace(leaves=1) for leaf in run.leaves for _ in range(leaf.leaves)))
         for run in runs

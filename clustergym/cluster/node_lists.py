@@ -158,7 +158,7 @@ def types_of_partitions(nodes: Sequence[Node]) -> dict[str, str]:
 def cluster_keys(
     nodes: Sequence[Node], name: str, like: Mapping[str, str], path: Path
 ) -> tuple[dict[str, Any], Counter[str]]:
-    """Return nodes as the content of a cluster's YAML file, and count what had to be guessed.
+    """Return nodes as content of a cluster's YAML file, and counts of guesses; `like` maps unknown GPU types.
 
     A type whose nodes have different numbers of GPUs gets nodes of their greatest common divisor, so that
     the number of GPUs is right.

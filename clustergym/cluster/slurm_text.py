@@ -28,7 +28,7 @@ def known_type(name: str) -> str:
 
 
 def gpus_of_tres(text: str) -> tuple[int, str]:
-    """Return the number and main type of the GPUs in a TRES list such as `cpu=8,gres/gpu:a100=4`.
+    """Return the number of GPUs in a TRES list such as `cpu=8,gres/gpu:a100=4`, and their most frequent type.
 
     The type is empty where none is named; GPU memory and utilisation do not count.
     """
@@ -44,7 +44,7 @@ def gpus_of_tres(text: str) -> tuple[int, str]:
 
 
 def gpus_of_gres(text: str) -> tuple[int, str]:
-    """Return the number and main type of the GPUs in a GRES list such as `gpu:a100:4(S:0-1),nvme:1`."""
+    """Return the number of GPUs in a GRES list such as `gpu:a100:4(S:0-1)`, and their most frequent type."""
     by_type = dict[str, int]()
     for part in re.split(r",(?![^(]*\))", text):
         if found := _GRES.fullmatch(part.strip()):
@@ -55,5 +55,5 @@ def gpus_of_gres(text: str) -> tuple[int, str]:
 
 
 def read_gpus(text: str) -> tuple[int, str]:
-    """Return the number and main type of the GPUs in a Slurm list of either form, TRES or GRES."""
+    """Return the number of GPUs in a Slurm list, TRES or GRES, and their most frequent type."""
     return gpus_of_tres(text) if "gres/gpu" in text and "=" in text else gpus_of_gres(text)

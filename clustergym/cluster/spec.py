@@ -98,7 +98,7 @@ class NodeGroup:
 
     @property
     def domain_gpus(self) -> int:
-        """Number of GPUs that NVLink joins in one domain, without those of its spare nodes."""
+        """Number of GPUs that NVLink joins in one domain, without spare nodes, on which no job counts."""
         return self.gpus_per_node * (self.gang_nodes or self.nodes_per_domain)
 
 
@@ -203,7 +203,10 @@ class ClusterSpec:
 
     @cached_property
     def domain_gpus(self) -> Ints:
-        """Number of GPUs of one NVLink domain or node, without spare nodes, by GPU type, shape (T,)."""
+        """Number of GPUs that a job may count on in one NVLink domain, by GPU type, shape (T,).
+
+        A node whose GPUs NVLink does not join to others is a domain; spare nodes are left out.
+        """
         return np.array([group.domain_gpus for group in self.groups], dtype=np.int64)
 
     @cached_property

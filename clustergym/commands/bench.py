@@ -86,7 +86,7 @@ def _environments_parser(environments: argparse.ArgumentParser) -> None:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run the command `clustergym bench`, which runs one benchmark; return the exit status."""
+    """Run `clustergym bench`: benchmark placers, the engine or environments; return the exit status."""
     options = _parser().parse_args(argv)
     options.run(options)
     return 0

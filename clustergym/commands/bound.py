@@ -25,7 +25,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run the command `clustergym bound` with the arguments `argv`; return the exit status."""
+    """Run `clustergym bound`: prove a bound on a metric that no schedule can beat; return the exit status."""
     options = _parser().parse_args(argv)
     from clustergym.common.writing import write_json
     from clustergym.results.bounds.bounds import build_programme

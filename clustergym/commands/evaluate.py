@@ -26,7 +26,7 @@ Or, for one policy from a file:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run the command `clustergym evaluate` with the arguments `argv`; return the exit status."""
+    """Run `clustergym evaluate`: compare policies and agents on traces of a split; return the exit status."""
     from clustergym.commands.command_help import print_help_if_asked
     from clustergym.scenario.configuration.hydra_edge import compose_config
 

@@ -386,7 +386,10 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run the command `clustergym leaderboard`; return the exit status, 2 if a check or the input fails."""
+    """Run `clustergym leaderboard`: check, score or add entries of boards; return the exit status.
+
+    It is 2 if a check or the input fails.
+    """
     options = _parser().parse_args(argv)
     return COMMANDS[options.command](options)
 

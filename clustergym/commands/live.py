@@ -97,7 +97,10 @@ def _drive_own_scripts(config: Mapping[str, Any], options: LiveOptions, folder: 
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run the command `clustergym live` with the arguments `argv`; return the exit status."""
+    """Run `clustergym live`: let a policy allocate GPUs on a real scheduler; return the exit status.
+
+    It is 1 if the events of a lock-step run differ from the simulation's.
+    """
     from clustergym.commands.command_help import print_help_if_asked
 
     given = sys.argv[1:] if argv is None else argv

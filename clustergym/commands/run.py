@@ -11,7 +11,7 @@ from clustergym.scenario.configuration.hydra_edge import run_hydra
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run the command `clustergym run` with the arguments `argv`; return the exit status."""
+    """Run `clustergym run`: simulate a policy on scenarios, and write results; return the exit status."""
     from clustergym.commands.command_help import RUN_MORE, RUN_SUMMARY, print_help_if_asked
 
     given = sys.argv[1:] if argv is None else argv

@@ -11,7 +11,7 @@ SUMMARY = "Train an agent and write its checkpoint."
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run the command `clustergym train` with the arguments `argv`; return the exit status."""
+    """Run `clustergym train`: train an agent, and write its checkpoint; return the exit status."""
     from clustergym.commands.command_help import print_help_if_asked
     from clustergym.scenario.configuration.hydra_edge import compose_config
 

@@ -101,7 +101,7 @@ def _run(words: Sequence[str], metric: str, folder: Path) -> float:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run the command `clustergym tune` with the arguments `argv`; return the exit status."""
+    """Run `clustergym tune`: search for parameters that improve a metric; return the exit status."""
     options = _parser().parse_args(argv)
     if options.trials < 1:
         raise InputError(str(options.trials), field="--trials", remedy="give at least 1")

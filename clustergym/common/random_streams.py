@@ -37,7 +37,7 @@ class RandomStream:
     words: tuple[int, ...] | None = None
 
     def generator(self, seed: int, *indices: int) -> np.random.Generator:
-        """Make a new random generator at the beginning of the stream.
+        """Make a new random generator at the beginning of the stream that a seed and indices select.
 
         Parameters
         ----------
@@ -49,7 +49,7 @@ class RandomStream:
         return np.random.default_rng(self.seed_sequence(seed, *indices))
 
     def seed_sequence(self, seed: int, *indices: int) -> np.random.SeedSequence:
-        """Return NumPy's seed sequence for the stream's generator.
+        """Return NumPy's seed sequence for the generator of the stream that a seed and indices select.
 
         Raises
         ------

@@ -31,7 +31,7 @@ class Part:
 
 
 def list_parts(name: str, nodes: Nodes) -> dict[str, Part]:
-    """Split a launch's (node, GPUs) pairs into parts with equal GPUs per node; return them by name."""
+    """Split (node, GPUs) pairs of launch `name` into parts `name.0`, `name.1` … of equal GPUs per node."""
     counts = sorted({gpus for _, gpus in nodes}, reverse=True)
     return {
         f"{name}.{number}": Part(tuple(node for node, on_node in nodes if on_node == gpus), gpus)
@@ -90,7 +90,9 @@ class FinishedAllocation:
 
 
 class Backend(ABC):
-    """The interface to a real scheduler of a live run's GPUs; unconfirmed calls are made again.
+    """The interface to the real scheduler that allocates the GPUs of a live run.
+
+    A call whose effect `poll` does not confirm is made again.
 
     Attributes
     ----------

@@ -98,7 +98,7 @@ class LiveAllocator(Allocator):
 
 @dataclass(eq=False)
 class LiveExecution(JobExecution):
-    """Starts and stops the jobs of a live run, and logs idle time that late events cause."""
+    """Starts and stops a live run's jobs; logs how long they stand still until the scheduler has answered."""
 
     _stopped: dict[int, Event] = field(default_factory=dict)
 

@@ -73,7 +73,7 @@ def _list_nodes(slurm: Slurm) -> list[_Node]:
 def choose_words(
     slurm: Slurm, cluster: ClusterSpec, options: LiveOptions, teams: Sequence[str] = ()
 ) -> SlurmWords:
-    """Choose and check nodes of a user's cluster for the scenario's nodes; return Slurm's arguments for them.
+    """Choose and check Slurm nodes to stand for the scenario's; return a builder of Slurm commands on them.
 
     `teams` are those of the scenario's jobs, by row.
 

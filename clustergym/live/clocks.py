@@ -39,7 +39,7 @@ class LockStepClock(LiveClock):
     """A clock that moves only when the scheduler has confirmed an event, to the time of that event."""
 
     def begin(self, wall_s: float, tick: int = 0) -> None:
-        """Start at tick 0."""
+        """Do nothing, since this clock always starts at tick 0."""
 
     def reading(self) -> None:
         """Return None, since only events move this clock."""
@@ -68,7 +68,7 @@ class ScaledClock(LiveClock):
         self._since, self._tick = time.monotonic(), 0.0
 
     def begin(self, wall_s: float, tick: int = 0) -> None:
-        """Start at a tick and a wall time (seconds since 1970); from then to now it runs fast."""
+        """Start at `tick` plus the real time since `wall_s` (seconds since 1970) times the clock's speed."""
         self._since = time.monotonic()
         self._tick = tick + max(time.time() - wall_s, 0.0) * self._scale * TICKS_PER_S
 

@@ -18,7 +18,7 @@ COLUMNS = ("allocation", "state", "nodes", "gpus_per_node", "start_s", "end_s")
 def compare(
     started: Mapping[str, Part], log: Sequence[FinishedAllocation] | None, run_s: Callable[[float], float]
 ) -> dict[str, Any] | None:
-    """Return how far the scheduler's log of ended allocations agrees with the run's; None without a log.
+    """Compare the scheduler's log of ended allocations with those that the run started; None without a log.
 
     `run_s` returns the second of the run at a time, seconds since 1970.
 

@@ -62,7 +62,7 @@ class Journal:
         self.used = bool(entries)
 
     def asking(self, ask: Ask, go_on: Callable[[Answer], object]) -> Ask:
-        """Return a function that gives the journal's answers first, then those of `ask`, which it records.
+        """Return a function that answers from the journal, calls `go_on` once, then records `ask`'s answers.
 
         `go_on` is called before the first call that the journal does not answer, if it answers any, with its
         last answer.
@@ -154,7 +154,9 @@ def read_journal(path: Path) -> tuple[Header, list[Any], int]:
 
 @contextmanager
 def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
-    """Open a folder's journal to continue this run, or begin one, also in place of a finished run's.
+    """Open a folder's journal to continue the run with the hash `key`; begin a new one if there is none.
+
+    The journal of another run is replaced if that run has finished.
 
     Only one process can have it open. A journal that is still without calls at the end is removed.
 

@@ -209,7 +209,7 @@ class LocalSlurm:
 
 
 def may_have_gpus(cluster: ClusterSpec) -> bool:
-    """Return whether Slurm's nodes can have GPUs here, as root and with /dev/tty files to stand for them."""
+    """Return whether Slurm's nodes can have GPUs here: as root, with a file /dev/ttyN to stand for each."""
     last = int(cluster.node_gpus.max(initial=1)) - 1
     return os.geteuid() == 0 and Path(f"/dev/tty{last}").exists()
 

@@ -85,12 +85,12 @@ class Allocator:
     suspect: dict[int, str] = field(default_factory=dict)
 
     def asked_nodes(self, row: int, gpus: int) -> int:
-        """Return how many nodes a job requests with so many GPUs; 0 if it accepts any number."""
+        """Return over how many nodes a job wants `gpus` GPUs spread; 0 if any number is accepted."""
         nodes = self.scenario.trace.nodes
         return int(nodes[row]) if nodes is not None and gpus == self.scenario.request_gpus[row] else 0
 
     def keeps_segments(self, row: int, nodes: Nodes) -> bool:
-        """Return whether on these nodes each block of GPUs that a job requests is in one NVLink domain."""
+        """Return whether `nodes` keep each segment (GPUs a job wants together) in one NVLink domain."""
         cluster, gpus = self.scenario.cluster, sum(count for _, count in nodes)
         segment = self.scenario.segment(row, int(cluster.node_type[nodes[0][0]]), gpus)
         return keeps_segments(cluster, nodes, segment)
@@ -98,7 +98,7 @@ class Allocator:
     def place(
         self, gpu_type: int, gpus: int, until: float, on: int = 0, avoid: tuple[int, ...] = (), row: int = -1
     ) -> Nodes | Infeasible:
-        """Ask the placer for nodes that a job or profiling run will hold until tick `until`.
+        """Ask the placer where a job or profiling run gets GPUs until tick `until`, on `on` nodes (0: any).
 
         It asks for `on` nodes, 0 for any, and for none of `avoid`, as the job of a row needs its GPUs in
         NVLink domains; -1: of no job. An answer that names a failed node counts as `Infeasible`.
@@ -169,7 +169,7 @@ class Allocator:
         return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
 
     def available(self, profiled: Ints) -> Ints:
-        """Return how many GPUs of each type a decision may use, (T,); `profiled` are in profiling runs."""
+        """Return the GPUs a decision may use, (T,) by type, without the `profiled` in profiling runs."""
         cluster = self.scenario.cluster
         available: Ints = cluster.capacity - profiled
         for node in self.allocations.down:

@@ -47,7 +47,7 @@ class OvertimeError(BaseException):
 def make_stopped_error(
     role: int, simulation: AnySimulation, policy: Policy, error: BaseException
 ) -> StoppedError:
-    """Return the error for a policy or placer that ends its process instead of answering."""
+    """Return the error that a policy or placer (by `role`) has ended its process instead of answering."""
     what = f"raised {type(error).__name__}"
     if isinstance(error, SystemExit):
         what = f"called sys.exit({error.code!r})"
@@ -59,7 +59,10 @@ def make_stopped_error(
 
 
 def describe_stop(who: str, what: str, role: int, decision: int, jobs: int, now_s: float) -> StoppedError:
-    """Make the error for a run that stopped: what happened, in which decision, at what simulated time."""
+    """Make the error for a run that `who` stopped: what happened, in which decision, at what simulated time.
+
+    A `role` of NO_ROLE stands for before the first decision or after the last; `jobs` are those in view.
+    """
     shown = f"{jobs} job{'s' * (jobs != 1)} in the view"
     where = f"in decision {decision}, at {now_s:,.0f} s of simulated time with {shown}"
     if role == NO_ROLE:

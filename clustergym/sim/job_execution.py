@@ -57,7 +57,10 @@ class JobProgress:
     def iteration_s(
         self, row: int, gpu_type: int, level: int, nodes: Nodes, remaining: float, slowdown: float = 1.0
     ) -> float:
-        """Return the seconds that a job now needs for one iteration on the given GPUs and nodes."""
+        """Return a job's seconds per iteration now, on a GPU type, a GPU count (index `level`) and nodes.
+
+        Iterations at another batch than the requested one are worth more or fewer, by how many remain.
+        """
         scenario, choices = self.scenario, self.scenario.batch_choices
         column = -1 if choices is None else choices.column(row, int(self.jobs.batch[row]))
         locality = int(scenario.cluster.locality(nodes))
@@ -76,7 +79,7 @@ class JobProgress:
         return iteration_s / choices.worth(row, column, remaining)
 
     def plan_checkpoints(self, row: int, nodes: Nodes) -> None:
-        """Set how often a running job saves: the shortest interval of any disturbance, such as failures."""
+        """Set how often a job saves: at the shortest interval that a disturbance (a failure …) asks for."""
         jobs, scenario = self.jobs, self.scenario
         asked = [disturbance.checkpoints(scenario.cluster, nodes) for disturbance in scenario.disturbances]
         every_s, write_s = min((plan for plan in asked if plan is not None), default=(0.0, 0.0))
@@ -154,7 +157,7 @@ class JobProgress:
     def estimate_end(
         self, row: int, gpu_type: int, level: int, standstill: int, kept: float | None = None
     ) -> float:
-        """Estimate the tick at which a job ends if it stands still for `standstill` ticks and then works.
+        """Estimate the end tick of a job that stands still first, by GPU type and GPU count (index `level`).
 
         It keeps the share `kept` of its speed, or what it keeps beside the partner that it has now.
         The estimate uses what the policy's information class knows; it is inf where that is nothing, and

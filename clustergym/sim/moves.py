@@ -40,7 +40,7 @@ def keeps_segments(cluster: ClusterSpec, nodes: Nodes, segment: int) -> bool:
 
 
 def list_moves(decision: Decision, allocations: Allocations) -> dict[int, Nodes | int]:
-    """Return the nodes or NVLink domain to which a decision moves each job, by row, if it is elsewhere."""
+    """Return the nodes or NVLink domain a decision moves jobs to, by row, without jobs already there."""
     found: dict[int, Nodes | int] = {}
     for row, target in (decision.move or {}).items():
         held = allocations.holding(row)
@@ -55,7 +55,7 @@ def list_moves(decision: Decision, allocations: Allocations) -> dict[int, Nodes 
 
 
 def list_launched_jobs(decision: Decision, jobs: JobStates, allocations: Allocations) -> set[int]:
-    """Return the rows of the jobs whose GPUs a decision changes, if no jobs share GPUs."""
+    """Return the rows of the jobs whose GPUs a decision changes, in a scenario where jobs share no GPUs."""
     changed = jobs.gpu_type[decision.job] != decision.gpu_type
     changed |= jobs.gpus[decision.job] != decision.gpus
     return set(decision.job[changed].tolist()) | list_moves(decision, allocations).keys()

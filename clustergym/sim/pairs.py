@@ -60,7 +60,7 @@ def find_pair_fault(decision: Decision, scenario: Scenario) -> PairFault | None:
 
 
 def mark_counted_jobs(decision: Decision) -> Bools:
-    """Return a mask of the jobs whose GPUs count, shape (m,): of two jobs that share GPUs, only one."""
+    """Return a mask (m,) of the decided jobs whose GPUs count as used: of two that share GPUs, only one."""
     if decision.partner is None:
         return np.ones(len(decision.job), dtype=np.bool_)
     counts: Bools = (decision.partner == NO_JOB) | (decision.job < decision.partner)
@@ -176,10 +176,10 @@ class Sharing:
         return rows
 
     def get_kept_speed(self, row: int, gpu_type: int, level: int) -> float:
-        """Return a job's speed beside the job it now shares GPUs with, as a share of its speed alone."""
+        """Return the share of its speed that a job keeps beside its partner, by GPU count index `level`."""
         other = int(self._partner[row])
         return 1.0 if other == NO_JOB else self.get_pair_speed(row, other, gpu_type, level)
 
     def get_pair_speed(self, row: int, other: int, gpu_type: int, level: int) -> float:
-        """Return a job's speed if it shared its GPUs with another job, as a share of its speed alone."""
+        """Return the share of its speed that a job would keep beside another, by GPU count index `level`."""
         return float(self._speeds.kept[self._class_of[row], self._class_of[other], gpu_type, level])

@@ -46,7 +46,7 @@ class Profile:
     since: int = -1
 
     def settle(self, now: int) -> None:
-        """Subtract the time measured up to tick `now` from the time that is left."""
+        """Subtract the ticks run up to tick `now` from the ticks that are left to run."""
         self.left, self.since = self.left - (now - self.since), now
 
 

@@ -35,7 +35,7 @@ def compute_attained(
 
 
 def settle(job: Ints, figures: Floats, share: float, now: int) -> None:
-    """Record a job's progress and GPU-seconds up to `now`, before its GPUs change."""
+    """Record a job's progress, and GPU-seconds of `share` of its GPUs, up to `now`, before these change."""
     figures[c.REMAINING] = compute_remaining(
         job[c.PHASE],
         figures[c.REMAINING],
@@ -58,7 +58,7 @@ def compute_restart_s(
     searched: Number,
     search_s: Number,
 ) -> Number:
-    """Return the seconds for which a job stands still when it is launched.
+    """Return the seconds a job stands still at launch: checkpoint loading, disturbances and plan search.
 
     It loads its checkpoint, the first time only if that costs too, as a job that never ran has none; waits
     for what a disturbance has added; and searches for a plan where it has none yet.
@@ -75,7 +75,7 @@ def wait(job: Ints, now: int) -> None:
 def begin_to_hold(
     job: Ints, figures: Floats, allotment: tuple[int, int, int], iteration_s: float, standstill: int, now: int
 ) -> None:
-    """Mark a job as holding a GPU type and count from tick `now` on, and working after a standstill."""
+    """Mark a job as holding (GPU type, GPU count's index, GPUs) from `now`, working after a standstill."""
     job[c.PHASE] = c.RUNNING
     job[c.TYPE], job[c.LEVEL], job[c.GPUS] = allotment
     figures[c.ITERATION_S], job[c.READY] = iteration_s, now + standstill
@@ -118,7 +118,10 @@ def pays_to_move(
 
 
 def needs_profile(fits: bool, hidden: Number, gpu_type: int, asked: int, asked_only: bool) -> bool:
-    """Return whether a job needs a profiling run, which measures its speed, on a GPU type."""
+    """Return whether a job must be profiled on a GPU type: it fits, and the type's bit in `hidden` is set.
+
+    With `asked_only`, only if the job asks for that type (`asked`) or for any.
+    """
     other = asked_only and asked != c.NONE and asked != gpu_type
     # Bit t of `hidden` is set as long as the job is not profiled on type t.
     return fits and not other and (hidden >> gpu_type) & 1 == 1

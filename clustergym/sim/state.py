@@ -83,7 +83,7 @@ class JobStates:
         self.partner = None if scenario.pairs is None else np.full(n, NO_JOB, dtype=np.int64)
 
     def take_rows(self, scenario: Scenario, job: Ints, figures: Floats, searched: Bools) -> None:
-        """Use the given arrays as the state of all jobs, and compute what stays constant."""
+        """Use the given arrays as the jobs' state, and compute the fixed times to save, load and search."""
         self.job, self.figures, self.searched = job, figures, searched
         of_job, of_figures = job.T, figures.T
         self.submit, self.phase, self.hidden = of_job[c.SUBMIT], of_job[c.PHASE], of_job[c.HIDDEN]

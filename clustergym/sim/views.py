@@ -83,7 +83,7 @@ class LazyView(View):
         return value
 
     def find_fitting_types(self, at: Ints | slice, level: Ints) -> Bools:
-        """Return a mask of the GPU types on which jobs fit with their GPU counts, shape (m, T)."""
+        """Return a mask (m, T) of GPU types where jobs `at` fit, with the GPU counts of index `level`."""
         shown = self.__dict__.get("_shown")
         if shown is None or "feasible" in self.__dict__:
             return super().find_fitting_types(at, level)
@@ -183,12 +183,12 @@ class ViewMaker:
         return np.where(profiled.reshape(*profiled.shape, *(1,) * (known.ndim - 2)), known, otherwise)
 
     def find_fitting_types(self, rows: Ints, level: Ints) -> Bools:
-        """Return a mask of the GPU types on which jobs fit with their GPU counts, shape (m, T)."""
+        """Return a mask (m, T) of GPU types where jobs `rows` fit, with the GPU counts of index `level`."""
         found: Bools = self._of_profiled(self.feasible[self.class_of[rows], :, level], rows)
         return found
 
     def view(self, now: int, rows: Ints, available: Ints, free: Ints, **more: Any) -> View:
-        """Make the View (what a policy sees) of the jobs `rows` at tick `now`; it takes over the arrays."""
+        """Make the View (what a policy sees) of the jobs `rows` at tick `now`; set the arrays read-only."""
         shown = Shown(rows, now, self)
         self._last = ref(shown)
         for array in (rows, available, free):

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run `clustergym oracle cache`: show or delete the cached tables; return the exit status."""
+    """Run `clustergym oracle cache`: show or delete cached iteration times; return the exit status."""
     folder = options.folder if options.folder is not None else cache_folder()
     if folder is None:
         raise InputError("there is no home folder to keep tables in", remedy="set CLUSTERGYM_CACHE")

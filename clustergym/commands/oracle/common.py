@@ -89,7 +89,7 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Add the option `--data` to a parser, and the options of `add_shapes`."""
+    """Add the option `--data`, a file of measurements, and the options of `add_shapes` to a parser."""
     text = (
         "measured throughput, iteration times, memory, collectives or steps, by its columns: a CSV file,"
         " `modern` (../shared/data/modern/throughput.csv) or `measured` (benchmarks/measured/h100-steps.csv)"
@@ -116,7 +116,7 @@ def what_is_measured(data: str) -> str:
 
 
 def data_path(data: str) -> Path:
-    """Return the file that `--data` names."""
+    """Return the path that the value of `--data` stands for: `modern`, `measured`, or itself a path."""
     from clustergym.oracle.calibration.measured_steps import MEASURED
     from clustergym.oracle.calibration.throughput_validation import MODERN
 

@@ -101,7 +101,7 @@ def _point(point: ProxyPlan) -> dict[str, Any]:
 
 
 def why(reason: OutOfMemory) -> str:
-    """Say why a pipeline stage does not fit: too little memory, or no allowed split."""
+    """Say why a pipeline stage does not fit: too little memory, or operators that its GPUs cannot split."""
     if math.isfinite(reason.excess_bytes):
         return str(reason)
     return f"operators {reason.first} to {reason.last} cannot be split over {_many(reason.gpus, 'GPU')}"

@@ -42,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run `clustergym oracle fit`: fit constants to measurements, and write them; return the exit status."""
+    """Run `clustergym oracle fit`: fit a software stack's constants to measurements; return the exit status.
+
+    It writes the constants to YAML files.
+    """
     from clustergym.common.paths import conf_dir
     from clustergym.oracle.calibration.step_fit import FREE
     from clustergym.oracle.stacks.catalog import OPERATORS_STACK

@@ -50,7 +50,7 @@ COMPILED_STACK = "fsdp-2025"
 
 
 def measure_steps() -> dict[str, Any]:
-    """Return errors of predicted time and memory of training steps on one H100; empty without their files."""
+    """Return errors of predicted time and memory of training steps on one H100; empty if none is measured."""
     if not (MEASURED.exists() and CURVES.exists()):
         return {}
     return {**validate_steps(MEASURED), "curves": read_shares(CURVES)}

@@ -272,7 +272,10 @@ def _scaling(curves: list[Figures]) -> str:
 
 
 def measure_stacks(table: Path, progress: Callable[[str], None]) -> Figures:
-    """Return errors of the training throughput predicted for software stacks, and of its scaling."""
+    """Return errors of the throughput predicted for software stacks, given a file of measured throughputs.
+
+    Beside them are those of strong scaling, of estimated plans and of collectives.
+    """
     from clustergym.oracle.calibration import throughput_validation as validation
     from clustergym.oracle.stacks.throughput import read_throughput, strong_scaling
 
@@ -295,7 +298,7 @@ GRID_MODELS = (
 
 
 def measure_grids() -> Figures:
-    """Return the speed of plans that each rule of a short search chooses, as a share of the fastest plan's.
+    """Return the speed of the parallel plan that each search rule chooses, as a share of the fastest plan's.
 
     Beside it, the error of these plans' estimated step times.
     """

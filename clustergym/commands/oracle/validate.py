@@ -34,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run `clustergym oracle validate`: print errors of predictions; return the exit status."""
+    """Run `clustergym oracle validate`: compare predictions with measurements; return the exit status.
+
+    The file of `--data` says which: throughput, times, memory, collectives or training steps.
+    """
     from clustergym.common.figures import check_figure
 
     check_choice(options.oracle, ORACLES, "--oracle")

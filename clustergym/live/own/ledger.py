@@ -52,7 +52,7 @@ class Entry:
 
 
 class Ledger:
-    """The open record of the state of each user script, and its file, to which changes are written first.
+    """The recorded state of each user script; a change is written to the open file before it is made here.
 
     Attributes
     ----------

@@ -186,7 +186,7 @@ def launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running
 
 @compile_part
 def enact(episode: Episode, cluster: ClusterArrays) -> int:
-    """Carry out a decision: drop, preempt and launch the jobs in view; return DECISION or STALLED.
+    """Carry out the decision written in the jobs in view (drop, preempt, launch); return DECISION or STALLED.
 
     Drops come first, then preemptions, then launches. A rejected job's target is NONE.
     """

@@ -99,7 +99,7 @@ def _launch(episode: Episode, cluster: ClusterArrays, decided: Ints) -> None:
 
 @compile_entry
 def decide(episode: Episode, cluster: ClusterArrays, decided: Ints, count: int, drops: Ints) -> int:
-    """Check and carry out a policy's decision, and simulate up to the next decision point.
+    """Check and carry out a decision (`count` allotments, and `drops`); simulate to the next decision point.
 
     Parameters
     ----------

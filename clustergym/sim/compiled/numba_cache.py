@@ -86,7 +86,10 @@ def compile_inline(function: F) -> F:
 
 
 def let_compiled_call(function: Callable[..., Any]) -> None:
-    """Let compiled functions call a function that otherwise stays plain Python and makes no arrays."""
+    """Let compiled functions call a plain Python function, which must make no arrays.
+
+    Where Python calls it, it stays uncompiled.
+    """
     if _numba is not None:
         _numba.extending.register_jitable(error_model="numpy", _nrt=False)(function)
 

@@ -34,7 +34,10 @@ def place(episode: Episode, cluster: ClusterArrays, gpu_type: int, gpus: int) ->
 
 @compile_in_place
 def take(episode: Episode, count: int, gpu_type: int, gpus: int) -> int:
-    """Allocate the GPUs in `episode.placed`; return the index by which `show` and `give_back` find them."""
+    """Allocate the GPUs on the first `count` nodes in `episode.placed`; return the allocation's index.
+
+    `show` and `give_back` take that index.
+    """
     clock, share, first = episode.clock, episode.share, c.NONE
     # From the last node to the first, so that the list of shares begins with the first: `show` keeps the
     # order.

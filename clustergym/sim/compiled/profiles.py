@@ -18,7 +18,7 @@ from clustergym.sim.compiled.shared_rules import rules
 
 @compile_in_place
 def find_unit(episode: Episode, row: int) -> int:
-    """Return whose speed is measured for a job: the row of its model class, or of the job itself."""
+    """Return the index under which a job's speed is measured: its model class's, or the job's own row."""
     return episode.job[row, c.CLASS] if episode.clock[c.SHARED_PROFILES] else row
 
 
@@ -94,7 +94,7 @@ def _start(episode: Episode, at: int) -> None:
 
 @compile_in_place
 def stop(episode: Episode, at: int) -> None:
-    """Stop a profiling run, and keep the time that it has measured so far."""
+    """Stop a profiling run; the ticks that it has run so far count when it starts again."""
     profile, clock = episode.profile[at], episode.clock
     gpu_type = at % len(episode.free)
     give_back(episode, profile[c.PROFILE_SHARE], gpu_type)

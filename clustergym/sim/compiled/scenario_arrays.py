@@ -99,7 +99,7 @@ def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, jo
 
 
 def check_known(scenario: Scenario, information: InformationClass) -> None:
-    """Raise an UncoveredError if jobs lack the iteration times by which compiled auctions allot GPUs.
+    """Raise an UncoveredError if a job lacks the iteration times that compiled auction policies need.
 
     Each job that fits has a known time at the GPUs it asks for or more, as policies would guess its speed
     otherwise; where jobs are profiled, on each type that it has a time on, as the others may come later.

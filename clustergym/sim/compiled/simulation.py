@@ -80,7 +80,7 @@ class CompiledSimulation:
 
     @property
     def known_trace(self) -> Trace:
-        """The jobs, in the form in which the deciding policy may know them."""
+        """The jobs as the policy may know them, which here is the whole trace."""
         return self.scenario.trace
 
     def _clock(self, column: int) -> int:

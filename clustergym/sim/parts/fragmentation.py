@@ -39,7 +39,7 @@ class UsualRequests(NamedTuple):
 
 
 def find_usual_requests(rows: Requests, accepted: Sequence[str]) -> UsualRequests:
-    """Return the most frequent sizes of requests, which together make up most of all requests.
+    """Return the most frequent requests (size and GPU models in `accepted`), which make up most of all.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def _unusable(
 
 @compile_in_place
 def fragments(nodes: Nodes, at: int, usual: UsualRequests) -> float:
-    """Return how much of a node's idle GPU a frequent request cannot use on average, in thousandths.
+    """Return the idle GPU of a node that usual requests cannot use, in thousandths, averaged over requests.
 
     The parts are summed in an order of their own: another one changes last digits, and with them which of
     two nodes has the higher score.

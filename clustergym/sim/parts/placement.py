@@ -23,7 +23,7 @@ class PlacedRequest(NamedTuple):
 
 @compile_entry
 def compute_fragments(nodes: Nodes, usual: UsualRequests) -> Floats:
-    """Return how much of each node's idle GPU a frequent request cannot use on average, in thousandths."""
+    """Return each node's idle GPU that usual requests cannot use, in thousandths, averaged over requests."""
     found = np.empty(len(nodes.devices))
     for at in range(len(found)):
         found[at] = fragments(nodes, at, usual)
@@ -45,7 +45,7 @@ def find_fitting_requests(nodes: Nodes, requests: Requests) -> Bools:
 def score_nodes(
     nodes: Nodes, requests: Requests, request: int, placer: str, usual: UsualRequests
 ) -> tuple[Ints, Ints]:
-    """Return each node's score for a request, and the device that the request would take there.
+    """Return each node's score for the request with index `request`, higher is better, and its device there.
 
     Returns
     -------
