@@ -150,9 +150,10 @@ def shorten_error(error: Exception) -> str:
 def open_log(
     path: Path, name: str, schema: str, packed: bytes | None
 ) -> tuple[dict[str, Any], Iterator[tuple[int, dict[str, Any]]]]:
-    """Open an untrusted gzip log; return its header, and the number and content of every further line.
+    """Open an untrusted gzip log of this schema; return its header, and number and JSON of each line.
 
-    `name` is what the error message calls the log, such as decision.
+    `name` is what the error message calls the log, such as decision; `packed` is its gzip bytes if it is
+    only a part of the file.
 
     Raises
     ------

@@ -69,7 +69,7 @@ def add(
     decision_limit_s: float | None = DECISION_LIMIT_S,
     finished: Sequence[Path] = (),
 ) -> Path:
-    """Run a policy and/or placer in the cells (scenario, seed) that its board entry lacks; write the entry.
+    """Run a policy and/or placer in each scenario and seed its entry lacks; write the entry, citing `words`.
 
     Parameters
     ----------

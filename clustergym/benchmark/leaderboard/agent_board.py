@@ -240,7 +240,7 @@ def best_known_weights() -> Floats:
 
 
 def play_best_known(parameters: Any, seeds: list[int]) -> Floats:
-    """Play the best known agent on each trace, and return its mean job completion times in seconds."""
+    """Play the best known agent in the environment of `parameters`; return each trace's mean JCT (s)."""
     same = {name: getattr(parameters, name) for name in ("jobs", "loads", "cluster")}
     envs: Any = gymnasium.make_vec(
         "ClusterGym/Auction-v1",

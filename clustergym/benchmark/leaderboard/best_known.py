@@ -72,7 +72,7 @@ def best_known(
     workers: Processes = 1,
     done: Callable[[SearchOutcome], None] = lambda searched: None,
 ) -> Path:
-    """Search for better schedules in cells (scenario, seed); store those that beat the best found so far.
+    """Try `evaluations` schedules in each cell (scenario, seed); store those better than the best so far.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class BoardScenario(StrictSchema):
 
     @property
     def family(self) -> str:
-        """Name of the source of the scenario's jobs, which scenarios of one family share.
+        """Name of where the scenario's jobs come from; scenarios with the same name form a family.
 
         It is the chosen file in conf/trace (else the scenario's name), and the trace file if one is given.
         """

@@ -128,7 +128,7 @@ SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 1.0, 1e6
 
 
 class EntryLog(ABC):
-    """Base class of an entry's log in one scenario and seed: decisions, placer's answers, or both.
+    """Base class of an entry's log of one run: the policy's decisions, the nodes its placer chose, or both.
 
     Attributes
     ----------
@@ -188,7 +188,7 @@ class DecisionLog(EntryLog):
         return header
 
     def describe_header(self) -> dict[str, Any]:
-        """Return the header that the log must have: policy, what it knows of times, placer and seed.
+        """Return the header the log must have: policy, what it knows of iteration times, placer, seed.
 
         What a policy knows is its information class.
         """
@@ -219,12 +219,12 @@ class DecisionLog(EntryLog):
 
 
 class PlacementLog(EntryLog):
-    """An entry's log of a placer's answers, with which the board's policy is run again."""
+    """An entry's log of the nodes that its placer chose, with which the board's policy is run again."""
 
     periods: ClassVar = {"defragment_s": "placer"}
 
     def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
-        """Read and keep the log of the placer's answers; return its header."""
+        """Read and keep the log of the nodes that the placer chose; return its header."""
         from clustergym.results.placement_log import read_placements
 
         self._answers: list[Answer]
@@ -236,7 +236,7 @@ class PlacementLog(EntryLog):
         return {"policy": _parameters(self._policy()), "placer": self.entry.keys, "seed": self.cell.seed}
 
     def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
-        """Run the board's policy with the logged answers; return the simulation and number of requests."""
+        """Run the policy with the logged nodes; return the simulation and how often it asked for nodes."""
         from clustergym.results.placement_log import replay_placements
 
         seed, defragment_s = self.cell.seed, header["defragment_s"]
@@ -249,12 +249,12 @@ class PlacementLog(EntryLog):
 
 
 class ScheduleLog(EntryLog):
-    """An entry's log of a policy's decisions and a placer's answers, replayed without running either."""
+    """An entry's log of a policy's decisions and a placer's chosen nodes, replayed without running either."""
 
     periods: ClassVar = {"round_s": "policy", "defragment_s": "placer"}
 
     def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
-        """Read and keep the log of decisions and answers; return its header."""
+        """Read and keep the log of decisions and chosen nodes; return its header."""
         from clustergym.results.schedule_log import read_schedule
 
         self._changes: list[Change]
@@ -264,7 +264,7 @@ class ScheduleLog(EntryLog):
         return header
 
     def describe_header(self) -> dict[str, Any]:
-        """Return the header that the log must have: policy, what it knows of times, placer and seed.
+        """Return the header the log must have: policy, what it knows of iteration times, placer, seed.
 
         What a policy knows is its information class.
         """

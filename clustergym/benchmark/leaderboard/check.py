@@ -56,7 +56,7 @@ def check_entries(
     workers: Processes = 1,
     progress: bool = False,
 ) -> dict[str, list[Flag]]:
-    """Check leaderboard entries; return the failures found in each entry, by its name.
+    """Check entries, with reruns in `strict` (else 1) pairs of scenario and seed; return failures by entry.
 
     Parameters
     ----------

@@ -160,9 +160,9 @@ class Entry(StrictSchema):
         return keys if len(keys) > 1 else next(iter(keys.values()))
 
     def division(self, board: Board) -> str:
-        """Return the group that the entry is ranked in, as text such as `profiled, open`.
+        """Return the ranking group as text: what the policy knows, and `open` if trained on this board.
 
-        It says what the policy knows of iteration times, and whether it was trained on this board (`open`).
+        What it knows is of iteration times; an example is `profiled, open`. Any other ends in `closed`.
         """
         trained_here = {board.name, board.split} & {*self.trained_on}
         return f"{self.information_class}, {'open' if trained_here else 'closed'}"

@@ -77,7 +77,7 @@ def list_values(board: Board, rows: Sequence[ResultRow]) -> dict[Cell, float]:
 
 
 def compare_conditions(board: Board, folder: Path) -> dict[str, Aggregate | None]:
-    """Return an entry's metric relative to the baseline's under each changed condition of the board.
+    """Return an entry's metric divided by the baseline's, by name of a changed condition; None if incomplete.
 
     Raises
     ------

@@ -56,7 +56,7 @@ def retrain(
     processes: Processes = 1,
     workers: Processes = 1,
 ) -> RetrainingOutcome:
-    """Train an entry's agent again, run it in every scenario and seed, and compare the scores.
+    """Retrain an entry's agent (`processes`), run it in every scenario and seed (`workers`), compare scores.
 
     Parameters
     ----------

@@ -125,9 +125,9 @@ def standings(board: Board) -> list[RankedEntry]:
 
 
 def ranks(ordered: Sequence[Sequence[Floats]], families: Sequence[str]) -> list[int]:
-    """Return ranks of entries, whose scores come best first; entries too close to tell apart share a rank.
+    """Rank entries given best first, each as arrays of scores by scenario; close ones share a rank.
 
-    `families` are those of the scenarios that the cells belong to.
+    `families` names the family (the source of the jobs) of each of these scenarios.
 
     An entry shares the rank before it unless the best of that rank is better by a paired difference whose
     whole interval is above 0.
@@ -300,7 +300,7 @@ def format_figure(value: float | None, unit: str) -> str:
 
 
 class Gap(NamedTuple):
-    """By how much a mean metric is worse than the optimum, relatively: at least and at most.
+    """Lower and upper bound on the share by which a mean metric is worse than the optimum.
 
     Attributes
     ----------

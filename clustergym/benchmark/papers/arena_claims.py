@@ -57,7 +57,10 @@ class RunComparison(NamedTuple):
         return lambda s: difference(self._figure(s, ours, metric), self._figure(s, theirs, metric))
 
     def best(self, metric: str) -> Measure:
-        """Return a function: setting -> the first policy's greatest gain, in the unit of `choose_unit`."""
+        """Return a function: setting -> the paper's policy's greatest gain on another, percent or ratio.
+
+        `choose_unit` says which of the two it is.
+        """
 
         def measure_setting(setting: str) -> float:
             own, *others = (self._figure(setting, name, metric) for name in self.names)
@@ -67,11 +70,14 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_gain(self, metric: str, other: str) -> Measure:
-        """Return a function: setting -> first policy's gain over another, in the unit of `choose_unit`."""
+        """Return a function: setting -> gain of the paper's policy on `other`, percent or ratio.
+
+        `choose_unit` says which of the two it is.
+        """
         return RunComparison(self.found, self.run, (self.names[0], other)).best(metric)
 
     def measure_padded_ratio(self, ours: str, theirs: str) -> Measure:
-        """Return a function: setting -> ratio of mean JCTs, unfinished jobs counted at the greatest JCT.
+        """Return a function: setting -> `ours` mean JCT / `theirs`, unfinished jobs at the greatest JCT.
 
         `compute_padded_jct` says how many unfinished jobs count.
         """
@@ -84,7 +90,10 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_padded_change(self, ours: str, theirs: str) -> Measure:
-        """Return a function: setting -> change of mean JCT in %, unfinished jobs at the greatest JCT."""
+        """Return a function: setting -> percent by which the mean JCT of `ours` is above that of `theirs`.
+
+        Unfinished jobs count as in `measure_padded_ratio`.
+        """
         times = self.measure_padded_ratio(ours, theirs)
         return lambda setting: difference(times(setting) or 0.0, 1.0)
 
@@ -136,7 +145,10 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
 
 
 def gain_claims(runs: RunComparison, metric: str, where: str, source: str) -> Iterator[PaperClaim]:
-    """Yield, for each baseline, the claim that the paper's policy gains on it, beside our measured gain."""
+    """Yield claims that the paper's policy gains on each baseline, beside our gain; they cite `source`.
+
+    `where` names the runs in the claim's text, and `source` is the section or figure of the paper.
+    """
     unit = choose_unit(metric)
     for other in runs.names[1:]:
         claim, direction = f"{METRICS[metric]} against {other}, {where}", -1 if unit == c.PERCENT else 1
@@ -216,7 +228,7 @@ CRIUS_DEADLINES = "section 8.5, Fig. 19"
 
 
 def cite_preprint(source: str, figures_of: str) -> str:
-    """Return a claim's source as text; add the section of the preprint Crius, if `figures_of` names one."""
+    """Return a claim's source as text; append `figures_of`, a section of the preprint Crius, if not empty."""
     return f"{source}; figure of Crius, {figures_of}" if figures_of else source
 
 

@@ -139,7 +139,7 @@ def _as_published(
 
 @dataclass(frozen=True)
 class PreciseBootstrap(Scenario):
-    """A scenario in which policies of class `bootstrap` know times of several small GPU counts, not of one.
+    """A scenario whose `bootstrap` policies know iteration times at several small GPU counts, not at one.
 
     `precise` is the number of these counts; times are scaled linearly to larger ones.
     """

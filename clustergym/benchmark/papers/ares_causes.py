@@ -105,7 +105,10 @@ class Causes(NamedTuple):
         )
 
     def point(self, trace: str, power: float, load: float) -> tuple[RunSpec, RunSpec, RunSpec]:
-        """Describe the runs of Ares, Pollux and work-conserving Ares with efficiencies raised to `power`."""
+        """Describe three policies' runs with scaling efficiencies raised to `power`, at offered load `load`.
+
+        They are Ares, Pollux and the work-conserving variant of Ares.
+        """
         return self.three(trace, OneChange(bend(power, load)))
 
     def relative(self, found: Found, specs: tuple[RunSpec, RunSpec, RunSpec]) -> float:
@@ -114,7 +117,10 @@ class Causes(NamedTuple):
         return float(100 * (ares / pollux - 1))
 
     def compute_ratios(self, found: Found, power: float, load: float) -> list[float]:
-        """Return policies' mean JCTs divided by Ares's, with efficiencies raised to `power`, at a load."""
+        """Return mean JCTs of Ares, Pollux and work-conserving Ares divided by Ares's, averaged over traces.
+
+        Scaling efficiencies are raised to `power`, at the offered load `load`.
+        """
         ratios = []
         for trace in self.traces:
             seconds = [float(found[spec]["jct_mean"]) for spec in self.point(trace, power, load)]
@@ -147,7 +153,7 @@ class Causes(NamedTuple):
         return Section([spec for specs in runs.values() for spec in specs], text)
 
     def map(self) -> Section:
-        """Return the section on the runs over all exponents of the efficiencies and all offered loads."""
+        """Return the section on the runs over exponents of the scaling efficiencies and offered loads."""
         points = [(power, load) for power in self.axes[0] for load in self.axes[1]]
         headers = ["efficiency to the power", "load", "pollux", "work-conserving form"]
         headers += ["first of ares and pollux", "first of the three"]

@@ -26,7 +26,7 @@ TIMED_S = 2 * 3600.0
 
 
 class TraceType(NamedTuple):
-    """A type of traces: the folder of Sia's traces of this type, and settings that generate more."""
+    """A type of traces: the folder of those of the paper Sia, and settings that generate more."""
 
     sia: str
     generator: str
@@ -51,7 +51,7 @@ TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
 
 
 def trace_names(trace_type: str, quick: bool) -> list[str]:
-    """Return the names of a type's traces: Sia's, then as many generated ones; fewer if `quick`."""
+    """Return a type's trace names: the paper Sia's, then as many generated ones; one only if `quick`."""
     if trace_type == TESTBED:
         names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
     else:
@@ -89,7 +89,7 @@ def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
 
 
 def bend(power: float, load: float) -> str:
-    """Return the name of the setting in which efficiencies are raised to a power, at an offered load."""
+    """Return the name of the setting with scaling efficiencies raised to a power, at an offered load."""
     return f"efficiency={power:g} load={load:g}"
 
 
@@ -123,7 +123,7 @@ def compute_offered_load(scenario: Scenario) -> float:
 
 
 def request_efficiency(scenario: Scenario) -> float:
-    """Return throughput per GPU on the requested GPUs over that on the fewest, a mean over jobs."""
+    """Return the mean over jobs of throughput per GPU at their request divided by that at the least count."""
     gpu_s = scenario.tables.execution.min(axis=3)[:, 0] * scenario.tables.counts
     least = np.argmax(np.isfinite(gpu_s), axis=1)
     rows, level = scenario.class_of, np.searchsorted(scenario.tables.counts, scenario.request_gpus)
@@ -204,9 +204,9 @@ class AresRuns(NamedTuple):
         return START if self.quick else WHOLE
 
     def specs(self, trace_type: str, policy: str, alpha: float | None = None) -> list[RunSpec]:
-        """Describe the runs of a policy, or of the work-conserving Ares, on all traces of a type.
+        """Describe a policy's runs on all traces of a type; with `alpha` set, on every second trace only.
 
-        With an alpha, on every second trace.
+        The policy can also be `OWN`, the work-conserving Ares; `alpha` is a parameter of Ares.
         """
         parameters: Parameters = () if alpha is None else (("alpha", alpha),)
         names = trace_names(trace_type, self.quick)[: FEWER.get((trace_type, policy))]
@@ -227,7 +227,7 @@ class AresRuns(NamedTuple):
         return QUICK_ALPHAS if self.quick else ALPHAS
 
     def file(self, what: str) -> str:
-        """Return the file name of a plot on this page."""
+        """Return the file name of the plot named `what` on the page about Ares."""
         return f"ares-{what}.svg"
 
     def averages(self, found: Found, trace_type: str, policy: str) -> Figures:

@@ -111,7 +111,10 @@ TEXT_AND_ROUTES = f"static routes, {TEXT}"
 
 
 def variations(coefficient: float) -> Iterator[Variation]:
-    """Yield the usual model, variants with one other assumption each, and one with all of the paper's."""
+    """Yield step-time models: the usual one, each with one change, and those with the paper's assumptions.
+
+    `coefficient` is that of the rules `rising` in `rules`.
+    """
     named = rules(coefficient)
     yield Variation(SHIPPED)
     for name, rule in list(named.items())[1:]:
@@ -129,9 +132,9 @@ def variations(coefficient: float) -> Iterator[Variation]:
 
 
 def compute_tied_coefficient() -> float:
-    """Solve for the coefficient of core slowdown at which our gain of PP alignment equals the paper's Fig. 4.
+    """Solve for the slowdown coefficient at which aligned placement gains as much as in the paper's Fig. 4.
 
-    The rule of the slowdown is `rising`.
+    The rule of the slowdown is `rising`; aligned means that groups of pipeline parallelism (PP) stay whole.
     """
     return float(brentq(lambda c: _two_minipods(DENSE, rising(c))["pp_aligned"] - FIG_4_DENSE, 1e-3, 10.0))
 
@@ -145,7 +148,7 @@ def _two_minipods(model: PretrainingModel, core: Core) -> dict[str, float]:
 
 
 def ablate(states: int, seed: int) -> dict[str, Any]:
-    """Compute placement gains under all variants of the step-time model; return them as JSON values."""
+    """Compute placement gains by each step-time model variant over `states` random cluster states."""
     coefficient = compute_tied_coefficient()
     named = {name: rule(PORTS * MINIPOD_NODES) for name, rule in rules(coefficient).items()}
     return {

@@ -133,7 +133,10 @@ def _column(rows: list[list[SolverAnswer]], field: str) -> list[list[float]]:
 def run_benchmark(
     alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
 ) -> dict[str, Any]:
-    """Run all placement settings; return their scores and a summary as JSON values."""
+    """Score every algorithm in each setting for each alpha and `states` random cluster states.
+
+    Returns the settings' scores and a summary as JSON values; alpha is the weight of DP spread.
+    """
     settings = [run_setting(setting, alphas, states, seed, advance) for setting in SETTINGS]
     return {
         "schema": SCHEMA,

@@ -105,7 +105,7 @@ def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
 def two_minipods(
     models: Sequence[PretrainingModel], layers: Sequence[int], tiers: Tiers, core: Core | None = None
 ) -> list[dict[str, Any]]:
-    """Return step times of jobs on 96 GPUs in two minipods, and speed gains over packed placement."""
+    """Return step times of jobs on 96 GPUs in two minipods, and the gain of aligned over packed placement."""
     rows, made = [], placements(FREE, JOB)
     for model in (replace(m, layers=count) for m in models for count in layers):
         times = {name: predict(matrix, JOB, model, tiers, core=core) for name, matrix in made.items()}
@@ -192,7 +192,9 @@ def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
 
 
 def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str, Any]]:
-    """Compare Arnold with packing on random cluster states, by each model's best weight and group (PP, DP).
+    """Compare Arnold, with the best setting for each model, with packing on `states` random cluster states.
+
+    The setting is the weight alpha and the unit (PP or DP groups); `core` is the core's oversubscription.
 
     `gain_by_core` has the mean gain for each of `SCALE_CORE_FACTORS`, unit and alpha chosen anew, and
     `gain_unsplit` that of a placement in which no PP group leaves its minipod and every DP group does.
@@ -261,7 +263,7 @@ def _gains(tiers: Tiers) -> dict[str, dict[str, float]]:
 
 
 def characterise(states: int, seed: int) -> dict[str, Any]:
-    """Compute what placement gains at each job size and network; return the results as JSON values."""
+    """Compute how much placement speeds up jobs by size and network, on `states` random cluster states."""
     core = Fabric().core_oversubscription
     tiers = fabric_tiers(core)
     return {

@@ -272,7 +272,10 @@ def _scale(rows: list[dict[str, Any]]) -> str:
 
 
 def draw(figures: dict[str, Any], path: Path, option: str) -> None:
-    """Plot each setting's scores over alpha, with 95 % intervals over cluster states; write the image."""
+    """Plot each setting's scores over alpha to an image; errors call `path` by its command-line `option`.
+
+    Bars are 95 % intervals over cluster states.
+    """
 
     def fill(figure: Any) -> None:
         for axes, setting in zip(figure.subplots(1, 3), figures["settings"], strict=True):

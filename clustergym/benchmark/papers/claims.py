@@ -201,7 +201,10 @@ def quantity(
     why: str = "",
     **others: Any,
 ) -> PaperClaim:
-    """Return a paper's claim of an absolute quantity, which our figures should equal."""
+    """Return a paper's quantity and ours: `fair` by equal rules, `as_published` by the paper's rules.
+
+    Ours should equal the paper's.
+    """
     return PaperClaim(claim, source, paper, fair, as_published, unit, None, why, decimals, **others)
 
 

@@ -48,7 +48,10 @@ Row = dict[str, Any]
 
 
 class FillCurves(NamedTuple):
-    """A run's allocation and fragmentation at each percent of GPUs requested, and rejected requests."""
+    """Curves of GPUs allocated, and idle in unusable fragments, as requests arrive; and rejections.
+
+    Curves hold percent of installed GPUs, at each percent of installed GPUs requested.
+    """
 
     curves: Mapping[str, Floats]
     rejected: int
@@ -255,7 +258,7 @@ LAST = 130
 
 
 def at_arrived_pct(arrived_milli: Ints, value_milli: Ints | Floats, installed_milli: int) -> Floats:
-    """Return a value's mean over arrivals by GPUs requested so far, in whole percent of those installed.
+    """Return a value's mean at each percent of the installed GPUs that arrivals have requested so far.
 
     Parameters
     ----------
@@ -286,9 +289,9 @@ ARRIVED = 1.3
 
 
 def draw_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
-    """Shuffle pods and nodes at random; add or drop pods until they request `ARRIVED` times all GPUs.
+    """Return random orders of requests and nodes; requests repeat or drop until they ask for enough GPUs.
 
-    Where no pod asks for GPUs, all pods arrive once.
+    Enough is `ARRIVED` times all GPUs. Where no request asks for GPUs, all requests arrive once.
     """
     rng = random_streams.PARTS_ORDER.generator(seed)
     asked = requests.gpus * requests.gpu_milli

@@ -236,9 +236,10 @@ def changes(found: Found, runs: Labelled, metric: str) -> list[str]:
 
 
 def compute_padded_by_label(found: Found, runs: Labelled, reference: str, *group: str) -> dict[str, float]:
-    """Return `compute_padded_jct` of the runs whose labels after the first are `group`, by first label.
+    """Return mean JCTs (s) by first label of the runs of `group`, unfinished jobs at the greatest JCT.
 
-    `reference` is the first label of the reference run.
+    `group` has all labels but the first, and `reference` is the first label of the run whose number of
+    jobs counts (`compute_padded_jct`).
     """
     figures = {labels[0]: found[spec] for labels, spec in runs.items() if labels[1:] == group}
     return compute_padded_jct(figures, reference) if reference in figures else {}

@@ -97,7 +97,9 @@ def presets() -> list[str]:
 
 
 def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str], str]:
-    """Return the policies to run, and a sentence on those of the paper that are not installed.
+    """Return the policies the user `asked` for, else the paper's (`wanted`) that are installed; and a text.
+
+    The text names the paper's policies that are not installed.
 
     Raises an `InputError` if the user asks for a policy that does not exist, or no policy is left.
     """
@@ -121,7 +123,7 @@ def check_published(paths: Iterable[Path]) -> None:
 
 
 def load_or_make(work: Path, what: str, make: Callable[[], Figures]) -> Figures:
-    """Return results cached in `work` by this version of the code; compute them if there are none."""
+    """Return results cached in `work` under the key `what` by this code's version; else compute them."""
     key = hashlib.sha256(f"{code_sha256()} {what}".encode()).hexdigest()
     path = work / f"{key[:40]}.json"
     if not path.is_file():
@@ -224,7 +226,7 @@ def _by_priority(result: Result) -> dict[str, dict[str, float]]:
 
 
 def compute_padded_jct(runs: Mapping[str, Mapping[str, Any]], reference: str) -> dict[str, float]:
-    """Return mean JCTs (s) by policy; jobs missing against `reference` count with the greatest JCT.
+    """Return mean JCTs (s) by policy; the greatest JCT stands for each job fewer than `reference` finished.
 
     The list of a policy that finished fewer jobs than the reference is padded to as many with the greatest
     JCT of any policy; the mean of any other policy is over its finished jobs. Empty where the reference

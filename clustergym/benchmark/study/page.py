@@ -318,7 +318,9 @@ def _classes(order: Sequence[Column]) -> list[str]:
 
 
 def comparison(study: Study, of: str, label: str, group: ResultGroup, units: Mapping[str, Unit]) -> TextTable:
-    """Return a table of all metrics: of each policy in one scenario, or of one policy in each scenario.
+    """Return a table of all metrics: policies in the scenario `label`, or scenarios of the policy `label`.
+
+    `of` says which of the two `label` names: `scenario` or `policy`.
 
     Beside each metric stands its ratio to the reference, if there is one, with its paired interval.
     """
@@ -371,7 +373,7 @@ def format_figure(figure: Estimate | None, unit: Unit) -> str:
 
 
 def format_ratio(plain: float | None, pair: Aggregate | None) -> str:
-    """Return a ratio with its interval as text; without the interval if its ends are equal."""
+    """Return the ratio `plain` as text, with the interval of `pair` unless its ends are equal."""
     if plain is None:
         return ""
     interval = "" if pair is None or pair.low == pair.high else f" [{pair.low:.2f}, {pair.high:.2f}]"

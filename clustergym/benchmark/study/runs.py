@@ -40,7 +40,7 @@ def quiet_job(config: Mapping[str, Any], folder: Path) -> float | None:
 
 
 def run_cells(cells: Sequence[Cell], folder: Path, hydra_words: Sequence[str]) -> tuple[int, int]:
-    """Run those runs of a study that are unfinished; return the exit status and how many were finished."""
+    """Run a study's unfinished runs; return the exit status and how many had been finished before."""
     before = _read_write_times(cells, folder)
     words = ["-m", f"cell=range(0,{len(cells)})", f"hydra.sweep.dir={_quote_folder(folder)}", *hydra_words]
     overrides = {cell.folder: cell.overrides for cell in cells}

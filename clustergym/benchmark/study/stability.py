@@ -71,7 +71,7 @@ def misstate_times(scenario: Scenario, seed: int) -> Scenario:
 
 
 def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Change, ...]:
-    """Return the changes, such as another load, under which the ranking of policies is tested.
+    """Return changes under which to rank policies again: another `load`, a longest job of `cap_s`, and so on.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class UsageCurve(NamedTuple):
 
 
 def read_course(folder: Path, origin_s: float, capacity: Mapping[str, int]) -> UsageCurve:
-    """Read the jobs of a run and its use of the cluster over time from the folder of its result.
+    """Read a run's jobs and use of GPUs over time, given when its clock starts and its GPUs by type.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def utilisation(course: UsageCurve) -> float | None:
 
 
 def energy_by_hour(course: UsageCurve, watts: Mapping[str, tuple[float, float]]) -> Floats:
-    """Return the GPUs' energy use in kWh by hour of the day, shape (24,).
+    """Return GPUs' energy in kWh by hour of the day, shape (24,); `watts` is (busy, idle) by GPU type.
 
     A held GPU takes its busy watts, any other its idle ones.
 

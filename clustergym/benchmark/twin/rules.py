@@ -15,7 +15,7 @@ REMEDY = "give what scontrol show config, sacctmgr -P show assoc or kubectl get 
 
 
 def read_rules(sources: Sequence[Path], by: Literal["account", "user"], fair_sharing: bool) -> Rules:
-    """Read a cluster's scheduling rules from files of Slurm (configuration, accounts) or of Kueue.
+    """Read scheduling rules from files of Slurm or Kueue; a Slurm queue is an account or a user (`by`).
 
     Without Slurm's configuration jobs start by age and backfill, Slurm's defaults; without its accounts all
     jobs are in one queue.

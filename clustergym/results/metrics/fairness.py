@@ -187,7 +187,7 @@ class FluidSharing:
         return self._jobs
 
     def arrive(self, job: int, work_gpu_s: float, cap: float = math.inf) -> float:
-        """Add a job now; return its work plus the GPU-seconds that a job of its cap has had so far.
+        """Add a job; return when it ends on the clock of GPU-seconds that each job of its cap gets.
 
         That is the job's virtual finish time.
         """

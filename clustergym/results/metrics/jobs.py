@@ -351,10 +351,10 @@ def productive_s(intervals: Intervals) -> Floats:
 
 
 def ettr(intervals: Intervals, records: JobRecords) -> Floats:
-    """Return the effective training time ratio (ETTR, 0 to 1) of each job that was launched.
+    """Return productive time / time since the first launch (ETTR, 0 to 1) of each job that was launched.
 
-    Its productive time over all time from its first launch to its end or that of the run, waiting included
-    (Kokolis et al., HPCA '25, section II-E, without the time before the first launch).
+    The time lasts to the job's end or that of the run, waiting included (effective training time ratio,
+    Kokolis et al., HPCA '25, section II-E, without the time before the first launch).
     """
     launched = np.isfinite(records.first_start_s)
     end_s = np.where(np.isfinite(records.end_s), records.end_s, intervals.end_s)

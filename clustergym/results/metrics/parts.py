@@ -22,7 +22,7 @@ SIZES = ("cpu_only", "part", "one_gpu", "several_gpus")
 
 
 class PartUsage(NamedTuple):
-    """Allocated GPUs, and idle ones that usual requests cannot use, over time, if jobs can hold GPU parts.
+    """GPUs over time: allocated, and idle but unusable for the commonest requests for parts of GPUs.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class PartUsage(NamedTuple):
 
 
 def part_course(events: Sequence[Event], cluster: DivisibleCluster, parts: Parts) -> PartUsage:
-    """Compute allocated GPUs and idle ones that usual requests cannot use, over time, from an event log."""
+    """Compute GPUs over time from events: allocated, and idle but unusable for the commonest requests."""
     from clustergym.sim.parts.fragmentation import find_usual_requests
 
     held: dict[int, Event] = {}
@@ -142,7 +142,7 @@ class Change(NamedTuple):
 
 
 class PartUsageHistory(NamedTuple):
-    """Allocated GPUs, and idle ones that usual requests cannot use, before and after C changes, (C + 1,).
+    """GPUs allocated, and idle but unusable for the commonest requests, before and after C changes, (C + 1,).
 
     Attributes
     ----------

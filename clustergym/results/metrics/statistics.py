@@ -82,7 +82,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def estimate_nonnegative(values: Sequence[float], most: float | None = None) -> Estimate:
-    """Return the mean of values of a quantity not below 0, with an interval that respects that limit.
+    """Return the mean of values from 0 up to `most` (None: no limit), with an interval inside that range.
 
     The interval is Student's on the logarithm of the mean, or on its log-odds where the quantity is never
     above `most`, with the standard error carried there by the delta method: it stays inside of the

@@ -17,7 +17,7 @@ WAITS = (EventType.SUBMIT, EventType.PREEMPT, EventType.FAIL)
 
 
 def stranded_metrics(scenario: Scenario, events: Sequence[Event], end_s: float) -> dict[str, float | None]:
-    """Return metrics of free GPUs on which no waiting job's block of NVLink-connected GPUs fits.
+    """Return metrics of free GPUs that no waiting job can use, as it needs more GPUs joined by NVLink.
 
     A GPU is stranded while some job waits that may run on its type, and it is free, and no segment of such a
     job at its request fits where it is: a segment of at most a node on its node, a larger one on wholly free

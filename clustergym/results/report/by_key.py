@@ -34,7 +34,7 @@ class ConfiguredResult:
         return {key: value for key, value in self.values.items() if not _covers(left_out, key)}
 
     def part(self, key: str) -> NamedPart:
-        """Return a configuration key's value as a name; for a group of keys, the group's name and values."""
+        """Return a key's value as a name without parameters; for a group, its file's name and values."""
         if key in self.values:
             value = self.values[key]
             return NamedPart(name=value if isinstance(value, str) and value else json.dumps(value))

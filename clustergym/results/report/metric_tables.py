@@ -83,7 +83,7 @@ def comparison_table(
     reference: int | None = -1,
     title: str = "",
 ) -> Table:
-    """Return a Rich table that compares policies: a row for each metric, a column for each policy.
+    """Return a Rich table: a row per metric, a column per policy, ratios to the policy `rows[reference]`.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def _style(metric: Metric, share: float, low: float, high: float) -> str:
 
 
 def verdict(rows: Sequence[Mapping[str, Any]], horizon: bool) -> str:
-    """Return a sentence on whether the first of two policies beats the second, and at what cost.
+    """Return a sentence: does policy `rows[0]` beat `rows[1]` (over all jobs if `horizon`), at what cost.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ OVER_TIME = ("throughput", "queued_jobs")
 def band_over_time(
     series: Sequence[tuple[Sequence[float], Sequence[float], float]], end_s: float, intervals: int
 ) -> tuple[Floats, Floats]:
-    """Average several runs' curves over time; return times, and mean, least and greatest value at each.
+    """Average curves (times, values, end); return equally spaced times, and mean, least and greatest there.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def band_over_time(
 def band_of_distributions(
     functions: Sequence[tuple[Sequence[float], Sequence[float]]], most: int
 ) -> tuple[Floats, Floats]:
-    """Average several runs' distribution functions; return values, and mean, least and greatest share.
+    """Average (values, shares) distributions; return up to `most` values, and mean, least, greatest share.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ def _means(time_s: Floats, values: Floats, edges: Floats) -> Floats:
 
 
 def cdf(values: Floats, most: int) -> tuple[list[float], list[float]]:
-    """Return the empirical distribution function: values ascending, and the share at or below each.
+    """Return the empirical distribution: up to `most` values ascending, and the share at or below each.
 
     NaN is left out; with more than `most` values, evenly spaced ranks are kept, the first and last among
     them.
