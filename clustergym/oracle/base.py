@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, noise_scale: Floats) -> Floats:
-    """Return the training progress of a sample at a global batch, relative to one at the base batch.
+    """Return how far a sample at `batch` trains a model, divided by how far one at `base_batch` does.
 
     (phi + M0) / (phi + M) with the gradient noise scale phi (Pollux, OSDI '21, section 3.1; Sia,
     SOSP '23, section 3.3).
@@ -114,7 +114,7 @@ class OracleTables:
         tables: Sequence[Floats],
         batches: BatchTables | None = None,
     ) -> OracleTables:
-        """Build tables from times at which jobs run, estimates of them, and times of data parallelism.
+        """Build tables from `tables`: true seconds per iteration, estimated ones and data-parallel ones.
 
         `tables` has the three in this order, in seconds per iteration; they are rounded to six digits.
         """
@@ -125,7 +125,7 @@ class OracleTables:
         )
 
     def tighter_where_missing(self) -> Floats:
-        """Return the times at which jobs run, with infinite ones replaced by the next closer network tier's.
+        """Return true seconds per iteration; where infinite, those at the next closer network tier.
 
         A job that fits in memory at one locality fits at every locality.
         """
@@ -218,7 +218,7 @@ def check_counts(counts: Sequence[int]) -> None:
 
 
 def refuse_shapes(oracle: str, specs: Sequence[ModelSpec]) -> None:
-    """Raise an `InputError` if a model is given only by the name of a published transformer.
+    """Raise an `InputError` for a model without costs by layer, known only by a published transformer's name.
 
     `oracle` is the name of the oracle that cannot predict such models.
     """
@@ -242,7 +242,7 @@ def six_digits(values: Floats) -> Floats:
 
 
 def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Floats:
-    """Keep the times of the `precise` smallest feasible GPU counts; scale them linearly to larger counts.
+    """Keep times of the `precise` smallest feasible GPU counts; assume linear speedup at larger counts.
 
     Parameters
     ----------

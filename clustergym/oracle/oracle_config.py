@@ -154,7 +154,7 @@ def with_oversubscription(cluster: ClusterSpec, spine: float, core: float) -> Cl
 def on_free_links(
     tables_of: Callable[[ClusterSpec], OracleTables], cluster: ClusterSpec
 ) -> tuple[OracleTables, Floats]:
-    """Return iteration times without contention between switches, and how much of each is traffic (s).
+    """Return iteration times without contention, and the seconds of each spent on traffic between switches.
 
     On free links a node's network is as fast across minipods as inside a leaf. To find the traffic, the
     tables are built again with the network above the leaves slowed down by a factor: the fabric's own

@@ -144,7 +144,7 @@ def cache_keys(
 
 
 def stack_tables(tables: OracleTables, with_segments: bool = False) -> Floats:
-    """Stack all tables of an oracle into one array, shape (C, 3 or 4, T, K, 4).
+    """Stack an oracle's 3 tables into one array (C, 3, T, K, 4), or 4 tables with `with_segments`.
 
     The fourth, if asked for, has the GPUs of a job that must lie together in one NVLink domain.
     """
@@ -180,7 +180,7 @@ class Store:
         return unpack(key, content, shape) if len(content) == size else None
 
     def write(self, key: str, stack: Floats | None) -> None:
-        """Write an array to the file of its key; concurrent writers write the same bytes."""
+        """Write an array, unless it is None, to its key's file; writers of a key write the same bytes."""
         if self.folder is None or stack is None:
             return
         target = self.folder / f"{key}.npz"

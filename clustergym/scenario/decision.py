@@ -61,12 +61,12 @@ class Decision:
 
     @staticmethod
     def of(allotments: Iterable[tuple[int, int, int]], drop: Iterable[int] = ()) -> Decision:
-        """Build a decision from (job, GPU type index, GPU count) triples, and jobs to drop."""
+        """Build a decision from (trace row, GPU type index, GPU count) triples, and trace rows to drop."""
         table = np.array(list(allotments), dtype=np.int64).reshape(-1, 3)
         return Decision(table[:, 0], table[:, 1], table[:, 2], np.array(list(drop), dtype=np.int64))
 
     def also(self, allotments: Iterable[tuple[int, int, int]]) -> Decision:
-        """Return a copy of this decision with further (job, GPU type index, GPU count) triples."""
+        """Return a copy of this decision with further (trace row, GPU type index, GPU count) triples."""
         more = Decision.of(allotments)
         if not len(more.job):
             return self

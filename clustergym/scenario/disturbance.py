@@ -87,10 +87,10 @@ class ActiveDisturbance:
         return {}
 
     def note_launch(self, row: int) -> None:
-        """React to the launch, relaunch or move of a job."""
+        """React to the launch, relaunch or move of the job in a trace row."""
 
     def note_interruption(self, row: int) -> None:
-        """React to a job's loss of its GPUs to a disturbance."""
+        """React when the job in a trace row loses its GPUs to a disturbance."""
 
     def serve(self) -> None:
         """Act after all events of an instant, and before profiling and decisions."""

@@ -75,7 +75,7 @@ class Draw:
         return share > 0 and random_streams.OFFENDING_NODES.generator(self.seed, node).random() < share
 
     def times(self, node: int) -> Iterator[NodeFailure]:
-        """Yield a node's random failures if it is repaired each time and has no spare."""
+        """Yield a node's random failures as if it were always repaired and never replaced by a spare."""
         for fault in self.of_node(node):
             yield NodeFailure(fault.time_s, node, fault.repair_s)
 
@@ -113,7 +113,7 @@ class Draw:
         return PROCESS if of_step < restart.in_place_share + restart.process_share else NEW_NODE
 
     def of_switch(self, tier: int, index: int, mtbf_s: float) -> Iterator[Fault]:
-        """Yield the random failures of a switch in order of time."""
+        """Yield random failures of switch `index` of a tier in order of time, every `mtbf_s` on average."""
         stream = random_streams.LEAF_FAILURES if tier == LEAF else random_streams.MINIPOD_FAILURES
         rng, now_s = stream.generator(self.seed, index), 0.0
         while True:

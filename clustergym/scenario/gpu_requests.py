@@ -35,7 +35,7 @@ def index_named_types(trace: Trace, cluster: ClusterSpec) -> Ints:
 def fit_requests(
     named: Ints, asked: Ints, oversize: Bools, feasible: Bools, class_of: Ints, counts: Ints
 ) -> GpuRequests:
-    """Change jobs' requests that do not fit in memory to ones that do; return all requests.
+    """Change jobs' requests (type `named`, GPUs `asked`) that are infeasible to feasible ones; return all.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def _least_level(feasible: Bools) -> Ints:
 
 
 def make_oversize_error(trace: Trace, cluster: ClusterSpec, allowed: int, row: int, named: int) -> InputError:
-    """Return the error for a job that requests more GPUs than `allowed`, the largest count."""
+    """Return the error for a job that requests more GPUs of type index `named` than exist or are allowed."""
     type_text = "of one type" if named < 0 else cluster.gpu_types[named]
     most = int(cluster.capacity.max() if named < 0 else cluster.capacity[named])
     read = int(trace.gpus[row])

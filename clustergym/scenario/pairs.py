@@ -40,7 +40,7 @@ class PairSpeeds:
 
     @cached_property
     def allowed(self) -> Bools:
-        """Whether jobs of two model classes may share GPUs, shape (C, C, T, K)."""
+        """Whether jobs of two model classes may share GPUs, by both classes, type and count, (C, C, T, K)."""
         return self.kept > 0
 
     def fingerprint(self) -> str:
@@ -99,7 +99,7 @@ def _lookup(
 
 
 def estimate_missing_pairs(kept: Floats) -> Floats:
-    """Estimate how much speed jobs keep in pairs without a measurement, from pairs with one.
+    """Fill in the share of speed kept by jobs in unmeasured pairs (NaN in `kept`), from the measured pairs.
 
     A job keeps what it keeps on average, times what others keep on average beside this partner, over what
     all keep on average, at most 1. A class without known pairs counts as average. NaN where no pair

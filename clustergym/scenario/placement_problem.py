@@ -88,7 +88,7 @@ class PretrainingJob:
 
     @property
     def rows(self) -> int:
-        """Number of pipeline-parallel (PP) groups of nodes, equal to the nodes of each stage."""
+        """Number of pipeline-parallel (PP) groups, each with one node from every pipeline stage."""
         return self.data_parallel * self.tensor_parallel // self.gpus_per_node
 
     @property
@@ -112,7 +112,7 @@ class PretrainingJob:
         return 1.0 - (self.tensor_parallel - 1 + sum(rings)) / max(1, self.gpus - 1)
 
     def groups(self, unit: Unit) -> Groups:
-        """Return the number of communication groups of a type (PP or DP), and the nodes of each.
+        """Return the number of communication groups of type `unit` (`pp` or `dp`), and the nodes of each.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class Instance:
 
     @property
     def group_weight(self) -> float:
-        """Weight in the score of each minipod over which the most spread group extends."""
+        """Weight in the score of the number of minipods that the most widely spread group touches."""
         return 1.0 - self.minipod_weight
 
 
@@ -299,7 +299,7 @@ class Spread(NamedTuple):
 
 
 def spread(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Spread:
-    """Return over how many minipods the groups of each type extend at most, as Arnold's objective counts.
+    """Return the most minipods that a DP group, and that a PP group, touches, by the Arnold paper's rule.
 
     For the groups placed as units it is the most minipods that one group has nodes in (T). Groups
     of the other type have one node in every unit; their spread is counted as the minipods the whole

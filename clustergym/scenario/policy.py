@@ -200,7 +200,7 @@ class Placer(Parameters, ABC):
         return False
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Choose a node, and the GPU of which a part is given, for a job on a divisible cluster.
+        """Choose a node and a GPU of it for the job in trace row `job`, which requests a part of a GPU.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class Placer(Parameters, ABC):
         raise NotImplementedError
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Propose better nodes for running jobs, as (job, nodes); each keeps its GPU type and count.
+        """Propose better nodes for running jobs, as (trace row, nodes); each keeps its GPU type and count.
 
         Proposals are independent: each must be possible alone, given the free GPUs and those of the job
         itself. The engine moves a job only if the move saves more time than its restart costs.

@@ -139,7 +139,7 @@ class Scenario:
 
     @cached_property
     def scored(self) -> Bools:
-        """Whether each job counts in the metrics, shape (n,)."""
+        """Whether each job counts in the metrics: if submitted in the scored period, shape (n,)."""
         if self.scored_s is None:
             return np.ones(len(self.trace), dtype=np.bool_)
         first_s, end_s = self.scored_s
@@ -215,7 +215,7 @@ class Scenario:
     def iteration_s(
         self, job: int, gpu_type: int, level: int, locality: int, slowdown: float = 1.0, column: int = -1
     ) -> float:
-        """Return a job's seconds per iteration, given its GPUs, network tier and slowdown of its traffic.
+        """Return a job's seconds per iteration, given GPU type, GPU count (`level`), network tier and batch.
 
         Parameters
         ----------
@@ -248,7 +248,7 @@ class Scenario:
         return np.take_along_axis(table, index, axis=3)[..., 0]
 
     def known_times(self, information: InformationClass) -> Floats:
-        """Return the seconds per iteration that policies of an information class see, shape (C, T, K).
+        """Return iteration times (s) by class, type and count that policies of `information` see, (C, T, K).
 
         inf where infeasible, and for data-parallel profiles also where pure data
         parallelism does not fit.
@@ -340,7 +340,7 @@ class Scenario:
 
     @cached_property
     def fair_iteration_time_s(self) -> Floats:
-        """Seconds per iteration of each job on its requested number of GPUs of mean speed, shape (n,).
+        """Seconds per iteration of each job on its GPU count, at the mean speed of the GPU types it fits on.
 
         The mean speed is over the types that the job fits on at that count, weighted by their numbers of
         GPUs; NaN if it fits nowhere. On a cluster of one type it is the reference iteration time.
@@ -413,7 +413,7 @@ class BatchChoices:
         return mine
 
     def worth(self, row: int, column: int, remaining: float) -> float:
-        """Return how many iterations at the requested batch one iteration at another batch is worth.
+        """Return how many iterations at the requested batch do the work of one at the batch in a column.
 
         Parameters
         ----------
@@ -427,7 +427,7 @@ class BatchChoices:
         return scale * float(self._efficiency[model, self._segment(row, remaining), column])
 
     def next_end(self, row: int, remaining: float) -> float:
-        """Return the remaining iterations at the next change of a job's progress per sample; 0 if none."""
+        """Return how many iterations a job has left when its progress per sample changes next; 0 if never."""
         return float(self._left[row, self._segment(row, remaining)])
 
     def options(self, rows: Ints, remaining: Floats, time_s: Floats) -> BatchOptions:

@@ -172,7 +172,7 @@ class Places:
         return np.bincount(self.domain, weights=free).astype(np.int64)
 
     def stranded_gpus(self, gpu_type: int, gpus: int) -> int:
-        """Return the number of free GPUs left over after filling NVLink domains with jobs of `gpus` GPUs."""
+        """Return how many free GPUs stay idle after filling each NVLink domain with jobs of `gpus` GPUs."""
         return int((self.free_in_domains(gpu_type) % gpus).sum())
 
     def fragmentation(self, gpu_type: int, gpus: int) -> float:
@@ -348,7 +348,7 @@ class View:
         return self.times()
 
     def find_fitting_types(self, at: Ints | slice, level: Ints) -> Bools:
-        """Return on which GPU types the given jobs fit, each with its own count, shape (m, T).
+        """Return whether each of m jobs fits on each GPU type at its GPU count (index `level`), shape (m, T).
 
         Parameters
         ----------

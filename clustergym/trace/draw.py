@@ -111,7 +111,7 @@ class DrawnJobs:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule by which models are chosen at random for jobs of a GPU time and GPU count.
+    """A rule that lists the models to choose from for a job, by its GPU-hours and its GPU count.
 
     Attributes
     ----------
@@ -231,7 +231,7 @@ class ReferenceTimes:
                     self._known[model, type_name, gpus] = float(execution[c, t, k, tier])
 
     def prepare_rule(self, rule: Rule, pairs: Iterable[tuple[int, int]]) -> None:
-        """Compute the iteration times of all models that a rule may choose for (class, GPU count) pairs."""
+        """Compute times of all models that a rule may choose for (class of GPU-hours, GPU count) pairs."""
         prepared = self._prepared.setdefault(rule, set())
         if new := set(pairs) - prepared:
             models = {model for pair in new for tier in rule.tiers(*pair) for model, _ in tier}

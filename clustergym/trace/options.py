@@ -144,7 +144,7 @@ class ReadOptions(LogOptions):
 
 
 def types_to_draw(rule: str, any_type: bool, gpu_types: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the value of `ReadOptions.gpu_types`: the GPU types to sample for jobs that name none.
+    """Return the GPU types to sample for jobs that name none; (): sample none; None: the rule's default.
 
     Empty: none are sampled, and requests stay at any type. None: those that the rule samples by default.
     """

@@ -59,7 +59,7 @@ class OfferedLoad:
 
 
 def build_tables(trace: Trace, cluster: ClusterSpec, tables_of: TablesOf | None = None) -> OracleTables:
-    """Build the iteration times of a trace's model classes at every GPU count that `offer` needs.
+    """Build the iteration times of a trace's model classes at all GPU counts needed for its offered load.
 
     `tables_of` builds them from classes, cluster and counts: by default the roofline oracle's.
     """
@@ -71,7 +71,7 @@ def build_tables(trace: Trace, cluster: ClusterSpec, tables_of: TablesOf | None 
 
 
 def list_counts(gpus: Ints, cluster: ClusterSpec) -> list[int]:
-    """Return every GPU count at which `offer` needs iteration times, ascending."""
+    """Return the GPU counts, ascending, at which iteration times are needed to compute the offered load."""
     doubling = {1 << power for power in range(int(cluster.capacity.max()).bit_length())}
     return sorted(doubling.union(gpus.tolist()))
 
@@ -116,7 +116,7 @@ class _Cost(NamedTuple):
 
 
 class RequestCosts:
-    """Cached GPU time per iteration by model class, requested GPU type and GPU count.
+    """Cached GPU time (seconds x GPUs) of one iteration, by model class, requested GPU type and GPU count.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ READINGS: dict[str, dict[str, Any]] = {
 
 
 def measure_figures(data: Path, progress: Callable[[str], None] = lambda message: None) -> Figures:
-    """Compute every figure of the page on the oracle's accuracy from published measurements.
+    """Compute, from published measurements, all numbers that the page on the oracle's accuracy shows.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def measure_figures(data: Path, progress: Callable[[str], None] = lambda message
 
 
 def accuracy(profile: Path, oracle: StackOracle, progress: Callable[[str], None]) -> Figures:
-    """Return errors of predicted times: of `oracle`, cross-validated and as fitted, and of the roofline."""
+    """Return errors of times predicted by `oracle`, cross-validated and fitted, and by the roofline."""
     from clustergym.oracle.calibration.operator_fit import SCHEMES, cross_validate
     from clustergym.oracle.calibration.validation import validate
 
@@ -94,7 +94,7 @@ def accuracy(profile: Path, oracle: StackOracle, progress: Callable[[str], None]
 
 
 def planning(oracle: GridOracle) -> Figures:
-    """Return how good the oracle's time estimates and plan searches are on Arena's three clusters."""
+    """Return, for Arena's clusters, errors of estimated times and how near found plans are to the fastest."""
     found = plan_clusters(oracle, COUNTS)
     every = join_outcomes(list(found.values()))
     return {

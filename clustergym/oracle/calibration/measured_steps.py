@@ -65,13 +65,13 @@ class MeasuredStep:
 
     @property
     def border(self) -> tuple[str, str, int, float | None]:
-        """A key that is equal for all steps that differ only in their micro-batch."""
+        """A key of all settings of a step but its micro-batch, to group steps that differ only in that."""
         one = self.setting
         return (one.machine.name, one.shape.name, one.sequence_length, one.plan.recompute)
 
 
 class Rule(NamedTuple):
-    """A rule that predicts whether a step fits: the memory of its loss, and the memory that it may use.
+    """A rule that predicts whether a step fits in memory: bytes of the loss function, and bytes it may use.
 
     The loss takes `loss_bytes` for each token and word of the vocabulary. A step may use all bytes that were
     free (`all_free`), or the share `USABLE` of the data sheet's.
@@ -339,7 +339,7 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
 
 
 def read_shares(path: Path) -> dict[str, Figures]:
-    """Return the shares of data-sheet rates that single operators reached and that software stacks assume.
+    """Return the share of the peak rate that single operators reached, and that software stacks assume.
 
     Returns
     -------
@@ -375,7 +375,7 @@ def read_shares(path: Path) -> dict[str, Figures]:
 
 
 def stack_shares(machine: Machine) -> dict[str, dict[str, float]]:
-    """Return the shares of the bf16 peak that each stack's linear layers and attention have on a machine."""
+    """Return, by stack, the shares of the bf16 peak that its `matmul` and `attention` reach on a machine."""
     shape, length, found = load_transformer("mpt-1B"), 2048, {}
     plan = ParallelPlan(recompute=0.0)
     for name in stack_names():

@@ -151,7 +151,7 @@ class Calibrator:
         self.groups = [_Group(rows, chosen, catalog) for chosen in by_length.values()]
 
     def predict(self, constants: Constants) -> Floats:
-        """Return the iteration times (s) that the oracle predicts under these constants, shape (n,)."""
+        """Return the seconds per iteration that the oracle predicts for the n measured rows, (n,)."""
         for group in self.groups:
             group.plan(constants)
         return self._seconds(constants)

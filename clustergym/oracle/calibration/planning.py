@@ -87,7 +87,7 @@ class PlanningOutcomes:
 def outcomes(
     oracle: GridOracle, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
 ) -> PlanningOutcomes:
-    """Search plans by every method for each class on compact allocations; return their times and costs."""
+    """Search plans for each class, with its GPUs on as few nodes as possible; return times and costs."""
     places = [
         cell
         for cell, stands_for in cells(len(classes), cluster, counts).items()
@@ -159,7 +159,7 @@ def _gpu_s(costs: Iterable[Cost]) -> Floats:
 
 
 def summary(rows: PlanningOutcomes) -> Figures:
-    """Return the figures that Arena and Crius report of planning, as shares and ratios by name.
+    """Return, by name, the shares and ratios with which the Arena and Crius papers measure plan searches.
 
     A row without a proxy plan, or in which a pruned search finds no plan, counts as a share of 0 of the
     optimum; errors of estimates are over the rows that have an estimate.

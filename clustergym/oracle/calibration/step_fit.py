@@ -97,7 +97,7 @@ def tokens_per_s_per_gpu(setting: Setting, constants: StackConstants) -> float:
 
 
 def usable_rows(rows: Iterable[ThroughputRow], stack: str) -> list[ThroughputRow]:
-    """Return a stack's measured rows that can be fitted: pre-training in the newest release, no misprints.
+    """Return a stack's rows to fit: pre-training, in the software's newest release, no defective rows.
 
     Rows that dropped tokens are not comparable with those that did not, nor are those of a known defect of
     the software.
@@ -200,7 +200,7 @@ def _fit(rows: Sequence[ThroughputRow], start: StackConstants, priors: Mapping[s
 
 
 def leave_out_groups(rows: Sequence[ThroughputRow], stack: str) -> dict[str, float]:
-    """Predict each row by a fit without the rows of its group; return tokens/s per GPU by the row's id."""
+    """Predict rows by fits to the rows of other groups (`row.group`); return tokens/s per GPU by row id."""
     of_stack = [
         row for row in rows if row.stack == stack and row.setting and row.setting.planned and row.measured
     ]

@@ -98,7 +98,7 @@ def fastest(
 
 
 def predict_rows(rows: Sequence[ThroughputRow], stack: str | None = None) -> list[dict[str, Any]]:
-    """Predict each row's throughput, with the stack of its source and date or with one stack for all."""
+    """Predict each row's throughput with `stack`, or by default with the stack it was measured on."""
     constants: dict[str, StackConstants] = {}
     found = []
     for row in rows:
@@ -155,7 +155,7 @@ def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, An
 
 
 def errors_without_parts(rows: Sequence[ThroughputRow]) -> dict[str, dict[str, Any]]:
-    """Return prediction errors if one part of the step time is left out, by part, constants unchanged.
+    """Return the prediction errors, with constants unchanged, when a part (by name) of the step is left out.
 
     Rows whose step has none of a part do not count for it.
     """
@@ -243,7 +243,7 @@ def scaling_curves(rows: Sequence[ThroughputRow], predicted: Sequence[float | No
 
 
 def scaling_errors(curves: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return errors of relative speeds, in percentage points, by pair of fewest and larger GPU count."""
+    """Return errors of relative speeds, in percentage points, by text "N to M" GPUs, N the fewest."""
     points: dict[tuple[int, int], list[float]] = {}
     for curve in curves:
         for point in curve["points"]:

@@ -286,7 +286,7 @@ def _sets(keys: Iterable[Any], usable: Bools) -> list[list[int]]:
 
 
 def spearman(rows: Rows, seconds: Floats) -> float | None:
-    """Return the mean rank correlation of predicted and measured times over model classes."""
+    """Return the rank correlation of predicted and measured times within a model class, mean over classes."""
     from scipy.stats import spearmanr
 
     usable = np.isfinite(rows.seconds) & np.isfinite(seconds)
@@ -300,9 +300,9 @@ def spearman(rows: Rows, seconds: Floats) -> float | None:
 
 
 def regret(rows: Rows, seconds: Floats, within_type: bool) -> float | None:
-    """Return the share of throughput per GPU that is lost if placements are chosen by predicted time.
+    """Return the throughput per GPU (share) lost if the predicted time chooses a class's placement.
 
-    Mean over classes (within a type: over pairs of class and GPU type) with at least two placements.
+    Mean over classes with at least two placements; with `within_type`, over pairs of class and GPU type.
     """
     usable = np.isfinite(rows.seconds) & np.isfinite(seconds)
     gpus = np.array([layout.nodes * layout.per_node for layout in rows.layouts])

@@ -115,7 +115,7 @@ class GridOracle(Oracle):
         counts: Sequence[int],
         columns: Collection[int],
     ) -> Floats:
-        """Return the least iteration time, a profiler's estimate of it, and pure data parallelism's (s).
+        """Return 3 tables in one array: least seconds per iteration, estimated ones, data-parallel ones.
 
         Shape (3, C, T, K, 4): also by model class, GPU type, GPU count and network tier; inf where nothing
         fits, and on other GPU types than `columns`.
@@ -192,7 +192,7 @@ def spread(gpus: int, per_node: int, locality: Locality) -> int:
 def cells(
     classes: int, cluster: ClusterSpec, counts: Sequence[int]
 ) -> dict[SearchCell, list[tuple[int, int]]]:
-    """Return the distinct plan searches, each with the table entries (count, tier) that it fills.
+    """List the plan searches for `classes` model classes, each with the table entries (count, tier) it fills.
 
     Allocations that the plans cannot tell apart are searched once.
     """

@@ -94,7 +94,7 @@ def roofline_load(rows: GraphAllocations, machine: Machine) -> Floats:
 
 
 def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
-    """Return the (fractional) number of GPUs that each operator deserves by its load, by model."""
+    """Return GPUs (fractional) in proportion to the load of each operator, by model and operator."""
     load = roofline_load(rows, machine)
     # Section 3.3: GPUs in proportion to loads, all of the grid's GPUs together.
     return np.asarray(load / load.sum(axis=1, keepdims=True) * rows.layout.gpus[:, None])
@@ -102,7 +102,7 @@ def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
 
 @dataclass(frozen=True)
 class NormalisedPartitions:
-    """Divisions of models into pipeline stages with whole numbers of GPUs, and their imbalance.
+    """Divisions of models into stages of whole GPUs, with the distance of these from the fractional GPUs.
 
     Attributes
     ----------
@@ -233,7 +233,7 @@ def _normalise_partitions(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
 
 
 def reduce_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
-    """Return each division's imbalance above the least, in whole `bias_step` x GPUs; inf: cannot run."""
+    """Return divisions' bias above the least, in whole steps of `bias_step` of the GPUs; inf: cannot run."""
     fits = np.isfinite(candidates.communication_s)
     bias = np.where(fits, candidates.bias, np.inf)
     least = bias.min(axis=1, keepdims=True)

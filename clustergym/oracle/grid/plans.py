@@ -96,7 +96,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class ProxyPlan:
-    """A candidate for the plan that stands for all with its number of stages (Arena, section 3.3).
+    """A candidate for the plan profiled to represent all with its number of stages (Arena, section 3.3).
 
     Attributes
     ----------

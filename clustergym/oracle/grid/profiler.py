@@ -41,7 +41,7 @@ transformer; the partition is `frontier`'s here.
 
 
 def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
-    """Raise an `InputError` if the choice of a number of micro-batches is invalid or does not divide a batch.
+    """Raise an `InputError` unless `rule` is a known name or a micro-batch count that divides each batch.
 
     Raises
     ------

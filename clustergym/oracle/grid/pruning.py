@@ -57,7 +57,7 @@ def search_pruned(
 
 
 def select_splits(rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str) -> Bools:
-    """Return which ways to split runs of operators over GPUs the pruning rules keep, by model."""
+    """Return, by model, which splits (see `splits`) of which runs of operators the pruning rules allow."""
     best = estimates.best
     gpus, _ = splits(int(rows.layout.gpus[0]))
     allowed = np.zeros((len(rows), len(gpus), len(intervals(rows.operators)[0])), dtype=bool)
@@ -151,7 +151,7 @@ def search_cost(
 
 
 def profiling_cost(rows: GraphAllocations, machine: Machine, grids: Sequence[BestPlans]) -> list[Cost]:
-    """Return the cost, for each model, of profiling a plan with each number of stages on single GPUs.
+    """Return each model's cost to profile, on one GPU, the plans in `grids` (one per number of stages).
 
     Every operator of every plan is compiled and run with one GPU's share of the work; operators that are
     alike are run once (Arena, sections 3.4 and 5.8). Collectives cost nothing here: their tables are measured

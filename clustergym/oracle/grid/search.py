@@ -100,7 +100,7 @@ def every_variant(rows: GraphAllocations, machine: Machine) -> tuple[Ints, Float
 
 
 def fastest(rows: int, some: Ints, seconds: Floats) -> Ints:
-    """Return the position of each model's fastest entry, given the model and seconds of every entry."""
+    """Return the position of each model's fastest entry; `some` has the model's row number of each entry."""
     # Sorted by row and then by time: the first of each row is its fastest.
     order = np.lexsort((seconds, some))
     first = order[np.searchsorted(some[order], np.unique(some))]

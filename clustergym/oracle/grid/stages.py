@@ -38,7 +38,7 @@ def run_index(operators: int, first: Ints, last: Ints) -> Ints:
 
 @lru_cache(maxsize=64)
 def splits(most: int) -> tuple[Ints, Ints]:
-    """List all ways to split a stage over 1, 2, 4, ... GPUs, as arrays of GPUs and tensor-parallel ranks."""
+    """List (GPUs, tensor-parallel ranks) of a stage in powers of two, up to `most` GPUs, as two arrays."""
     sizes = [1 << n for n in range(most.bit_length())]
     pairs = [(m, t) for m in sizes for t in sizes if t <= min(m, MOST_TENSOR)]
     gpus, tensor = np.array(pairs, dtype=np.int64).T
@@ -119,7 +119,7 @@ def every_split(
     tensor: Ints,
     mixed: bool = True,
 ) -> tuple[Floats, Ints, Floats]:
-    """Return seconds (inf: does not fit), first split operator and bytes of every run in every split.
+    """Return seconds (inf: does not fit), first tensor-parallel operator and bytes of each run in each split.
 
     If `mixed`, the first blocks of a wide ResNet's stage may be data-parallel while its other blocks are
     split: early blocks are large in activations and small in weights.
@@ -235,7 +235,7 @@ class _Sums:
 def operator_seconds(
     costs: OperatorCosts, micro_batches: Floats, recomputes: bool, objective: str = "seconds"
 ) -> Floats:
-    """Return operators' seconds for a micro-batch, with its part of once-per-iteration work."""
+    """Return operators' seconds for a micro-batch, including its share of gradient synchronisation."""
     # Recomputing repeats the collectives of the forward pass, half of those of forward and backward.
     exchange = 1.5 if recomputes else 1.0
     seconds = costs.synchronise_s / micro_batches + exchange * costs.exchange_s
@@ -271,7 +271,7 @@ def stage_bytes(
     micro_batches: Floats,
     bounds: Sequence[tuple[int, int, int, int, int]],
 ) -> list[float]:
-    """Return the bytes on a GPU of each given stage of a single model.
+    """Return the bytes on a GPU of each stage of a model, with stages given by five numbers each.
 
     `bounds` has each stage's first and last operator, its GPUs, the GPUs over which an operator is split, and
     the first operator that is split.

@@ -66,7 +66,7 @@ class SiaProfile:
     scalability: dict[tuple[int, int], Curve]
 
     def curve(self, placement: tuple[int, ...]) -> Curve | None:
-        """Return the measured times over batch for a placement or the most similar one; None without any.
+        """Return measured times at each local batch for a placement, or the nearest one; None without any.
 
         The curve of the placement itself; else that of the same count on equally many nodes; else of the same
         count on the nearest number of nodes.
@@ -142,7 +142,7 @@ def _curves(table: TextTable, keys: Sequence[Key]) -> dict[Key, Curve]:
 
 
 def iteration_time_s(curve: Curve, gpus: int, global_batch: int) -> float:
-    """Return the least seconds per iteration over local batches and gradient accumulation steps.
+    """Return the least seconds per iteration among the ways to split the global batch into local batches.
 
     With a steps of local batch b on N GPUs, N a b is the global batch (b rounded up), and an iteration
     takes a - 1 steps without and one with synchronisation (Sia, section 3.3). Step and synchronisation

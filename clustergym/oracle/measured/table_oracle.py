@@ -216,7 +216,7 @@ def _by_locality(layouts: Layouts, count: int, room: int) -> list[float]:
 
 
 class Distances(NamedTuple):
-    """How far a measured row is from an entry to estimate, for each way in which they may differ.
+    """How different a measured row is from the case whose time is estimated, by type of difference.
 
     A row's weight is exp(-the sum of its distances). They are chosen so that the measured rows of Arena's
     artifact are estimated well from the rows of other models.
@@ -303,7 +303,7 @@ class Corrections:
         gpu_types: Sequence[str],
         counts: Sequence[int],
     ) -> Floats:
-        """Return factors by which to multiply the roofline's times, shape (C, T, K, 4)."""
+        """Return factors on the roofline's times by class, GPU type, count and tier, (C, T, K, 4)."""
         other_type = _differs(gpu_types, [key.gpu_type for key in self.keys])
         type_weights = np.exp(-DISTANCES.gpu_type * other_type)
         # Weights are exponentials of sums of distances, so that each distance can be worked out on its own

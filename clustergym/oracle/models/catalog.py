@@ -330,7 +330,7 @@ class ShapeFamily(Family):
         }
 
     def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-        """Return the number of tokens of a sample, the one dimension that a shape lacks."""
+        """Return the tokens of a sample, the one dimension that a published transformer does not fix."""
         return (("sequence_length", self.sequence_length),)
 
 

@@ -93,14 +93,14 @@ class TransformerShape:
 
     @property
     def attending_layers(self) -> int:
-        """Number of attention layers, including those that predict later tokens."""
+        """Number of attention layers, including extra layers that predict tokens after the next one."""
         return (
             self.all_layers if self.attention_layers is None else self.attention_layers + self.predicted_ahead
         )
 
     @property
     def expert_layers(self) -> int:
-        """Number of layers with experts, including those that predict later tokens."""
+        """Number of layers with experts, including extra layers that predict tokens after the next one."""
         if not self.experts:
             return 0
         other = 0 if self.mamba is None else self.mamba.layers + (self.attention_layers or 0)
@@ -113,7 +113,7 @@ class TransformerShape:
 
     @property
     def all_layers(self) -> int:
-        """Number of layers, including those that predict later tokens."""
+        """Number of layers, including extra layers that predict tokens after the next one."""
         return self.layers + self.predicted_ahead
 
     @cached_property
@@ -137,7 +137,7 @@ class TransformerShape:
 
     @cached_property
     def attention_width(self) -> float:
-        """Mean of the total query-key width and the total value width of a layer's attention heads."""
+        """Half of the sum of query-key width and value width over all attention heads of a layer."""
         if self.latent is not None:
             one = self.latent
             return self.heads * (one.query_key_plain + one.query_key_rotary + one.value) / 2
@@ -220,7 +220,7 @@ class TransformerShape:
 
     @cached_property
     def visit_width(self) -> float:
-        """Values per token that elementwise operators read and write in the experts it visits."""
+        """Values that elementwise operators read and write for a token in the experts that process it."""
         one = 2 * (self.expert_hidden or self.hidden) + self._matrices * self.expert_feed_forward
         return float(self.expert_layers * self.experts_per_token * one)
 

@@ -17,7 +17,7 @@ _READ: dict[tuple[Path, str], tuple[tuple[int, ...], Any]] = {}
 
 
 def make_schema(made: Any) -> Any:
-    """Return a Pydantic model with a dataclass's fields, by which its entries in YAML files are checked."""
+    """Return a Pydantic model with a dataclass's fields, to check YAML entries of that dataclass."""
     from pydantic import Field, create_model
 
     from clustergym.cluster.schema import StrictSchema, Text

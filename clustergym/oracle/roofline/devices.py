@@ -132,7 +132,7 @@ class Layout(NamedTuple):
 
     @staticmethod
     def of_cluster(cluster: ClusterSpec, counts: Sequence[int]) -> Layout:
-        """Return the layouts of each GPU count on each GPU type at each network tier, shape (T, K, 4).
+        """Return layouts by GPU type, GPU count and network tier (`Locality`), as arrays of shape (T, K, 4).
 
         `NODE` puts all GPUs on one node, on which they must fit. The other localities spread them evenly over
         as few nodes as they can, but at least two. An NVLink domain counts as a node with all of its ports.

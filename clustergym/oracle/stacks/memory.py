@@ -66,7 +66,7 @@ def activation_bytes(
 
 
 def activation_width(shape: TransformerShape) -> float:
-    """Return a layer's activation bytes divided by those with a feed-forward width of 4 x hidden."""
+    """Return a layer's activation bytes, relative to those at a feed-forward width of 4 x hidden width."""
     inner = shape.feed_forward if not shape.experts else shape.experts_per_token * shape.expert_feed_forward
     inner += shape.shared_expert_width if shape.experts else 0
     # Of 34 bytes 16 are the feed-forward network's inner width (twice 4h, in 16 bit), 18 the rest.

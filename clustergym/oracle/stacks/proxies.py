@@ -28,7 +28,7 @@ COMMUNICATION = ("tensor_exposed_s", "context_exposed_s", "expert_exchange_s", "
 
 
 class GridPoint(NamedTuple):
-    """A plan with the GPUs that its slower computation wastes, and its seconds of communication."""
+    """A plan, its communication (s), and the GPUs whose work it loses to the plan that computes fastest."""
 
     step: PlannedStep
     bias: float
@@ -95,7 +95,7 @@ def estimate_step(step: PlannedStep) -> float:
 def list_grids(
     shape: TransformerShape, steps: Sequence[PlannedStep], strategy: str = "frontier"
 ) -> list[StepGrid]:
-    """Group plans by number of stages; return each group's Pareto-optimal plans, and one for the group.
+    """Group plans by number of stages; return each group's Pareto-optimal plans, and its proxy plan.
 
     Parameters
     ----------

@@ -201,7 +201,7 @@ class StackOracle(Oracle):
         return OracleTables(tuple(classes), cluster.gpu_types, axis, *times, segments=segments)
 
     def cell(self, stack: Stack, model: ModelClass, cluster: ClusterSpec, column: int) -> StackCell:
-        """Return a transformer and a GPU type of a cluster as the input to a search of plans."""
+        """Return a transformer and GPU type `column` of a cluster as the input to a search of plans."""
         shape, length = transformer_of(self.catalog.get(model))
         machine = make_machine(cluster.groups[column])
         machines = tuple(_at_tier(machine, cluster, column, tier) for tier in Locality)

@@ -69,7 +69,7 @@ class ThroughputRow:
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """A key that rows share if they measure the same setting in different releases."""
+        """A key that rows share if they measure one setting with different releases of a stack."""
         length = self.setting.sequence_length if self.setting else None
         return (self.source, self.job, self.model, self.gpu_type, self.gpus, self.precision, length)
 

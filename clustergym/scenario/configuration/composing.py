@@ -29,7 +29,7 @@ _offered: dict[tuple[str, str], object] = {}
 
 
 class ValuesLater(ConfigLoaderImpl):
-    """A Hydra loader that reads configuration files only once for all overrides that change only values.
+    """A Hydra loader that reads configuration files once, and applies overrides of single keys afterwards.
 
     The runs of a sweep mostly differ in values; Hydra reads and merges some twenty files for each, and twice.
     """
@@ -92,7 +92,7 @@ class _HydraOnce(Hydra):
 
 @contextlib.contextmanager
 def composing_once() -> Iterator[None]:
-    """Compose each choice of configuration files only once inside a `with` block, to start sweeps faster."""
+    """Read the same configuration files only once inside a `with` block, so that sweeps start faster."""
     own = {"Hydra": _HydraOnce, "ConfigLoaderImpl": ValuesLater}
     before = {name: vars(hydra_module)[name] for name in own}
     vars(hydra_module).update(own)

@@ -214,7 +214,7 @@ class Failures(Disturbance):
 
 @dataclass(frozen=True)
 class FailureChoice(FailureModel):
-    """The keys of `scenario.failures` in the configuration, beside those of `FailureModel`.
+    """All keys of `scenario.failures`: those of `FailureModel`, a path, mean times and a seed.
 
     Attributes
     ----------

@@ -166,7 +166,7 @@ class ActiveReservations(ActiveDisturbance):
         }
 
     def note_interruption(self, row: int) -> None:
-        """Choose new nodes for a planned job that lost its nodes."""
+        """Choose new nodes for the planned job in a trace row that lost its nodes."""
         if row in self.start:
             self.nodes[row] = ()
             self.due.add(row)
@@ -192,7 +192,7 @@ class ActiveReservations(ActiveDisturbance):
 def choose_nodes(
     spec: ClusterSpec, placer: Placer, gpu_type: int, gpus: int, closed: set[int], busy: set[int]
 ) -> tuple[int, ...]:
-    """Choose whole nodes for a planned job; empty if there are too few.
+    """Choose whole nodes for a planned job, none `closed`, and none `busy` if possible; empty if too few.
 
     The placer chooses among the nodes that will be free by themselves or, if these do not suffice, among
     all nodes that are not closed. If it spreads the job over more nodes than needed, the first ones count.

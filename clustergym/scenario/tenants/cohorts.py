@@ -106,7 +106,7 @@ class QuotaNode:
             node = node.parent
 
     def available(self, at: int) -> float:
-        """Return the GPUs of a type that the node may still use, own and borrowed; may be negative."""
+        """Return GPUs of type index `at` that the node may still use, own or borrowed; may be negative."""
         if self.parent is None:
             return self.quota[at] - self.used[at]
         kept, used = self.kept[at], self.used[at]
@@ -114,7 +114,7 @@ class QuotaNode:
         return max(0.0, kept - used) + min(lent_by_parent, self.parent.available(at))
 
     def count_reserved_gpus(self, at: int) -> float:
-        """Return the unused GPUs of a type that no other node may borrow from this one."""
+        """Return the unused GPUs of type index `at` that no other node may borrow from this one."""
         return max(0.0, self.kept[at] - self.used[at])
 
     @property
@@ -130,11 +130,11 @@ class QuotaNode:
         return self._attainable
 
     def most_with_borrowing(self, at: int) -> float:
-        """Return the node's own GPUs of a type plus the most it may borrow; infinite without a limit."""
+        """Return the node's own GPUs of type index `at` plus the most it may borrow; inf without limit."""
         return self.nominal[at] + self._most_borrowed[at]
 
     def use(self, at: int, gpus: float) -> None:
-        """Count GPUs of a type as used by this node and by the cohorts from which it borrows them.
+        """Count GPUs of type index `at` as used here and by the cohorts from which this node borrows them.
 
         Below 0 they are given back: `use(at, -n)` undoes `use(at, n)` exactly, whatever came in between.
         """
@@ -145,11 +145,11 @@ class QuotaNode:
             self.parent.use(at, beyond)
 
     def borrows(self, at: int, more: float = 0.0) -> bool:
-        """Return whether this node would exceed its quota of a type if it used `more` further GPUs."""
+        """Return whether `more` GPUs of type index `at` would take this node above its quota."""
         return self.used[at] + more > self.quota[at]
 
     def share(self) -> tuple[bool, float]:
-        """Return a sort key: borrowed GPUs divided by weight; nodes that borrow at weight 0 come last.
+        """Return a sort key: GPUs borrowed / weight; nodes of weight 0 that borrow come last.
 
         Kueue's dominant resource share; GPUs of all types are one resource. A node of weight 0 that borrows
         comes after all others (True), and then by its share before the weight.

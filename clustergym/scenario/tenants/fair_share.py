@@ -218,7 +218,7 @@ class History:
         return self._time
 
     def growth(self, gpus: Floats, capacity: float) -> tuple[Floats, Floats]:
-        """Return each queue's and the parent's past GPU time, and how fast it grows, up to a common factor.
+        """Return GPU time so far and its growth per second, of each queue and last of the parent.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ class History:
         return self._time, added
 
     def until_s(self, length: float) -> float:
-        """Return the time (s) at which past GPU time has grown by `length` x `growth`, or growth changes."""
+        """Return when (s) GPU time has grown by `length` s at the rate of `growth`, or that rate changes."""
         if self.half_life_s is not None:
             length = self.half_life_s * math.log2(1.0 + length)
         if not self._spans:

@@ -45,7 +45,7 @@ class Offers:
         missing: Sequence[float],
         epsilon: float,
     ) -> None:
-        """Record one round of a division, in which `left` GPUs are offered to the queues in `wanting`.
+        """Record that one step of a division shared `left` GPUs among the queues in `wanting`.
 
         One has all that it lacks if the offer is no more than `epsilon` below that, or else whole GPUs.
         """
@@ -65,7 +65,7 @@ class Offers:
     def deal(
         self, left: float, missing: Sequence[tuple[int, float]], rank: Sequence[int], lost: Sequence[float]
     ) -> None:
-        """Record which queues get the GPUs that rounding left over: by priority, then by their loss in it.
+        """Record which queues get GPUs left over by rounding: by `rank`, then by GPUs `lost` to rounding.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class _Turn(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Bounds within which queues' past use may change without changing a division of GPUs.
+    """Limits on queues' past GPU time; while it stays within them, a division gives the same GPUs.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class Bounds(NamedTuple):
     @staticmethod
     @cache
     def none(certain: bool = True) -> Bounds:
-        """Return bounds that always hold if `certain`, and never otherwise."""
+        """Return bounds without limits: past use never changes the division or, if not `certain`, may."""
         empty, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
         return Bounds(certain, whole, whole, empty, empty, empty, empty.astype(np.bool_), empty, empty)
 

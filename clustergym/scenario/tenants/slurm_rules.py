@@ -225,7 +225,7 @@ def classic_fair_share(shares: float, usage: float, damping: float = 1.0) -> flo
 
 
 def effective_usage(own: float, above: float, shares: float) -> float:
-    """Return an account's effective usage by Slurm's classic rule: its own and part of its siblings'.
+    """Return an account's usage by Slurm's classic rule: its own, plus its share of the rest of its parent's.
 
     Parameters
     ----------

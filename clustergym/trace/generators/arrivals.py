@@ -65,7 +65,7 @@ def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hou
 
 
 def in_bursts(submit_s: Floats, tenants: Sequence[str], share: float, seed: int) -> Floats:
-    """Return submission times in which the jobs of a share of the tenants come in bursts, shape (n,).
+    """Move submission times so that a share of the tenants submit their jobs in bursts, shape (n,).
 
     The trace's span is divided into `BURSTS` periods, which begin at another time for each tenant; all that
     a bursty tenant submits in a period comes in the first `BURST_SHARE` of it, in the same order.

@@ -100,7 +100,7 @@ def draw_gpu_types(
     time_s: ReferenceTime,
     seed: int,
 ) -> list[str]:
-    """Sample a GPU type for each job, in proportion to the GPUs of those types that can run it.
+    """Sample a GPU type for each job, weighted by the types' GPUs, among types that can run it by a rule.
 
     A type counts if it has as many GPUs as the job asks for and some model that the rule draws for
     such a job (of its first tier that fits on any of the types) fits in their memory.

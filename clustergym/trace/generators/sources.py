@@ -27,7 +27,7 @@ class _Keys(BaseModel):
 
 
 class SourcePart(_Keys):
-    """One autoregressive component of the hourly log rate: its share of variance and correlation time."""
+    """A component of random changes of the log hourly rate: share of variance, correlation time."""
 
     share: Positive
     correlation_h: Positive
@@ -47,7 +47,7 @@ class Hourly(_Keys):
 
 
 class Level(_Keys):
-    """Bursts of arrivals within an hour: an independent random rate factor every `period_s` seconds."""
+    """Bursts of arrivals within an hour: the rate times another random factor every `period_s` seconds."""
 
     period_s: Annotated[int, Field(ge=1, le=1800)]
     cv2: NotNegative

@@ -19,7 +19,7 @@ _NAMES = {"job_id": "job_id", "submit_s": "submit_time", "gpus": "gpu_num", "use
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Return whether a file's first lines look like Acme's log: Helios's columns with job types."""
+    """Return whether a file's first lines look like Acme's job log, by the names of its columns."""
     found = header(lines)
     return len(found & {"gpu_num", "node_num", "type", "gpu_time"}) > 1 and "vc" not in found
 
