@@ -115,7 +115,7 @@ class PartAllocations(Allocations):
 
     @contextmanager
     def hidden(self, nodes: Iterable[int]) -> Iterator[None]:
-        """Give a context that does nothing; raise an error for any `nodes`, as none can be kept free here."""
+        """Give a context that hides no nodes; raise an AllocationError if `nodes` names any to hide."""
         if list(nodes):
             raise AllocationError("divisible nodes cannot be kept for planned jobs")
         yield

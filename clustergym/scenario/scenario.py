@@ -104,7 +104,7 @@ class Scenario:
     estimates_off: Floats | None = None
 
     def round_s(self, policy_round_s: float | None) -> float | None:
-        """Return the seconds between a policy's decisions; None if it decides at every event."""
+        """Return the seconds between decisions: the scenario's own, or the policy's; None: at every event."""
         chosen = {"policy": policy_round_s, "event": None}.get(str(self.rounds), self.rounds)
         return None if chosen is None else float(chosen)
 

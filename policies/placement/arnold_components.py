@@ -41,7 +41,7 @@ Part = tuple[int, int]
 
 
 class FabricComponent(NamedTuple):
-    """Some minipods (groups of nodes), and how many communication groups are placed on them together."""
+    """Minipods (groups of nodes), and how many communication groups have all their nodes in these minipods."""
 
     minipods: tuple[int, ...]
     groups: int
