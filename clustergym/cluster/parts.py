@@ -104,7 +104,7 @@ class Requests(NamedTuple):
     models: Ints
 
     def unpack_row(self, request: int) -> tuple[int, int, int, int, int]:
-        """Return the request in row `request`: CPU, memory, GPUs, thousandths of each GPU, accepted models as bits."""
+        """Return row `request`: CPU, memory, GPUs, thousandths of each GPU, and accepted models as bits."""
         cpu, memory, gpus, milli, models = (int(column[request]) for column in self)
         return cpu, memory, gpus, milli, models
 

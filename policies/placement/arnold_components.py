@@ -41,7 +41,7 @@ Part = tuple[int, int]
 
 
 class FabricComponent(NamedTuple):
-    """Minipods (groups of nodes), and how many communication groups have all their nodes in these minipods."""
+    """Minipods (groups of nodes), and how many communication groups have all their nodes in them."""
 
     minipods: tuple[int, ...]
     groups: int

@@ -189,7 +189,7 @@ class DomainState:
         return plan_moves(empty, self.blocks, size, wanted, self.most_nodes // size)
 
     def name_nodes(self, plan: RoomPlan, gang: int, size: int) -> dict[int, Nodes]:
-        """Return the nodes of each moved job and of the new job `gang`, whose blocks have `size` nodes each."""
+        """Return the nodes of each moved job and of the new job `gang`, which has blocks of `size` nodes."""
         pools, given = [list(free) for free in self.free], dict[int, list[int]]()
         blocks = {block.row: block for block in self.blocks}
         for row in plan.moves:

@@ -174,7 +174,7 @@ def ablate(states: int, seed: int) -> dict[str, Any]:
 
 
 def spread_matrix(job: PretrainingJob, dp: int, pp: int) -> Ints:
-    """Return each node's minipod, such that each column has nodes in `dp` minipods, and each row in `pp`."""
+    """Return each node's minipod; each column has nodes in `dp` minipods, and each row in `pp`."""
     rows = np.arange(job.rows)[:, None] * dp // job.rows
     return (rows + np.arange(job.columns) * pp // job.columns) % dp
 

@@ -114,7 +114,7 @@ class GraphAllocations:
 
 
 def select_rows(layout: Layout, rows: Ints | None = None) -> Layout:
-    """Return the R chosen rows of each of a layout's arrays, shape (R,); by default all rows, shape (R, 1, 1)."""
+    """Return a layout's arrays at the R chosen rows, shape (R,); by default all, in shape (R, 1, 1)."""
     parts: tuple[Any, ...] = tuple(layout)
     return Layout(*(part.reshape(-1, 1, 1) if rows is None else part[rows] for part in parts))
 

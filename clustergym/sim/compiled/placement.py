@@ -54,7 +54,7 @@ def take(episode: Episode, count: int, gpu_type: int, gpus: int) -> int:
 
 @compile_in_place
 def show(episode: Episode, first: int) -> int:
-    """Write the nodes of the allocation that begins at share `first` to `episode.placed`; return their number."""
+    """Write the nodes of the allocation from share `first` on to `episode.placed`; return how many."""
     at, count = first, 0
     while at != c.NONE:
         episode.placed[0, count], episode.placed[1, count] = (
