@@ -76,7 +76,7 @@ class DivisibleCluster(ClusterSpec):
 
     @property
     def named_types(self) -> tuple[str, ...]:
-        """Names of GPU models by which jobs may ask; the simulation treats them as one GPU type."""
+        """Names of GPU models that jobs may ask for; GPUs can be split, and all count as one GPU type."""
         return self.models
 
     @cached_property

@@ -445,7 +445,7 @@ class TenantsEnv(EngineEnv):
 
 
 class ReclaimEnv(EngineEnv):
-    """An environment whose agent chooses how queues get their quota back: whose jobs stop, with what notice.
+    """An environment whose agent chooses how queues get quota back: whose jobs stop, and who saves first.
 
     ## Description
 

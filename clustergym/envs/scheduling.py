@@ -92,7 +92,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self.observation_space = self._observation_space()
 
     def make_parts(self) -> None:
-        """Make the objects that have a state during an episode: placer, actions, observation and baseline."""
+        """Make what has a state in an episode: placer, actions, observation, and what rewards compare to."""
         chosen, setting = self.parameters, self.episodes.setting
         self.placer = make_placer({"name": chosen.placer})
         self.features = FEATURES[chosen.features](setting, chosen.rows)

@@ -116,7 +116,7 @@ class Backend(ABC):
 
     @abstractmethod
     def submit(self, name: str, part: Part) -> str:
-        """Allocate GPUs under a name; return the reason if that fails, else an empty text."""
+        """Allocate a part (GPUs on each of some nodes) under a name; return why it fails, or no text."""
 
     @abstractmethod
     def cancel(self, names: Collection[str]) -> None:

@@ -121,7 +121,7 @@ class SlurmWords:
         self.of_job = of_job
 
     def submit(self, name: str, part: Part) -> list[str]:
-        """Return the command's arguments that allocate GPUs under a name."""
+        """Return the words of a `salloc` that allocates a part (GPUs on each of some nodes), with a name."""
         each = [f"--gres=gpu:{part.gpus}", "--ntasks-per-node=1"]
         words = ["salloc", "--no-shell", "--immediate=1", "-J", name, "-N", str(len(part.nodes))]
         words += ["-w", ",".join(self.nodes[node] for node in part.nodes)]

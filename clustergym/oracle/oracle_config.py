@@ -105,7 +105,7 @@ ORACLES: dict[str, type[Choice]] = {
 
 
 def oracle_from_config(mapping: Mapping[str, Any]) -> Oracle:
-    """Build the oracle that the configuration's group `oracle` describes.
+    """Build the oracle of iteration times from the configuration's group `oracle`: its name and keys.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from clustergym.sim.state import JobStates
 
 
 class Fault(NamedTuple):
-    """An error in a policy's decision: the row of the wrong job, what is wrong, and a remedy."""
+    """What a check found wrong in a policy's decision, for a `DecisionError`: job's row, message, remedy."""
 
     row: int
     message: str

@@ -275,7 +275,7 @@ def cut_trace(
     first: int | None = None,
     rebase: bool = False,
 ) -> Trace:
-    """Return a part of a trace: jobs submitted in [start_s, end_s); of these `first` jobs after `skip`.
+    """Return a trace's jobs submitted in [start_s, end_s), of these `first` after `skip`; `rebase` times.
 
     Parameters
     ----------

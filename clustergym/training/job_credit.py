@@ -175,7 +175,7 @@ def log_probs_of_edits(rows: Rows, choices: Choices, head: Tensor, stop: Tensor)
 
 
 class JobCreditLearner:
-    """Trains a network that reads rows of jobs, by PPO in a vector environment on the compiled engine.
+    """Trains a network that reads rows of jobs, by PPO with credit by job, on the compiled engine.
 
     Parameters
     ----------

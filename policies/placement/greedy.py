@@ -118,7 +118,7 @@ def whole_groups_first(instance: Instance, choose: Choice) -> Assignment:
 
 
 def node_by_node(instance: Instance, choose: Callable[[Ints], int]) -> Assignment:
-    """Place the nodes of all groups one by one, each in the minipod that `choose` returns.
+    """Place the groups' nodes one by one, each in the minipod that `choose` picks by the free nodes of each.
 
     Groups stay together only as far as their nodes happen to follow each other. An instance that does not fit
     gets an infeasible assignment.

@@ -72,7 +72,7 @@ class VirtualCluster(Allotments):
                 self._add_holders(gpu_type, np.array([at]))
 
     def launch(self, at: Ints, gpu_type: Ints, level: Ints) -> None:
-        """Launch several waiting jobs, each on `counts[level]` free GPUs of its given type."""
+        """Launch waiting jobs in this plan, each on `counts[level]` free GPUs of its given type."""
         self.gpu_type[at], self.level[at] = gpu_type, level
         self.free -= np.bincount(gpu_type, self.counts[level], len(self.free)).astype(np.int64)
         self._note_changed(at.tolist())

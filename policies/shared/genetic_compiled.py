@@ -83,7 +83,7 @@ def evolve(
     capacity: int,
     first: Ints,
 ) -> tuple[Ints, Floats]:
-    """Return a population after some generations, and its fitness, as `genetic.evolve` does."""
+    """Return a population after some generations, and its fitness: `genetic.evolve` in compiled form."""
     size, n = parents.shape
     # Children take the places of those who have not survived.
     genes, worth = np.concatenate((parents, parents)), np.concatenate((fitness, fitness))

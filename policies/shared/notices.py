@@ -31,7 +31,7 @@ class NoticePolicy(Policy):
 
     @property
     def needs_places(self) -> bool:
-        """Whether the policy needs the engine with job locations, for jobs to save before a stop."""
+        """Whether the policy needs the engine with job locations (SimPy), to let jobs save before a stop."""
         return self.notice != "never"
 
     def schedule(self, view: View) -> Decision:

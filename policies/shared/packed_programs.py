@@ -111,7 +111,7 @@ class PackedSolution(NamedTuple):
 def highest_level(
     problem: PackedProblem, need: Floats, floor: Floats | None = None, second_stage: bool = False
 ) -> PackedSolution:
-    """Maximise z such that every job's progress is at least need x z and at least `floor`.
+    """Maximise z: every job's progress, alone or in a pair on its GPUs, is at least need x z and `floor`.
 
     Parameters
     ----------

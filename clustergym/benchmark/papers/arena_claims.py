@@ -90,7 +90,7 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_padded_change(self, ours: str, theirs: str) -> Measure:
-        """Return a function: setting -> percent by which the mean JCT of `ours` is above that of `theirs`.
+        """Return a function: setting -> % of `ours` mean JCT above `theirs`; unfinished jobs at the longest.
 
         Unfinished jobs count as in `measure_padded_ratio`.
         """

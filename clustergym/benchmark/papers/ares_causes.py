@@ -248,7 +248,7 @@ def look_text(runs: Mapping[str, Figures], plot: str) -> str:
 
 
 def look_panels(runs: Mapping[str, Figures]) -> list[Panel]:
-    """Return plots like Figs. 8 and 9 of the Ares paper: held GPUs, JCTs and fairness of each policy."""
+    """Return plots like Figs. 8 and 9 of the Ares paper from runs by policy: held GPUs, JCTs and fairness."""
     hours = np.linspace(0, max(run["time_s"][-1] for run in runs.values()) / 3600, POINTS)
     jct_h, ratio = np.logspace(-3, 6, POINTS, base=2.0), np.linspace(0, 3, POINTS)
     held, jct, fair = {}, {}, {}

@@ -35,7 +35,7 @@ SHOWN_RULES = (EVEN_CORE, "slowest tier, core 2:1", "rising as log2 k", "rising 
 
 
 def claims(figures: Figures) -> list[PaperClaim]:
-    """Return the claims of Arnold's paper, each compared with our results.
+    """Return the claims of Arnold's paper, each beside our results, which `figures` holds by experiment.
 
     "As published" has a core of 1:1, the minipods of Table 1 and the paper's best fit as baseline.
     """

@@ -373,7 +373,7 @@ def format_figure(figure: Estimate | None, unit: Unit) -> str:
 
 
 def format_ratio(plain: float | None, pair: Aggregate | None) -> str:
-    """Return the ratio `plain` as text, with the interval of `pair` unless its ends are equal."""
+    """Return `plain` as text such as `1.23x`, with the interval `pair` if its ends differ; None: empty."""
     if plain is None:
         return ""
     interval = "" if pair is None or pair.low == pair.high else f" [{pair.low:.2f}, {pair.high:.2f}]"

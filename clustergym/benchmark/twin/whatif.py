@@ -62,7 +62,7 @@ class Question:
 
 
 def changed_cluster(twin: TwinFolder, add: Sequence[str], out: Path) -> Path:
-    """Write the cluster's file with nodes added, given as texts such as `16xA100`; return its path.
+    """Write the cluster's file with whole nodes added for texts such as `16xA100` (16 GPUs); return its path.
 
     Raises
     ------

@@ -148,7 +148,7 @@ def keep_answers(view: View) -> None:
 
 
 def collect_edits(episode: Episode, episode_state: EpisodeState, view: View, actions: EditActions) -> Edits:
-    """Return what the agent has changed so far in the GPUs of the jobs in a View.
+    """Return the agent's edits at this decision point: jobs' GPU types and counts, and which edits are legal.
 
     Parameters
     ----------

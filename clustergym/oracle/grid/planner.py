@@ -102,7 +102,7 @@ def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
 
 @dataclass(frozen=True)
 class NormalisedPartitions:
-    """Divisions of models into stages of whole GPUs, with the distance of these from the fractional GPUs.
+    """Divisions of models into stages of whole GPUs, rounded from fractional ones, with distance from these.
 
     Attributes
     ----------

@@ -55,7 +55,7 @@ class StepGrid(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def uneven_load(shape: TransformerShape, stages: int, virtual_stages: int) -> float:
-    """Return the load of a pipeline's slowest stage divided by the mean load of its stages.
+    """Return slowest over mean load of a pipeline's stages, of `virtual_stages` groups of layers each.
 
     Stages have equally many GPUs, and whole layers: as many as others, or one more in each of their virtual
     stages; the last has the output layer, too.

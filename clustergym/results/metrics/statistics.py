@@ -144,7 +144,7 @@ def aggregate_stratified(scores: Sequence[Floats], families: Sequence[str]) -> A
 def aggregate_paired_difference(
     mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
 ) -> Aggregate:
-    """Return the difference of two policies' aggregated scores, with a paired bootstrap interval.
+    """Aggregate two policies' scores by scenario; return the difference, with a paired bootstrap interval.
 
     A cell is a scenario and a seed. Both have the same cells, so the interval leaves out variation that
     they share.

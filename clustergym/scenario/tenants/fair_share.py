@@ -214,7 +214,7 @@ class History:
 
     @property
     def gpu_s(self) -> Floats:
-        """Past GPU time of each queue and then of the parent, up to a common factor, shape (queues + 1,)."""
+        """GPU time that queues used and, last, their parent had; to a common factor; shape (queues + 1,)."""
         return self._time
 
     def growth(self, gpus: Floats, capacity: float) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ REQUIRED = ("timestamp", "duration", "num_gpus")
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Return whether a file's first lines look like Philly's job log as `philly.csv`."""
+    """Return whether a file's first lines look like `philly.csv`, Philly's job log as condensed by Sia."""
     found = header(lines)
     return "gpu_time" in found or {"timestamp", "num_gpus"} <= found or {"duration", "num_gpus"} <= found
 
