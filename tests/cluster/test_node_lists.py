@@ -53,6 +53,8 @@ def test_one_line_and_several_lines_are_the_same(tmp_path):
 def test_partitions_name_types():
     nodes, _ = read_nodes(LISTS / "valid-sinfo.txt")
     assert types_of_partitions(nodes) == {"gpu": "V100", "long": "V100", "big": "H100"}
+    nodes, _ = read_nodes(LISTS / "valid-scontrol.txt")
+    assert {node.name: node.partitions for node in nodes} == {"gpu01": ("gpu", "long"), "gpu02": ("gpu",)}
     nodes, _ = read_nodes(LISTS / "valid-nodes.json")
     assert {node.name: node.partitions for node in nodes} == {"n1": (), "n2": ("small",)}
 

@@ -150,6 +150,7 @@ def test_time_zones_and_hashed_users(tmp_path):
         ({"start": "yesterday"}, r"sacct\.txt:2: start: 'yesterday' is not a time"),
         ({"limit": "soon"}, r"sacct\.txt:2: timelimit: 'soon' is not a time span"),
         ({"seconds": "", "end": "2026-03-01T00:00:30"}, r"end: .* lies before the start"),
+        ({"tres": "gres/gpu=1000001"}, "1000001 GPUs are more than 1000000"),
     ],
 )
 def test_a_cell_that_slurm_does_not_print(tmp_path, changed, wanted):

@@ -13,7 +13,7 @@ SHORT += ["trace.max_duration_s=3600", "trace.max_gpus=32"]
 
 def test_values_of_a_range() -> None:
     assert ParameterRange(2.0, 4.0).value(0.25) == 2.5
-    assert ParameterRange(1.0, 100.0, logarithmic=True).value(0.5) == pytest.approx(10.0)
+    assert ParameterRange(10.0, 1000.0, logarithmic=True).value(0.5) == pytest.approx(100.0)
     # Whole numbers from 1 to 4, each as likely.
     assert [ParameterRange(1, 4, whole=True).value(at) for at in (0.0, 0.25, 0.5, 0.999)] == [1, 2, 3, 4]
     for wrong in ((2.0, 1.0, False), (0.0, 1.0, True)):
