@@ -103,9 +103,9 @@ class EpisodeStates:
 
     Attributes
     ----------
-    arrays : Desk
+    arrays : EpisodeState
         With one more axis, the first.
-    rules : DeskRules
+    rules : EpisodeRules
     """
 
     def __init__(
