@@ -4,11 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
+
+
+class GeneLimits(NamedTuple):
+    """What a gene, the index of a job's GPU count, may be, and how many GPUs all jobs may have.
+
+    Attributes
+    ----------
+    allowed, number : ndarray of int, shape (n, L) and (n,)
+        Those of `_sort_allowed_first`.
+    at_most : ndarray of int, shape (n, L)
+        The largest allowed index up to each index.
+    gpus : ndarray of int, shape (L,)
+    capacity : int
+    first : ndarray of int, shape (n,)
+        Jobs in the order in which they are cut.
+    """
+
+    allowed: Ints
+    number: Ints
+    at_most: Ints
+    gpus: Ints
+    capacity: int
+    first: Ints
 
 
 class GeneticSearch:
@@ -49,16 +72,16 @@ class GeneticSearch:
         attained : ndarray of float, shape (n,)
             Service so far, in any unit.
         """
-        at_most, first = _at_most(value), np.argsort(-attained, kind="stable")
+        first = np.argsort(-attained, kind="stable")
+        limits = GeneLimits(*_sort_allowed_first(value), _at_most(value), gpus, capacity, first)
         genes = self._inherit_population(job, value, start)
         # The present allocation is always in the population, so that a search cannot end worse than no
         # change.
         genes[-1] = start
-        genes = repair_genes(genes, at_most, gpus, capacity, first)
+        genes = repair_genes(genes, limits.at_most, gpus, capacity, first)
         fitness = _fitness(genes, value)
-        constants = *_sort_allowed_first(value), at_most, gpus, capacity, first
         if len(job):
-            genes, fitness = _fastest()(self._generations, self._rng, genes, fitness, value, *constants)
+            genes, fitness = _fastest()(self._generations, self._rng, genes, fitness, value, limits)
         self._job, self._genes = job, genes
         fittest: Ints = genes[int(np.argmax(fitness))]
         return fittest
@@ -86,7 +109,12 @@ def _fastest() -> Callable[..., tuple[Ints, Floats]]:
 
 
 def evolve(
-    generations: int, rng: np.random.Generator, genes: Ints, fitness: Floats, value: Floats, *constants: Any
+    generations: int,
+    rng: np.random.Generator,
+    genes: Ints,
+    fitness: Floats,
+    value: Floats,
+    limits: GeneLimits,
 ) -> tuple[Ints, Floats]:
     """Return the population after some generations, the fittest first, and its fitness.
 
@@ -97,14 +125,13 @@ def evolve(
     genes : ndarray of int, shape (size, n)
     fitness : ndarray of float, shape (size,)
     value : ndarray of float, shape (n, L)
-    constants
-        The last arguments of `breed`.
+    limits : GeneLimits
     """
     size, draws = len(genes), np.empty((3, *genes.shape))
     for _ in range(generations):
         pairs = rng.integers(0, size, (2, size, 2))
         rng.random(out=draws)
-        children = breed(genes, fitness, pairs, draws, *constants)
+        children = breed(genes, fitness, pairs, draws, limits)
         # Parents compete with their children: the best of a generation is never lost.
         genes = np.concatenate([genes, children])
         fitness = np.concatenate([fitness, _fitness(children, value)])
@@ -113,18 +140,7 @@ def evolve(
     return genes, fitness
 
 
-def breed(
-    genes: Ints,
-    fitness: Floats,
-    pairs: Ints,
-    draws: Floats,
-    allowed: Ints,
-    number: Ints,
-    at_most: Ints,
-    gpus: Ints,
-    capacity: int,
-    first: Ints,
-) -> Ints:
+def breed(genes: Ints, fitness: Floats, pairs: Ints, draws: Floats, limits: GeneLimits) -> Ints:
     """Return a new generation: a child of random parents for each individual, which fits the capacity.
 
     Parameters
@@ -135,10 +151,7 @@ def breed(
         Of each child, two individuals of which the fitter is the mother, and two for the father.
     draws : ndarray of float, shape (3, size, n)
         From 0 to 1: whether a gene is the mother's, the number of a new one, and whether it is drawn anew.
-    allowed, number : ndarray of int
-        Those of `_sort_allowed_first`.
-    at_most, gpus, capacity, first
-        As of `repair_genes`.
+    limits : GeneLimits
     """
     n = genes.shape[1]
     parents = np.where(fitness[pairs[..., 0]] >= fitness[pairs[..., 1]], pairs[..., 0], pairs[..., 1])
@@ -147,8 +160,8 @@ def breed(
     # Flat indices: NumPy finds the few that are true much faster in one dimension than in two.
     new = np.flatnonzero(mutates < 1.0 / n)
     job = new % n
-    children.flat[new] = allowed[job, (drawn.ravel()[new] * number[job]).astype(np.int64)]
-    return repair_genes(children, at_most, gpus, capacity, first)
+    children.flat[new] = limits.allowed[job, (drawn.ravel()[new] * limits.number[job]).astype(np.int64)]
+    return repair_genes(children, limits.at_most, limits.gpus, limits.capacity, limits.first)
 
 
 def repair_genes(genes: Ints, at_most: Ints, gpus: Ints, capacity: int, first: Ints) -> Ints:
@@ -158,12 +171,8 @@ def repair_genes(genes: Ints, at_most: Ints, gpus: Ints, capacity: int, first: I
     ----------
     genes : ndarray of int, shape (individuals, n)
         Allowed ones.
-    at_most : ndarray of int, shape (n, L)
-        The largest allowed index up to each index.
-    gpus : ndarray of int, shape (L,)
-    capacity : int
-    first : ndarray of int, shape (n,)
-        Jobs in the order in which they are cut.
+    at_most, gpus, capacity, first
+        As of `GeneLimits`.
     """
     excess = gpus.take(genes).sum(axis=1) - capacity
     over = np.flatnonzero(excess > 0)

@@ -8,11 +8,14 @@ from clustergym.common.arrays import Floats, Ints
 from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place
 from clustergym.sim.compiled.sums import pairwise_sum
 
+from .genetic import GeneLimits
+
 
 @compile_in_place
-def _cut(genome: Ints, excess: int, at_most: Ints, gpus: Ints, first: Ints) -> None:
-    """Lower genes, in the order of `first`, until they hold `excess` fewer GPUs."""
-    for job in first:
+def _cut(genome: Ints, excess: int, limits: GeneLimits) -> None:
+    """Lower genes, in the order of `limits.first`, until they hold `excess` fewer GPUs."""
+    gpus = limits.gpus
+    for job in limits.first:
         if excess <= 0:
             return
         has = gpus[genome[job]]
@@ -21,40 +24,28 @@ def _cut(genome: Ints, excess: int, at_most: Ints, gpus: Ints, first: Ints) -> N
         level = genome[job]
         while gpus[level] > keeps:
             level -= 1
-        genome[job] = at_most[job, level]
+        genome[job] = limits.at_most[job, level]
 
 
 @compile_in_place
-def _breed(
-    genes: Ints,
-    fitness: Floats,
-    order: Ints,
-    pairs: Ints,
-    draws: Floats,
-    allowed: Ints,
-    number: Ints,
-    at_most: Ints,
-    gpus: Ints,
-    capacity: int,
-    first: Ints,
-) -> None:
+def _breed(genes: Ints, fitness: Floats, order: Ints, pairs: Ints, draws: Floats, limits: GeneLimits) -> None:
     """Put children, such that they fit the capacity, in the places of those in the second half of `order`."""
     size, n = len(pairs) // 4, genes.shape[1]
-    rate = 1.0 / n
+    rate, gpus, number = 1.0 / n, limits.gpus, limits.number
     for child in range(size):
         one, other = order[pairs[2 * child]], order[pairs[2 * child + 1]]
         of_mother = genes[one if fitness[one] >= fitness[other] else other]
         one, other = order[pairs[2 * (size + child)]], order[pairs[2 * (size + child) + 1]]
         of_father = genes[one if fitness[one] >= fitness[other] else other]
-        genome, excess = genes[order[size + child]], -capacity
+        genome, excess = genes[order[size + child]], -limits.capacity
         for job in range(n):
             one, other = of_mother[job], of_father[job]
             gene = one if draws[0, child, job] < 0.5 else other
             if draws[2, child, job] < rate:
-                gene = allowed[job, int(draws[1, child, job] * number[job])]
+                gene = limits.allowed[job, int(draws[1, child, job] * number[job])]
             genome[job] = gene
             excess += gpus[gene]
-        _cut(genome, excess, at_most, gpus, first)
+        _cut(genome, excess, limits)
 
 
 @compile_in_place
@@ -76,12 +67,7 @@ def evolve(
     parents: Ints,
     fitness: Floats,
     value: Floats,
-    allowed: Ints,
-    number: Ints,
-    at_most: Ints,
-    gpus: Ints,
-    capacity: int,
-    first: Ints,
+    limits: GeneLimits,
 ) -> tuple[Ints, Floats]:
     """Return a population after some generations, and its fitness: `genetic.evolve` in compiled form."""
     size, n = parents.shape
@@ -90,7 +76,7 @@ def evolve(
     order, of_child = np.arange(2 * size), np.empty(n)
     for _ in range(generations):
         pairs, draws = rng.integers(0, size, 4 * size), rng.random((3, size, n))
-        _breed(genes, worth, order, pairs, draws, allowed, number, at_most, gpus, capacity, first)
+        _breed(genes, worth, order, pairs, draws, limits)
         for child in order[size:]:
             for job in range(n):
                 of_child[job] = value[job, genes[child, job]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from clustergym.policies.shared import genetic, genetic_compiled
-from clustergym.policies.shared.genetic import GeneticSearch, repair_genes
+from clustergym.policies.shared.genetic import GeneLimits, GeneticSearch, repair_genes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,7 +86,8 @@ def test_both_forms_evolve_the_same_population(n, seed):
         [[rng.choice(np.flatnonzero(np.isfinite(of_job))) for of_job in value] for _ in range(size)]
     )
     of_jobs = genetic._at_most(value), GPUS, int(rng.integers(0, 3 * n)), rng.permutation(n)
-    rest = genes, genetic._fitness(genes, value), value, *genetic._sort_allowed_first(value), *of_jobs
+    limits = GeneLimits(*genetic._sort_allowed_first(value), *of_jobs)
+    rest = genes, genetic._fitness(genes, value), value, limits
     plain, fast = np.random.default_rng(seed), np.random.default_rng(seed)
     of_plain, of_fast = genetic.evolve(7, plain, *rest), genetic_compiled.evolve(7, fast, *rest)
     assert all((one == other).all() for one, other in zip(of_plain, of_fast, strict=True))

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.pollux import Pollux, fit_time_s, goodput_of_share
-from clustergym.policies.shared.genetic import GeneticSearch, _sort_allowed_first, breed, repair_genes
+from clustergym.policies.shared.genetic import (
+    GeneLimits,
+    GeneticSearch,
+    _sort_allowed_first,
+    breed,
+    repair_genes,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -183,7 +189,7 @@ def test_children_have_genes_of_both_parents_and_a_few_new_ones():
     def children_of(genes, fitness):
         draws = rng.integers(0, 200, (2, 200, 2)), rng.random((3, 200, 200))
         room = np.arange(4) * np.ones((200, 1), dtype=np.int64), np.arange(4), 10**6, np.arange(200)
-        return breed(genes, fitness, *draws, *_sort_allowed_first(value), *room)
+        return breed(genes, fitness, *draws, GeneLimits(*_sort_allowed_first(value), *room))
 
     genes = np.repeat([[1], [2]], 100, axis=0) * np.ones(200, dtype=np.int64)
     children = children_of(genes, np.zeros(200))

@@ -113,9 +113,10 @@ def _findings(figures: Figures) -> str:
         What is missing is the loss: `cross_entropy` of fp32 logits by plain PyTorch holds {LOSS_BYTES:g}
         bytes a token and word at its most (the logarithms of probabilities, their gradient and that of the
         logits; read from the peaks of these rows by phase), the oracle none. Steps without a loss need what
-        is predicted, and so do those with one once its bytes are added. They are not added: with
-        {LOSS_BYTES:g} bytes, 72 more rows of the public tables, which ran, are said not to fit, so that their
-        stacks must hold fewer, or less elsewhere; with the 2 of logits in 16 bit no other row is, but
+        is predicted, and so do those with one once its bytes are added. They are not added. Tried once, on
+        2026-11-26, not by this report: with {LOSS_BYTES:g} bytes, 72 more rows of the public tables, which
+        ran, are said not to fit, so that their stacks must hold fewer, or less elsewhere; with the 2 of
+        logits in 16 bit no other row is, but
         times of the frozen board llm-2026's models change (19 of 174 of them on 8 to 64 GPUs, each model
         with its smallest batch, by up to 3.8 %). Gradients that are dropped between steps save their 2 bytes
         a parameter; the oracle has them always. The card had

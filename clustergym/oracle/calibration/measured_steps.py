@@ -20,7 +20,12 @@ from clustergym.oracle.calibration.validation import Figures, summary
 from clustergym.oracle.models.shape import Machine, ParallelPlan
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
 from clustergym.oracle.stacks.catalog import choose_for_shape, load_stack, stack_names
-from clustergym.oracle.stacks.memory import LAYER_BYTES, USABLE, activation_width, compute_needed_bytes
+from clustergym.oracle.stacks.memory import (
+    LAYER_BYTES,
+    activation_width,
+    compute_needed_bytes,
+    usable_bytes,
+)
 from clustergym.oracle.stacks.search import assess_plan
 from clustergym.oracle.stacks.step_time import ATTENTION_BACKWARD
 from clustergym.oracle.stacks.throughput import REQUIRED, Setting, read_throughput
@@ -148,7 +153,7 @@ def predict_bytes(setting: Setting, loss_bytes: float = 0.0) -> float:
 
 def is_predicted_to_fit(step: MeasuredStep, rule: Rule) -> bool:
     """Return whether a rule predicts that a measured step fits in its GPU's memory."""
-    usable = step.free if rule.all_free else USABLE * step.setting.machine.memory_gb * 1e9
+    usable = step.free if rule.all_free else usable_bytes(step.setting.machine)
     return predict_bytes(step.setting, rule.loss_bytes) <= usable
 
 

@@ -81,13 +81,18 @@ def compute_needed_bytes(
     return state_bytes(shape, plan) + activation_bytes(shape, plan, recompute, global_batch, sequence_length)
 
 
+def usable_bytes(machine: Machine) -> float:
+    """Return the bytes of a GPU's memory that tensors may have."""
+    return USABLE * machine.memory_gb * 1e9
+
+
 def fits(
     shape: TransformerShape, machine: Machine, plan: ParallelPlan, global_batch: int, sequence_length: int
 ) -> bool:
     """Return whether a plan fits in memory, with the recomputation it states, or else with a full one."""
     recompute = 1.0 if plan.recompute is None else plan.recompute
     needed = compute_needed_bytes(shape, plan, recompute, global_batch, sequence_length)
-    return needed <= USABLE * machine.memory_gb * 1e9
+    return needed <= usable_bytes(machine)
 
 
 def choose_recompute(
@@ -96,6 +101,6 @@ def choose_recompute(
     """Return the least share of layers (in eighths) to recompute so that a plan fits in memory; else 1."""
     for eighths in range(8):
         needed = compute_needed_bytes(shape, plan, eighths / 8, global_batch, sequence_length)
-        if needed <= USABLE * machine.memory_gb * 1e9:
+        if needed <= usable_bytes(machine):
             return eighths / 8
     return 1.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, TransformerShape
-from clustergym.oracle.stacks.memory import USABLE, choose_recompute, compute_needed_bytes
+from clustergym.oracle.stacks.memory import choose_recompute, compute_needed_bytes, usable_bytes
 from clustergym.oracle.stacks.step_time import StackConstants, StepParts, step_parts
 
 LARGEST_TENSOR = 16
@@ -61,7 +61,7 @@ def assess_plan(
         global_batch=global_batch,
         sequence_length=sequence_length,
     )
-    return PlannedStep(plan, recompute, needed, needed <= USABLE * machine.memory_gb * 1e9, parts)
+    return PlannedStep(plan, recompute, needed, needed <= usable_bytes(machine), parts)
 
 
 def search_plans(
