@@ -4,34 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
 
-
-class GeneLimits(NamedTuple):
-    """What a gene, the index of a job's GPU count, may be, and how many GPUs all jobs may have.
-
-    Attributes
-    ----------
-    allowed, number : ndarray of int, shape (n, L) and (n,)
-        Those of `_sort_allowed_first`.
-    at_most : ndarray of int, shape (n, L)
-        The largest allowed index up to each index.
-    gpus : ndarray of int, shape (L,)
-    capacity : int
-    first : ndarray of int, shape (n,)
-        Jobs in the order in which they are cut.
-    """
-
-    allowed: Ints
-    number: Ints
-    at_most: Ints
-    gpus: Ints
-    capacity: int
-    first: Ints
+from .gene_limits import GeneLimits
 
 
 class GeneticSearch:

@@ -8,7 +8,7 @@ from clustergym.common.arrays import Floats, Ints
 from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place
 from clustergym.sim.compiled.sums import pairwise_sum
 
-from .genetic import GeneLimits
+from .gene_limits import GeneLimits
 
 
 @compile_in_place

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from clustergym.policies.shared import genetic, genetic_compiled
-from clustergym.policies.shared.genetic import GeneLimits, GeneticSearch, repair_genes
+from clustergym.policies.shared.gene_limits import GeneLimits
+from clustergym.policies.shared.genetic import GeneticSearch, repair_genes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
