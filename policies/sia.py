@@ -121,7 +121,7 @@ class Sia(Policy):
         self._forget()
 
     def counters(self) -> Mapping[str, int]:
-        """Return counts of jobs with a choice of batch, solver failures, node limits met; worst gap (ppm)."""
+        """Return how many jobs choose a batch, and the solver's failures, limits met and worst gap (ppm)."""
         return {
             "jobs_choosing_batch": self._choosing,
             "solver_failures": self._failures,

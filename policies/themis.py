@@ -87,7 +87,7 @@ class Themis(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Auction the GPUs that jobs no longer lease, then give the remaining GPUs to other jobs."""
+        """Auction GPUs under no lease (the time for which winners keep GPUs), then give away the rest."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         left_s = self._options_s(view, times)

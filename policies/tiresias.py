@@ -23,7 +23,7 @@ from .shared.queues import (
 
 @dataclass
 class Tiresias(Policy):
-    """The policy Tiresias (NSDI '19): queues by attained service (2D-LAS), or by 2D-Gittins index.
+    """The policy Tiresias (NSDI '19): queues by GPU-seconds received (2D-LAS), or also a Gittins index.
 
     A job's service is GPUs times time. Each threshold that it reaches moves a job one queue down; queues
     are served in order, preemptively, every job at its request. Within a queue, jobs go in order of their
@@ -126,7 +126,7 @@ class Tiresias(Policy):
 
 
 def gittins_index(service: Floats, sizes: Floats) -> Floats:
-    """Return each job's Gittins index by its service received and a sample of whole services (`sizes`).
+    """Return each job's Gittins index, by GPU-seconds received and a sample of jobs' totals (`sizes`).
 
     The greatest over quanta d of P(S - a <= d | S > a) / E[min(S - a, d) | S > a], with S drawn
     from `sizes` and a the service; the best d ends at one of the sizes (Tiresias, section 3.3).

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, noise_scale: Floats) -> Floats:
-    """Return how far a sample at `batch` trains a model, divided by how far one at `base_batch` does.
+    """Return the progress per sample at `batch` relative to that at `base_batch`, given the gradient noise.
 
     (phi + M0) / (phi + M) with the gradient noise scale phi (Pollux, OSDI '21, section 3.1; Sia,
     SOSP '23, section 3.3).
@@ -114,7 +114,7 @@ class OracleTables:
         tables: Sequence[Floats],
         batches: BatchTables | None = None,
     ) -> OracleTables:
-        """Build tables from `tables`: true seconds per iteration, estimated ones and data-parallel ones.
+        """Build from 3 `tables` of iteration times: as jobs run, as a profiler estimates, and data-parallel.
 
         `tables` has the three in this order, in seconds per iteration; they are rounded to six digits.
         """
@@ -125,7 +125,7 @@ class OracleTables:
         )
 
     def tighter_where_missing(self) -> Floats:
-        """Return true seconds per iteration; where infinite, those at the next closer network tier.
+        """Return the iteration times at which jobs run; where infinite, those at the next closer tier.
 
         A job that fits in memory at one locality fits at every locality.
         """
@@ -218,7 +218,7 @@ def check_counts(counts: Sequence[int]) -> None:
 
 
 def refuse_shapes(oracle: str, specs: Sequence[ModelSpec]) -> None:
-    """Raise an `InputError` for a model without costs by layer, known only by a published transformer's name.
+    """Raise an `InputError` if a model is a published transformer, for which no costs by layer are known.
 
     `oracle` is the name of the oracle that cannot predict such models.
     """
@@ -280,7 +280,7 @@ def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Fl
 
 
 def same_local_batch(times: Floats, sizes: Ints, feasible: Bools, counts: Ints) -> Floats:
-    """Estimate times on more GPUs by those on the fewest GPUs with equally many samples per GPU.
+    """Estimate times on N GPUs by those on the fewest feasible GPUs with as many samples per GPU.
 
     An iteration of batch M on N GPUs is taken to last as long as one of batch M x least / N on the least
     count, where each GPU has equally many samples: synchronisation is taken to last no longer (Sia, SOSP '23,

@@ -64,7 +64,7 @@ class TableChoice(Choice):
 
 @dataclass(frozen=True, kw_only=True)
 class SiaChoice(Choice):
-    """The configuration of the oracle that reads Sia's profiles."""
+    """The configuration of the oracle that reads iteration times published with the scheduler Sia."""
 
     module, made_by = "measured.sia_oracle", "SiaProfileOracle"
     path: str
@@ -74,7 +74,7 @@ class SiaChoice(Choice):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedChoice(Choice):
-    """The configuration of the oracle of recorded durations, which has no keys of its own."""
+    """The configuration of the oracle by which every iteration takes one second; it has no keys."""
 
     module, made_by = "measured.recorded_oracle", "RecordedOracle"
 

@@ -144,9 +144,10 @@ def cache_keys(
 
 
 def stack_tables(tables: OracleTables, with_segments: bool = False) -> Floats:
-    """Stack an oracle's 3 tables into one array (C, 3, T, K, 4), or 4 tables with `with_segments`.
+    """Stack an oracle's 3 tables of times, and `segments` if asked for, into an array (C, 3 or 4, T, K, 4).
 
-    The fourth, if asked for, has the GPUs of a job that must lie together in one NVLink domain.
+    Axes: model class, table, GPU type, GPU count, network tier. The fourth table has the GPUs of a job that
+    must lie together in one NVLink domain.
     """
     stacked = [np.asarray(getattr(tables, table), dtype=np.float64) for table in TABLES]
     if with_segments:

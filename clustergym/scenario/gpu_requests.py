@@ -35,7 +35,7 @@ def index_named_types(trace: Trace, cluster: ClusterSpec) -> Ints:
 def fit_requests(
     named: Ints, asked: Ints, oversize: Bools, feasible: Bools, class_of: Ints, counts: Ints
 ) -> GpuRequests:
-    """Change jobs' requests (type `named`, GPUs `asked`) that are infeasible to feasible ones; return all.
+    """Return all jobs' requests (type `named`, GPUs `asked`), with infeasible ones changed to feasible ones.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def whole_gpus_alone(trace: Trace, cluster: ClusterSpec) -> None:
 
 
 def with_parts(trace: Trace, cluster: DivisibleCluster, other_models: str) -> tuple[Trace, Parts]:
-    """Return a trace without requested GPU types, and its jobs' requests for parts of GPUs, CPU and memory.
+    """Return a trace that names no GPU types, and its jobs' requests for parts of GPUs, CPU and memory.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ COMPONENTS = {
 
 @cache
 def entry_points(component: str) -> Mapping[str, str]:
-    """Return the module of every installed policy (or placer) by name; `module:Class` for other packages.
+    """Return each installed policy's (or placer's) module by name, or `module:Class` if from another package.
 
     A file of `policies/` is a policy, and one of `policies/placers/` a placer, in whose name `-` stands for
     `_`; other packages name theirs
@@ -142,7 +142,9 @@ def default_parameters(component: str, name: str) -> dict[str, Any]:
 
 
 def parse_policy(text: str, where: str) -> Policy:
-    """Build a policy from a text such as `NAME parameter=value`, with YAML values.
+    """Build a policy from a text such as `NAME parameter=value`; errors name the field `where`.
+
+    Values are YAML.
 
     Raises
     ------

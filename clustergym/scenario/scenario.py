@@ -327,7 +327,7 @@ class Scenario:
 
     @cached_property
     def reference_iteration_time_s(self) -> Floats:
-        """Seconds per iteration of each job as requested, in the most compact placement; NaN: fits nowhere.
+        """Seconds per iteration of each job on its requested GPUs, placed most compactly; NaN: fits nowhere.
 
         A job that requests any type counts with the type that can hold it on which it runs fastest.
         """
@@ -360,7 +360,7 @@ class Scenario:
 
 
 def list_allowed_counts(cluster: ClusterSpec, rule: str, kept: Sequence[int] | Ints = ()) -> list[int]:
-    """Return the GPU counts that jobs may hold by a scenario's rule, ascending.
+    """Return the GPU counts that jobs may hold: all if `rule` is "any", else powers of two and `kept` ones.
 
     Counts of a trace that are `kept` are allowed too where the cluster has as many GPUs.
     """
@@ -413,7 +413,7 @@ class BatchChoices:
         return mine
 
     def worth(self, row: int, column: int, remaining: float) -> float:
-        """Return how many iterations at the requested batch do the work of one at the batch in a column.
+        """Return how many iterations at the requested batch a job's iteration at `column`'s batch is worth.
 
         Parameters
         ----------

@@ -199,7 +199,10 @@ class Conditions:
         return scenario
 
     def trace(self, chosen: Mapping[str, Any] | TraceChoice, seed: int) -> Trace:
-        """Read or generate the trace that the group `trace` chooses; raises the errors of `scenario`."""
+        """Read or generate the trace that keys of the configuration's group `trace` (`chosen`) describe.
+
+        Raises the errors of `scenario`.
+        """
         return make_trace(
             chosen,
             seed,

@@ -169,7 +169,7 @@ class Allocator:
         return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
 
     def available(self, profiled: Ints) -> Ints:
-        """Return the GPUs a decision may use, (T,) by type, without the `profiled` in profiling runs."""
+        """Return the GPUs of each type that a decision may use, given those `profiled` in profiling runs."""
         cluster = self.scenario.cluster
         available: Ints = cluster.capacity - profiled
         for node in self.allocations.down:

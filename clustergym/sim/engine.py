@@ -175,7 +175,7 @@ class Simulation:
 
     @property
     def jobs_left(self) -> int:
-        """Number of jobs that have completed or were dropped."""
+        """Number of jobs that have left the system, because they completed or were dropped."""
         return int((self.jobs.phase >= Phase.COMPLETED).sum())
 
     # Submissions

@@ -111,7 +111,7 @@ def _held_now(view: View, running: Collection[int]) -> list[tuple[int, int, int]
 def match_hosts(
     starts: Sequence[tuple[int, int, int]], hosts: Mapping[int, Sequence[str]], cluster: ClusterSpec
 ) -> dict[int, Nodes]:
-    """Choose nodes for starts (job, GPU type, GPUs), given host names by job: jobs of one host share a node.
+    """Choose nodes for starting jobs such that jobs with a common host name in `hosts` share a node.
 
     Nodes of one type are alike, so that any may be the host of any name. A type whose hosts do not fit on its
     nodes is left out, as are jobs without names, or with other than equally many GPUs on each host.

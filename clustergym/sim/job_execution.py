@@ -157,7 +157,7 @@ class JobProgress:
     def estimate_end(
         self, row: int, gpu_type: int, level: int, standstill: int, kept: float | None = None
     ) -> float:
-        """Estimate the end tick of a job that stands still first, by GPU type and GPU count (index `level`).
+        """Estimate when (tick) a job ends that first stands still, then runs on a GPU type and count (index).
 
         It keeps the share `kept` of its speed, or what it keeps beside the partner that it has now.
         The estimate uses what the policy's information class knows; it is inf where that is nothing, and

@@ -37,7 +37,9 @@ def solve(
     *,
     node_limit: int = NODE_LIMIT,
 ) -> Assignment:
-    """Place a job on few minipods (node groups), in all and per communication group: least weighted sum.
+    """Place a job such that it and its communication groups span few minipods (groups of nodes).
+
+    Least weighted sum of the minipods used and of those of the most widely spread group.
 
     Parameters
     ----------

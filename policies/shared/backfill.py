@@ -97,7 +97,7 @@ def starts_between_reservations(
     one_queue: bool = False,
     allowed: Callable[[int, int], bool] = lambda at, gpu_type: True,
 ) -> Iterator[tuple[int, int]]:
-    """Yield the jobs to start now by backfill, as (position in the View, GPU type index).
+    """Yield the waiting jobs that backfill starts now, as (position in the View, GPU type index).
 
     Parameters
     ----------

@@ -41,9 +41,9 @@ def mark_counted_jobs(view: View) -> Bools:
 
 
 def labels(pairs: PairOptions) -> Ints:
-    """Rate the speed loss of each class of equal jobs that share GPUs, 0 to 2, by GPU type and count.
+    """Rate how much jobs of each class lose by sharing GPUs, from 0 (little) to 2, by GPU type and count.
 
-    0 is little, 2 much; shape (C, T, K).
+    Shape (C, T, K).
     """
     if pairs.kept is None:
         raise ValueError("the information class knows no speeds of pairs")

@@ -14,7 +14,7 @@ from .requests import Allotments, find_requested_level
 
 
 class Scaling(NamedTuple):
-    """A change of the GPUs of the job at position `at`: a GPU type (-1: none) and a GPU count's index."""
+    """A change of the GPUs of the View's job `at`: its new GPU type (-1: none) and GPU count's index."""
 
     at: int
     gpu_type: int
@@ -98,7 +98,7 @@ class VirtualCluster(Allotments):
     # Launching
 
     def first_launch(self, waiting: Ints) -> tuple[int, list[Scaling]] | None:
-        """Return the index in `waiting` of the first job whose launch raises the value, and the changes.
+        """Return the first index in `waiting` whose job's launch raises the plan's value, and the changes.
 
         Parameters
         ----------
@@ -344,7 +344,7 @@ class Launches:
         self._refused_at = np.full((len(cluster.free), len(cluster.counts)), np.nan)
 
     def enact_all(self) -> None:
-        """Launch every job whose launch raises the value, one after another."""
+        """Launch every job whose launch raises the plan's total value, one after another."""
         while True:
             self._launch_into_room()
             if (found := self.first()) is None:
@@ -380,7 +380,7 @@ class Launches:
         return self._jobs[self._waits]
 
     def first(self) -> tuple[int, list[Scaling]] | None:
-        """Return the index in the order of the first job whose launch raises the value, and the changes."""
+        """Return the index of the first job whose launch raises the plan's value, and the changes for it."""
         if self._some_refused:
             gpu_type, level = np.nonzero(~np.isnan(self._refused_at))
             if (self._cluster.losses(gpu_type, level) < self._refused_at[gpu_type, level]).any():

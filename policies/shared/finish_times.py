@@ -21,7 +21,7 @@ UNKNOWN_JOB_S = 3600.0
 
 
 class RequestTimes(NamedTuple):
-    """Seconds per iteration of each job as requested on each GPU type, and which of them are guessed.
+    """Seconds per iteration of each job on its requested number of GPUs, by GPU type, and which are guessed.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class RequestTimes(NamedTuple):
 
 
 def request_times(view: View) -> RequestTimes:
-    """Return the seconds per iteration of each job as requested on each GPU type, guessed if unknown.
+    """Return seconds per iteration of each job on its requested GPU count, by GPU type, guessed if unknown.
 
     The times of a job that is known on no type but fits on some are guessed. Their ratios between types are
     the medians of the known jobs. Their level is such that the job is as fast as it has been so far or, if it
@@ -104,7 +104,7 @@ def standstill_s(view: View) -> Floats:
 
 
 def remaining_at_request_s(view: View, times: RequestTimes) -> Floats:
-    """Return the seconds until each job ends as requested on each GPU type, shape (n, T)."""
+    """Return the seconds until each job ends if given its requested GPU count, by GPU type, shape (n, T)."""
     level = find_requested_level(view)
     wait = view.restart_cost_s()[np.arange(len(view)), :, level]
     held = np.flatnonzero((view.gpus > 0) & (view.gpus == view.requested_gpus))

@@ -254,7 +254,7 @@ BatchMode = Literal["known", "chosen", "requested"]
 
 
 def jobs_with_a_choice(mode: str, trace: Trace, setting: Setting) -> int:
-    """Return how many jobs' batches a policy chooses, by `mode`: known, chosen (all) or requested (none).
+    """Return for how many jobs a policy chooses the batch: 0 if `mode` is requested, else all with a choice.
 
     Raises
     ------

@@ -177,7 +177,7 @@ def _legal(problem: Choices, choice: Ints) -> Ints:
 
 
 def improve_choice(problem: Choices, choice: Ints, none: float = 0.0) -> Ints:
-    """Improve jobs' choices one at a time while GPUs are free, the greatest gain per added GPU first.
+    """Improve jobs' choices on free GPUs, the greatest gain per GPU first; no choice has the value `none`.
 
     A configuration of another type than the job has adds all its GPUs.
 

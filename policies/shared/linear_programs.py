@@ -59,7 +59,7 @@ class ShareProblem:
 
 
 def group_like_jobs(*columns: Floats | Ints) -> tuple[Ints, Ints, Ints]:
-    """Group jobs with equal values in all columns; return a job of each, each job's group, and group sizes.
+    """Group jobs with equal values in all columns; return one job of each, each job's group, and sizes.
 
     A program that treats like jobs alike has an optimum that gives them equal shares: the
     average over their permutations. So grouping is exact.
@@ -264,7 +264,10 @@ class Finishes(NamedTuple):
         return need
 
     def bound(self, price: Floats, level: float, low: float, high: float) -> float:
-        """Return a lower bound on the least ratio, `low` to `high`, by a program's prices and `level`."""
+        """Return a lower bound on the least ratio, from `low` to `high`, by a linear program's dual values.
+
+        `price` has the dual values, and `level` is the program's value.
+        """
         priced = price > 0
         part = Finishes(
             self.elapsed_s[priced], self.remaining[priced], self.ideal_s[priced], self.counts[priced]

@@ -208,7 +208,7 @@ class DomainState:
 
 @dataclass
 class MovingPolicy(NoticePolicy):
-    """Base of policies that may move running jobs so that a starting job fits in NVLink domains.
+    """Base of policies that may move running jobs, to free nodes in an NVLink domain for a job that starts.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class MovingPolicy(NoticePolicy):
         return self.moves_per_hour > 0 or super().needs_places
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Start a run, with moves of `moves_per_hour` jobs saved up, which may be made at once."""
+        """Start a run, in which up to `moves_per_hour` jobs may be moved at once."""
         super().reset(setting, rng)
         self._moves_left, self._counted_s = self.moves_per_hour, 0.0
 

@@ -27,7 +27,7 @@ def compute_normalised_throughput(view: View) -> Floats:
 def raw_throughput(view: View) -> Floats:
     """Return each job's samples per second by GPU type and count, shape (n, T, K); 0 if unknown.
 
-    A job without any known time is worth 1 as requested and nothing elsewhere.
+    A job without any known time is worth 1 on its requested GPUs and nothing elsewhere.
     """
     return _with_unknown(view, np.where(np.isfinite(get_requested_time_s(view)), view.global_batch, np.inf))
 

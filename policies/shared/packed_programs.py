@@ -101,7 +101,7 @@ class PackedProblem:
 
 
 class PackedSolution(NamedTuple):
-    """A solution of `PackedProblem`: times of jobs and pairs, least share of needed progress, and prices."""
+    """A solution of `PackedProblem`: times of jobs and pairs, the least progress / need, and dual values."""
 
     places: Floats
     level: float
@@ -298,7 +298,7 @@ def _divide_places(problem: PackedProblem, solved: PackedSolution, group: Ints) 
 
 
 def fifo_decision(view: View, time_s: Floats, pairs: PairOptions | None) -> Decision:
-    """Start jobs by arrival; once one lacks room, let jobs share others' GPUs in turn while that pays."""
+    """Start waiting jobs by arrival; once GPUs run out, let them share other jobs' GPUs while that pays."""
     decision, free = Decision.keep(view), view.free.copy()
     waiting = [int(at) for at in np.flatnonzero(view.gpus == 0) if np.isfinite(time_s[at]).any()]
     started: list[tuple[int, int]] = []

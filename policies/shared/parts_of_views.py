@@ -114,7 +114,7 @@ class QueueViews:
         )
 
     def find_changed(self, last: QueueViews, times: bool) -> Ints:
-        """Return queues whose jobs (or, if `times`, iteration times) changed, or hold other than was decided.
+        """Return queues whose decision may be out of date: jobs, held GPUs or (if `times`) speeds changed.
 
         Parameters
         ----------

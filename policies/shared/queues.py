@@ -165,7 +165,7 @@ def first_type(options: Bools) -> Floats:
 
 
 def restart_gpu_s(view: View) -> Floats:
-    """Return the GPU-seconds that a start of each job as requested would waste, shape (n,).
+    """Return the GPU-seconds wasted if each waiting job is started on its requested GPUs, shape (n,).
 
     The least over the types it may run on; 0 for a job that holds GPUs.
     """
@@ -178,6 +178,6 @@ def restart_gpu_s(view: View) -> Floats:
 
 
 def find_queue_index(service: Floats, thresholds: Sequence[float]) -> Ints:
-    """Return the index of each job's queue: how many of the thresholds its service has reached."""
+    """Return each job's queue index: how many thresholds its service (GPU-seconds received) has reached."""
     queue: Ints = np.searchsorted(np.asarray(thresholds, dtype=np.float64), service, side="right")
     return queue

@@ -36,7 +36,7 @@ def request_options(view: View, at: Ints | slice = ALL) -> Bools:
 
 
 def get_requested_time_s(view: View) -> Floats:
-    """Return the seconds per iteration of each job as requested, shape (n,).
+    """Return the seconds per iteration of each job on the GPUs that it requests, shape (n,).
 
     A request of any type has the time of the fastest type. Where the requested type has no known time (yet),
     the time is that of the fastest known allotment with the requested count, or else with any count.

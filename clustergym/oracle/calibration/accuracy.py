@@ -82,7 +82,10 @@ def measure_figures(data: Path, progress: Callable[[str], None] = lambda message
 
 
 def accuracy(profile: Path, oracle: StackOracle, progress: Callable[[str], None]) -> Figures:
-    """Return errors of times predicted by `oracle`, cross-validated and fitted, and by the roofline."""
+    """Return the errors of `oracle`, cross-validated and fitted to all data, and those of the roofline.
+
+    `profile` is a CSV file of measured iteration times.
+    """
     from clustergym.oracle.calibration.operator_fit import SCHEMES, cross_validate
     from clustergym.oracle.calibration.validation import validate
 
@@ -94,7 +97,7 @@ def accuracy(profile: Path, oracle: StackOracle, progress: Callable[[str], None]
 
 
 def planning(oracle: GridOracle) -> Figures:
-    """Return, for Arena's clusters, errors of estimated times and how near found plans are to the fastest."""
+    """Return how good searched plans and estimates of their times are on the clusters of the Arena paper."""
     found = plan_clusters(oracle, COUNTS)
     every = join_outcomes(list(found.values()))
     return {
@@ -107,7 +110,7 @@ def planning(oracle: GridOracle) -> Figures:
 
 
 def plan_clusters(oracle: GridOracle, counts: Sequence[int]) -> dict[str, PlanningOutcomes]:
-    """Search plans for the models of Arena's evaluation; return the outcomes by cluster."""
+    """Search parallel plans for the models of the Arena paper; return their times and costs by cluster."""
     classes = arena_classes(oracle.catalog)
     return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}
 
@@ -118,7 +121,7 @@ def evaluate_oracle(**parameters: Any) -> PlanningOutcomes:
 
 
 def variants() -> Figures:
-    """Return how good plan searches are with pipeline schedules 1F1B and GPipe, on the smallest cluster."""
+    """Compare plan searches for the pipeline schedules 1F1B and GPipe on one cluster; return the figures."""
     oracles = {"1F1B": make_operators_oracle(), "GPipe": make_operators_oracle(schedule="gpipe")}
     cluster = load_cluster(CLUSTERS[0])
     return {

@@ -76,7 +76,7 @@ class MeasuredStep:
 
 
 class Rule(NamedTuple):
-    """A rule that predicts whether a step fits in memory: bytes of the loss function, and bytes it may use.
+    """Assumptions on whether a step fits in memory: bytes of its loss function, and memory that it may use.
 
     The loss takes `loss_bytes` for each token and word of the vocabulary. A step may use all bytes that were
     free (`all_free`), or the share `USABLE` of the data sheet's.
@@ -213,7 +213,7 @@ def border_figures(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]], rule: Rul
 
 
 def compare(predicted: Floats, measured: Floats) -> Figures:
-    """Summarise the errors of predictions, absolute ones and the median of those with their sign."""
+    """Return statistics of predictions' relative errors: of absolute errors, and the median signed error."""
     off = predicted / measured - 1
     return summary(np.abs(off)) | {"median_signed_ape": float(np.median(off)) if len(off) else None}
 
@@ -344,7 +344,7 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
 
 
 def read_shares(path: Path) -> dict[str, Figures]:
-    """Return the share of the peak rate that single operators reached, and that software stacks assume.
+    """Return, by operator, the share of the peak rate that it reached in a CSV file, and that stacks assume.
 
     Returns
     -------

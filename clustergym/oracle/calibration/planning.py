@@ -26,7 +26,7 @@ Figures = dict[str, Any]
 
 
 def arena_classes(catalog: Catalog) -> list[ModelClass]:
-    """Return the model classes of Arena's evaluation: three families, each size with three batches."""
+    """Return the model classes of the Arena paper: three families, each size with three batches."""
     pairs = [(family, size) for family in ARENA_FAMILIES.values() for size in catalog.sizes(family)]
     return [
         ModelClass(family, size, batch)
@@ -159,7 +159,7 @@ def _gpu_s(costs: Iterable[Cost]) -> Floats:
 
 
 def summary(rows: PlanningOutcomes) -> Figures:
-    """Return, by name, the shares and ratios with which the Arena and Crius papers measure plan searches.
+    """Return by name: errors of estimated times, shares of the optimum that searches reach, and their costs.
 
     A row without a proxy plan, or in which a pruned search finds no plan, counts as a share of 0 of the
     optimum; errors of estimates are over the rows that have an estimate.

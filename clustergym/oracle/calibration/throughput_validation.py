@@ -155,7 +155,7 @@ def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, An
 
 
 def errors_without_parts(rows: Sequence[ThroughputRow]) -> dict[str, dict[str, Any]]:
-    """Return the prediction errors, with constants unchanged, when a part (by name) of the step is left out.
+    """Return, by part of the step, prediction errors if that part is left out and constants are unchanged.
 
     Rows whose step has none of a part do not count for it.
     """
@@ -243,7 +243,7 @@ def scaling_curves(rows: Sequence[ThroughputRow], predicted: Sequence[float | No
 
 
 def scaling_errors(curves: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return errors of relative speeds, in percentage points, by text "N to M" GPUs, N the fewest."""
+    """Return errors of relative speeds in percentage points; key "2 to 8": speed on 8 GPUs relative to 2."""
     points: dict[tuple[int, int], list[float]] = {}
     for curve in curves:
         for point in curve["points"]:
@@ -281,7 +281,7 @@ def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -
 def errors_without_constants(
     rows: Sequence[ThroughputRow], tell: Callable[[str], None]
 ) -> dict[str, dict[str, Any]]:
-    """Return the errors of fits without one constant each, on the rows that they are fitted to."""
+    """Return, by constant, the errors of a fit without that constant, on the rows that it is fitted to."""
     kept = [
         row
         for row in newest(rows)

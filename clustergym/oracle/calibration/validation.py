@@ -71,7 +71,7 @@ class Rows:
 
     @property
     def anomalous(self) -> Bools:
-        """Whether each row is listed in `ANOMALIES`."""
+        """Whether each row is one of `ANOMALIES`, measured times that no simple physics explains."""
         named = [
             any((m.family, m.size, batch, layout) in ANOMALIES for batch in (m.global_batch, None))
             for m, layout in zip(self.models, self.layouts, strict=True)
@@ -80,7 +80,7 @@ class Rows:
 
     @property
     def slow(self) -> Bools:
-        """Whether each row was measured on a machine listed in `SLOW_MACHINES`."""
+        """Whether each row's layout is one of `SLOW_MACHINES`, most likely measured on a slower machine."""
         return np.array([layout in SLOW_MACHINES for layout in self.layouts], dtype=bool)
 
     def take(self, chosen: Bools | Ints) -> Rows:
@@ -300,7 +300,7 @@ def spearman(rows: Rows, seconds: Floats) -> float | None:
 
 
 def regret(rows: Rows, seconds: Floats, within_type: bool) -> float | None:
-    """Return the throughput per GPU (share) lost if the predicted time chooses a class's placement.
+    """Return the mean share of throughput per GPU that is lost if predicted times choose the placement.
 
     Mean over classes with at least two placements; with `within_type`, over pairs of class and GPU type.
     """

@@ -115,7 +115,7 @@ class GridOracle(Oracle):
         counts: Sequence[int],
         columns: Collection[int],
     ) -> Floats:
-        """Return 3 tables in one array: least seconds per iteration, estimated ones, data-parallel ones.
+        """Return 3 tables (least, estimated, data-parallel seconds) for the GPU types with indices `columns`.
 
         Shape (3, C, T, K, 4): also by model class, GPU type, GPU count and network tier; inf where nothing
         fits, and on other GPU types than `columns`.

@@ -112,7 +112,7 @@ class OperatorGraph:
 
 
 def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
-    """Divide a model's layers into a chain of operators of similar cost, which plans do not divide.
+    """Divide a model's layers into at most `clusters` operators of similar cost, which plans do not split up.
 
     Parameters
     ----------

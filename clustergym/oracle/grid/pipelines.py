@@ -99,7 +99,7 @@ class Prices:
 
 
 def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | float = 0.0) -> Floats:
-    """Return a pipeline's seconds: all stages once, then the slowest less `hidden` per further micro-batch.
+    """Return a pipeline's seconds: all stages, and per further micro-batch the slowest less `hidden` seconds.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
 
 
 def slower_ends(size: Ints) -> tuple[Ints, Ints]:
-    """Return the smaller size (in GPUs) of each stage and its predecessor, and of each and its successor.
+    """Return the smaller of the two sizes at each stage's border to its predecessor, and to its successor.
 
     Fewer GPUs, on fewer nodes, send and receive more slowly, and a transfer takes as long at both ends as at
     its slower one.
@@ -221,7 +221,7 @@ def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batc
 
 
 def transfer_s(rows: GraphAllocations, machine: Machine, samples: Floats, most: int) -> Floats:
-    """Return seconds to send a micro-batch and its gradient to a stage of 1 to `most` GPUs, by operator.
+    """Return seconds to send a stage a micro-batch and gradient, by its first operator and GPUs (to `most`).
 
     Shape (R, K + 1, 2, M): the third axis is inside a node and across nodes, the last the stage's GPUs in
     powers of two. 0 before the first and after the last operator.

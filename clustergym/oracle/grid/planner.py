@@ -102,7 +102,7 @@ def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
 
 @dataclass(frozen=True)
 class NormalisedPartitions:
-    """Divisions of models into stages of whole GPUs, rounded from fractional ones, with distance from these.
+    """Divisions of models into stages with whole GPUs, and how far these are from GPUs proportional to load.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class NormalisedPartitions:
 
 
 class Planner:
-    """Divides models' operators into pipeline stages with GPUs in proportion to the load, as in Arena.
+    """Divides models' operators into stages with GPUs in proportion to the load, as the Arena paper does.
 
     Parameters
     ----------
@@ -233,7 +233,10 @@ def _normalise_partitions(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
 
 
 def reduce_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
-    """Return divisions' bias above the least, in whole steps of `bias_step` of the GPUs; inf: cannot run."""
+    """Return steps by which each division's bias (distance from ideal GPUs) exceeds the least; inf: unusable.
+
+    A step is the share `bias_step` of all GPUs.
+    """
     fits = np.isfinite(candidates.communication_s)
     bias = np.where(fits, candidates.bias, np.inf)
     least = bias.min(axis=1, keepdims=True)
@@ -262,13 +265,13 @@ def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
 
 
 def frontier(candidates: NormalisedPartitions, gpus: int, row: int) -> Ints:
-    """Return one model's Pareto-optimal divisions into stages, by ascending imbalance."""
+    """Return the indices of one model's Pareto-optimal divisions into stages, by ascending imbalance."""
     kept = np.flatnonzero(frontiers(candidates, gpus)[row])
     return kept[np.argsort(-candidates.communication_s[row, kept], kind="stable")]
 
 
 def proxies(candidates: NormalisedPartitions, gpus: int) -> tuple[Ints, Bools]:
-    """Return each model's proxy plan (least imbalance, then least communication), and whether it has one."""
+    """Return the index of each model's proxy plan (least imbalance and communication); whether it has one."""
     steps = reduce_bias(candidates, gpus)
     # Section 3.3, proxy plan: first the least computation bias, then of these the least communication.
     lowest = steps == steps.min(axis=1, keepdims=True)

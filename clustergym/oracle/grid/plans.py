@@ -10,7 +10,7 @@ from clustergym.oracle.models.model_spec import ModelClass
 
 @dataclass(frozen=True, order=True)
 class Grid:
-    """A GPU type, a number of GPUs and a number of pipeline stages for which plans are searched (Arena).
+    """What one plan search of the Arena paper is for: a GPU type, GPU count and number of pipeline stages.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ transformer; the partition is `frontier`'s here.
 
 
 def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
-    """Raise an `InputError` unless `rule` is a known name or a micro-batch count that divides each batch.
+    """Raise an `InputError` unless `rule` is the name of a rule, or micro-batches that divide each batch.
 
     Raises
     ------
@@ -93,7 +93,7 @@ class Estimates:
 def estimate(
     rows: GraphAllocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
 ) -> Estimates:
-    """Estimate the best plan's time for each model and number of stages, as Arena's profiler would."""
+    """Estimate each model's least time for each number of stages, as the profiler of the Arena paper does."""
     check_choice(strategy, STRATEGIES, "oracle.strategy")
     check_rule(rule)
     stages = tuple(stage_counts(rows.operators, int(rows.layout.gpus[0])))

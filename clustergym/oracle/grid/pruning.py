@@ -41,7 +41,7 @@ Assumed: for a plan of eight operators they come near the 30 s of profiling in C
 def search_pruned(
     rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str = "wide"
 ) -> tuple[BestPlans, Bools]:
-    """Search each model's best plan among those that pruning rules keep; return it and what they keep.
+    """Search each model's best plan among those that pruning rules allow; return it and the allowed splits.
 
     Parameters
     ----------
@@ -57,7 +57,10 @@ def search_pruned(
 
 
 def select_splits(rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str) -> Bools:
-    """Return, by model, which splits (see `splits`) of which runs of operators the pruning rules allow."""
+    """Return a mask of the ways to split operators over GPUs that pruning rules allow, by model.
+
+    Shape (R, splits, runs): splits as `splits` lists them, and runs of operators as `intervals` does.
+    """
     best = estimates.best
     gpus, _ = splits(int(rows.layout.gpus[0]))
     allowed = np.zeros((len(rows), len(gpus), len(intervals(rows.operators)[0])), dtype=bool)

@@ -119,7 +119,7 @@ def every_split(
     tensor: Ints,
     mixed: bool = True,
 ) -> tuple[Floats, Ints, Floats]:
-    """Return seconds (inf: does not fit), first tensor-parallel operator and bytes of each run in each split.
+    """Return, by run of operators and split: seconds (inf: no fit), first tensor-parallel operator, bytes.
 
     If `mixed`, the first blocks of a wide ResNet's stage may be data-parallel while its other blocks are
     split: early blocks are large in activations and small in weights.
@@ -271,7 +271,7 @@ def stage_bytes(
     micro_batches: Floats,
     bounds: Sequence[tuple[int, int, int, int, int]],
 ) -> list[float]:
-    """Return the bytes on a GPU of each stage of a model, with stages given by five numbers each.
+    """Return the bytes on a GPU of each stage of a model, given its operators, GPUs and split in `bounds`.
 
     `bounds` has each stage's first and last operator, its GPUs, the GPUs over which an operator is split, and
     the first operator that is split.

@@ -53,7 +53,7 @@ Curve = tuple[Floats, Floats, Floats]
 
 @dataclass(frozen=True)
 class SiaProfile:
-    """Sia's measured iteration times of one model on one GPU type, by placement.
+    """Iteration times of one model on one GPU type, by placement, as published with the scheduler Sia.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ class Segments(NamedTuple):
 
 
 class SiaProfileOracle(Oracle):
-    """An oracle that reads iteration times from a folder of Sia's published profiles.
+    """An oracle that reads iteration times from a folder of profiles published with the scheduler Sia.
 
     Inside a node, a count is the placement of that count. Across nodes, whatever the tier, it fills whole
     nodes; a count that would fit on one node is spread evenly over two. All three tables are equal, since

@@ -244,7 +244,7 @@ def groups(size: Floats | float, stride: Floats | float, per_node: Floats) -> tu
 
 
 def all_reduce_s(volume_bytes: Floats, inside: Floats, across: Floats, layout: Layout) -> Floats:
-    """Return the seconds of a hierarchical ring all-reduce: inside nodes, across them, inside again.
+    """Return the seconds of a hierarchical ring all-reduce of `inside` ranks on each of `across` nodes.
 
     Its latency is that of a ring through all members.
 
@@ -265,7 +265,7 @@ def all_reduce_s(volume_bytes: Floats, inside: Floats, across: Floats, layout: L
 
 
 def all_to_all_s(volume_bytes: Floats, inside: Floats, across: Floats, layout: Layout) -> Floats:
-    """Return the seconds of an all-to-all in which each rank sends `volume_bytes` in total."""
+    """Return seconds of an all-to-all of `volume_bytes` a rank, `inside` ranks on each of `across` nodes."""
     part = volume_bytes / (inside * across)
     link = part / (layout.link_gbs * 1e9) + LINK_STEP_S
     network = part * layout.per_node / (layout.network_gbs * 1e9) + NETWORK_STEP_S

@@ -73,7 +73,7 @@ def gather_s(machine: Machine, size_bytes: float, ranks: int) -> float:
 
 
 def ring_s(machine: Machine, size_bytes: float, ranks: int, members: int, collectives: float) -> float:
-    """Return the seconds of ring all-gathers or reduce-scatters of a buffer in and across NVLink domains.
+    """Return the seconds of ring all-gathers or reduce-scatters of `ranks` GPUs, `members` per NVLink domain.
 
     A ring over nodes uses the ports of all of its members in a node, and is no faster than NVLink. Latency of
     more than two nodes was not measured: that of a hop counts once.

@@ -28,7 +28,7 @@ COMMUNICATION = ("tensor_exposed_s", "context_exposed_s", "expert_exchange_s", "
 
 
 class GridPoint(NamedTuple):
-    """A plan, its communication (s), and the GPUs whose work it loses to the plan that computes fastest."""
+    """A plan, how many GPUs' work it loses to the plan that computes fastest, and its communication (s)."""
 
     step: PlannedStep
     bias: float

@@ -32,7 +32,7 @@ def run_hydra(
     cells: Mapping[str, Sequence[str]] | None = None,
     name: str = "config",
 ) -> int:
-    """Compose `conf/NAME.yaml`, call `job` with it or each run of a sweep or study; return the exit status.
+    """Compose `conf/NAME.yaml`, call `job` once or for each run of a sweep, and return the exit status.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class JobFailures(Parameters, Disturbance):
         return PendingJobFailures(self, run)
 
     def delays_s(self, row: int) -> list[float]:
-        """Return seconds to each random failure of a trace row's job, from the last or its first launch."""
+        """Return the seconds from one random failure of a job to the next, at first from its first launch."""
         rng = random_streams.JOB_FAILURES.generator(self.seed or 0, row)
         draws = [(rng.random(), float(rng.exponential(self.after_s))) for _ in range(self.most)]
         fails = next((at for at, (luck, _) in enumerate(draws) if luck >= self.share), self.most)

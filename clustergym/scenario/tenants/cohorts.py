@@ -23,7 +23,7 @@ from clustergym.scenario.tenants.slurm_rules import Rules
 
 @dataclass(frozen=True)
 class Cohort:
-    """Settings of a Kueue cohort, which contains others or queues, or of a queue, which takes jobs.
+    """Settings of a Kueue queue, which takes jobs, or of a cohort, which is a group of queues and cohorts.
 
     Attributes
     ----------

@@ -214,7 +214,7 @@ class History:
 
     @property
     def gpu_s(self) -> Floats:
-        """GPU time that queues used and, last, their parent had; to a common factor; shape (queues + 1,)."""
+        """GPU time that each queue used and, last, their parent had, in a common unit; (queues + 1,)."""
         return self._time
 
     def growth(self, gpus: Floats, capacity: float) -> tuple[Floats, Floats]:
@@ -237,7 +237,7 @@ class History:
         return self._time, added
 
     def until_s(self, length: float) -> float:
-        """Return when (s) GPU time has grown by `length` s at the rate of `growth`, or that rate changes."""
+        """Return when (s) GPU time has grown by `length` x `growth`, or that rate changes, if sooner."""
         if self.half_life_s is not None:
             length = self.half_life_s * math.log2(1.0 + length)
         if not self._spans:

@@ -45,7 +45,7 @@ class Offers:
         missing: Sequence[float],
         epsilon: float,
     ) -> None:
-        """Record that one step of a division shared `left` GPUs among the queues in `wanting`.
+        """Record a step of a division: what each queue in `wanting` lacks and is offered of the `left` GPUs.
 
         One has all that it lacks if the offer is no more than `epsilon` below that, or else whole GPUs.
         """
@@ -65,7 +65,7 @@ class Offers:
     def deal(
         self, left: float, missing: Sequence[tuple[int, float]], rank: Sequence[int], lost: Sequence[float]
     ) -> None:
-        """Record which queues get GPUs left over by rounding: by `rank`, then by GPUs `lost` to rounding.
+        """Record which queues get GPUs left over by rounding: by priority `rank`, then those that lost more.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class Offers:
             turn.most[row] = min(turn.most[row], turn.floor[row] + between)
 
     def bounds(self, history_weight: float) -> Bounds:
-        """Return within which bounds past use may change such that every rounded offer stays the same."""
+        """Return bounds on queues' past use, within which every offer is rounded to the same GPUs."""
         if not self.certain or not self._turns:
             return Bounds.none(self.certain)
         queue, even, left, some, _, least, most = zip(*self._turns, strict=True)
@@ -156,7 +156,7 @@ class Bounds(NamedTuple):
     @staticmethod
     @cache
     def none(certain: bool = True) -> Bounds:
-        """Return bounds without limits: past use never changes the division or, if not `certain`, may."""
+        """Return bounds that hold for any past use if `certain`, otherwise for none."""
         empty, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
         return Bounds(certain, whole, whole, empty, empty, empty, empty.astype(np.bool_), empty, empty)
 

@@ -87,7 +87,7 @@ class _Config:
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
-    """Read the output of `scontrol show config` as parameters of the policy `slurm-multifactor`.
+    """Read `scontrol show config` as parameters of the policy `slurm-multifactor`; count what was guessed.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
 def read_accounts(
     path: Path, by: Literal["account", "user"] = "account"
 ) -> tuple[dict[str, Any], Counter[str]]:
-    """Read the output of `sacctmgr -P show assoc` as the content of a queues file: a tree of accounts.
+    """Read `sacctmgr -P show assoc` as a queues file's tree of accounts; count what had to be guessed.
 
     Parameters
     ----------

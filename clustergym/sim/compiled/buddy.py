@@ -310,7 +310,7 @@ def _gather(
 def place(
     free: Ints, per_node: int, starts: Ints, ends: Ints, switches: Ints, gpus: int, nodes: Ints, gpus_on: Ints
 ) -> int:
-    """Choose nodes for a job's GPUs of one type, write them to `nodes` and `gpus_on`; return how many.
+    """Choose nodes for `gpus` GPUs of one type; write them to `nodes` and `gpus_on`, and return how many.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ def _take_away(episode: Episode, cluster: ClusterArrays, rows: Ints) -> None:
 
 @compile_in_place
 def launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running: Bools) -> None:
-    """Release the GPUs of all jobs that are to be launched, then launch them on their new GPUs."""
+    """Launch the jobs `launches` once all have released their GPUs; mark in `was_running` which held any."""
     job = episode.job
     # All give up their GPUs before the first is launched: a decision is legal as a whole, and jobs may swap
     # GPUs.

@@ -14,7 +14,7 @@ SLACK = 1e-12
 
 
 class Sharing(NamedTuple):
-    """The state of jobs that share GPUs equally at all times, in one queue for each limit on a job's GPUs.
+    """The state of jobs that share GPUs equally at all times; jobs with the same limit on GPUs form a queue.
 
     Attributes
     ----------

@@ -253,7 +253,7 @@ def hold(episode: Episode, cluster: ClusterArrays, row: int, gpu_type: int, leve
 def launch(
     episode: Episode, cluster: ClusterArrays, row: int, gpu_type: int, level: int, rescale: bool
 ) -> None:
-    """Start, resume or rescale a job that holds no GPUs, on nodes that placement chooses."""
+    """Start, resume or (if `rescale`) rescale a job that holds no GPUs, on nodes that placement chooses."""
     what = c.RESCALE if rescale else c.RESUME if episode.job[row, c.LAUNCHED] else c.START
     episode.job[row, c.NODES] = place(episode, cluster, gpu_type, cluster.counts[level])
     hold(episode, cluster, row, gpu_type, level, what)

@@ -54,7 +54,7 @@ def take(episode: Episode, count: int, gpu_type: int, gpus: int) -> int:
 
 @compile_in_place
 def show(episode: Episode, first: int) -> int:
-    """Write the nodes of the allocation from share `first` on to `episode.placed`; return how many."""
+    """Write the nodes of the allocation with index `first` to `episode.placed`; return how many."""
     at, count = first, 0
     while at != c.NONE:
         episode.placed[0, count], episode.placed[1, count] = (
@@ -67,7 +67,7 @@ def show(episode: Episode, first: int) -> int:
 
 @compile_in_place
 def give_back(episode: Episode, first: int, gpu_type: int) -> None:
-    """Release the GPUs of an allocation, and write its nodes to `episode.placed`."""
+    """Release the GPUs of the allocation with index `first`, and write its nodes to `episode.placed`."""
     clock, share, at = episode.clock, episode.share, first
     show(episode, first)
     while at != c.NONE:

@@ -30,7 +30,7 @@ def active(episode: Episode) -> bool:
 
 @compile_in_place
 def find_due_profile(episode: Episode, number: np.int64) -> int:
-    """Return the profiling run due now with the least event number, if that is below `number`, else NONE."""
+    """Return the profiling run due now that was planned first, if its event number is < `number`; or NONE."""
     found, first = c.NONE, number
     for nth in range(episode.clock[c.RUNNING_PROFILES]):
         at = episode.profile[nth, c.NTH_RUNNING]

@@ -103,7 +103,7 @@ class CompiledSimulation:
 
     @property
     def jobs_left(self) -> int:
-        """Number of jobs that have completed or were dropped."""
+        """Number of jobs that have left the system, because they completed or were dropped."""
         return self._clock(c.LEFT)
 
     @property

@@ -39,7 +39,7 @@ class UsualRequests(NamedTuple):
 
 
 def find_usual_requests(rows: Requests, accepted: Sequence[str]) -> UsualRequests:
-    """Return the most frequent requests (size and GPU models in `accepted`), which make up most of all.
+    """Count requests by size and `accepted` GPU models; return the most frequent, which cover most jobs.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ def find_fitting_requests(nodes: Nodes, requests: Requests) -> Bools:
 def score_nodes(
     nodes: Nodes, requests: Requests, request: int, placer: str, usual: UsualRequests
 ) -> tuple[Ints, Ints]:
-    """Return each node's score for the request with index `request`, higher is better, and its device there.
+    """Return a placer's score of each node for a request, and the GPU there that would be used in part.
 
     Returns
     -------

@@ -51,7 +51,7 @@ def classify_request(requests: Requests, request: int) -> np.int64:
 
 @compile_in_place
 def occupy(nodes: Nodes, at: int, requests: Requests, request: int, device: int) -> np.int64:
-    """Subtract a request's resources from a node, not marked as changed; return the devices taken, as bits.
+    """Subtract a request's resources from a node without marking it as changed; return its devices as bits.
 
     A part is taken from `device`, whole devices from the lowest free ones.
     """
