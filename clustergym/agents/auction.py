@@ -91,7 +91,7 @@ class Moves(NamedTuple):
 
 
 class AuctionBuffers(NamedTuple):
-    """Free GPUs, and arrays to be overwritten, of one auction.
+    """An auction's free GPUs, its queue of next moves, and an array for the features of one move.
 
     Attributes
     ----------
@@ -109,7 +109,9 @@ class AuctionBuffers(NamedTuple):
 
 
 def make_bids(view: View, time_s: Floats) -> Bids:
-    """Return the auction's inputs for the jobs in a View, given seconds per iteration, shape (n, T, K).
+    """Return the auction's inputs for a View's jobs, given seconds per iteration by job, GPU type and count.
+
+    The shape of `time_s` is (n, T, K).
 
     The arrays of a View cannot be written; those of compiled episodes can. Copies share their machine code.
     """
@@ -149,7 +151,7 @@ def count_hidden_units(weights: Floats, count: int = features.COUNT) -> int:
 
 @compile_in_place
 def next_level(counts: Ints, time_s: Floats, level: int) -> int:
-    """Return the index of the least GPU count that at least doubles `level`'s and is faster, or NONE."""
+    """Return the index of the least GPU count that is at least twice `counts[level]` and faster, or NONE."""
     for k in range(level + 1, len(counts)):
         if counts[k] >= 2 * counts[level] and time_s[k] < time_s[level]:
             return k
@@ -232,14 +234,14 @@ def rank_sizes(size: Floats) -> Floats:
 
 @compile_in_place
 def derive_jobs(facts: Floats, point: Floats) -> None:
-    """Fill in, in `facts`, those properties of jobs that follow from others and the decision `point`."""
+    """Compute jobs' derived properties, such as log age and lateness, and write them into `facts`."""
     for j in range(len(facts)):
         features.derive_job(facts[j], point)
 
 
 @compile_part
 def compute_feature_inputs(gpus: int, counts: Ints, bids: Bids) -> FeatureInputs:
-    """Compute the values from which moves' features are computed, of all jobs and the decision point."""
+    """Compute the inputs of moves' features: values of each job, of the whole queue and of each GPU type."""
     jobs, (gpu_s, best_s, soonest_s) = len(bids.remaining), compute_sizes(counts, bids)
     rank, total, logs, known = rank_sizes(gpu_s), 0.0, 0.0, 0
     facts, point = np.empty((jobs, features.JOB_FACTS)), np.empty(features.POINT_FACTS)
@@ -403,9 +405,9 @@ def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
 def hold(
     given: Floats, weights: Floats, facts: FeatureInputs, available: Ints, counts: Ints, bids: Bids
 ) -> tuple[Ints, Ints]:
-    """Run an auction by the scores `given`, or if there are none by `weights`; return what jobs hold.
+    """Run an auction by scores `given`, else by `weights`; return jobs' GPU types and indices into `counts`.
 
-    That is each job's GPU type and index of its GPU count, -1 for no GPUs, shape (n,).
+    Both have shape (n,), and -1 for no GPUs.
     """
     moves = begin(bids)
     room = AuctionBuffers(available.copy(), np.empty(features.COUNT), move_queue.empty(moves.score.size))
@@ -446,7 +448,7 @@ def make_moves(
 
 @compile_entry
 def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
-    """Run an auction of all GPUs with the given weights; return each job's GPU type and count index.
+    """Run an auction of all GPUs by `weights`; return jobs' GPU types and indices into `counts`.
 
     All GPUs are free at first. The best-scoring move is made again and again: a job that has
     nothing starts with its least count on a type, or one that has something doubles it. A
@@ -472,7 +474,7 @@ def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[
 
 @compile_entry
 def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
-    """Run an auction of all GPUs, given the score of each move; return each job's type and count index.
+    """Run an auction of all GPUs by the `scores` of moves; return jobs' GPU types and indices into `counts`.
 
     Parameters
     ----------
@@ -490,7 +492,7 @@ def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) 
 def decide_biased(
     weights: Floats, bias: Floats, available: Ints, counts: Ints, bids: Bids
 ) -> tuple[Ints, Ints]:
-    """Run an auction of all GPUs with a bias on each job's scores; return jobs' GPU types and count indices.
+    """Run an auction with a bias added to jobs' scores; return jobs' GPU types and indices into `counts`.
 
     Parameters
     ----------
@@ -529,13 +531,16 @@ def describe_rows(
 
 @compile_entry
 def job_facts(gpus: int, counts: Ints, bids: Bids) -> Floats:
-    """Return properties of jobs, as age and size, that features use, shape (n, features.JOB_FACTS)."""
+    """Return jobs' properties that features use, such as age and size, shape (n, features.JOB_FACTS)."""
     return compute_feature_inputs(gpus, counts, bids).job
 
 
 @compile_entry
 def write_move_features(gpus: int, counts: Ints, bids: Bids, out: Singles) -> None:
-    """Write the features of all jobs' moves (starts, or doublings of GPUs), shape (n, T, K, COUNT)."""
+    """Write the features of all moves (starts, or doublings of GPUs), by job, GPU type and count, into `out`.
+
+    The shape of `out` is (n, T, K, COUNT).
+    """
     facts, values = compute_feature_inputs(gpus, counts, bids), np.empty(features.COUNT)
     out[:] = 0.0
     describe_rows(np.arange(len(out)), facts, counts, bids, values, out)

@@ -63,7 +63,7 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
 
 @compile_in_place
 def set_targets(episode: Episode, rows: Ints, gpu_type: Ints, level: Ints) -> None:
-    """Set the GPU type and count that each job in `rows` is to hold."""
+    """Set the GPU type and the index of the GPU count (`level`) that each job in `rows` is to hold."""
     for at in range(len(rows)):
         episode.job[rows[at], c.TARGET_TYPE] = gpu_type[at]
         episode.job[rows[at], c.TARGET_LEVEL] = level[at]
@@ -145,7 +145,7 @@ def run(
     episodes: Episode,
     cluster: ClusterArrays,
 ) -> int:
-    """Let the auction decide the first of `episodes`; return OVER, or STALLED if nothing can happen.
+    """Simulate the first of `episodes`, deciding by auction; return OVER, or STALLED if jobs never can run.
 
     Parameters
     ----------

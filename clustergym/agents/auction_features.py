@@ -79,14 +79,14 @@ POINT_FACTS = BACKLOG + 1
 
 @compile_in_place
 def derive_point(point: Floats) -> None:
-    """Fill in those properties of a decision point that are computed from its other properties."""
+    """Compute the logs of queue length and backlog from other entries of `point`, and write them into it."""
     point[QUEUE] = math.log(point[JOBS]) / 3.0
     point[BACKLOG] = math.log1p(point[BACKLOG_H]) / 2.0
 
 
 @compile_in_place
 def derive_job(job: Floats, point: Floats) -> None:
-    """Fill in those properties of a job that follow from others and the decision `point`."""
+    """Compute a job's derived properties, such as log age and lateness, and write them into `job`."""
     age_s, least_gpu_s, best_s = job[AGE_S], job[LEAST_GPU_S], job[LEAST_S]
     even_s = max(least_gpu_s * point[JOBS] / point[GPUS], best_s)
     job[SIZE] = (math.log(least_gpu_s) - point[MEAN_LOG]) / 2.0

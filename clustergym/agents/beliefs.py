@@ -69,7 +69,7 @@ class RunStats(NamedTuple):
 
 
 class JobsView(NamedTuple):
-    """Properties of jobs at a decision point that `Bids` lacks, such as total iterations and requested GPUs.
+    """Properties of jobs when a decision is made, such as total iterations and requested GPUs.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ def split(weights: Floats) -> tuple[Floats, Floats]:
 
 
 def nothing_observed(jobs: int, types: int, levels: int) -> RunStats:
-    """Return empty measurements, for the start of a run of a number of jobs."""
+    """Return empty measurements for a run's start, of a given number of jobs, GPU types and GPU counts."""
     return RunStats(
         np.zeros((jobs, types, levels)),
         np.zeros(jobs),
@@ -170,7 +170,7 @@ def measure(observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> No
 
 @compile_in_place
 def note(observed: RunStats, shown: JobsView, bids: Bids, gpu_type: Ints, level: Ints) -> None:
-    """Record when each job that a decision starts begins to work, and how much work is left then."""
+    """Record for each job that gets new GPUs when its work on them begins and how many iterations remain."""
     for at in range(len(shown.rows)):
         row = shown.rows[at]
         if level[at] != NONE and (gpu_type[at] != bids.held_type[at] or level[at] != bids.held_level[at]):
@@ -293,7 +293,7 @@ def decide(
     shown: JobsView,
     bids: Bids,
 ) -> tuple[Ints, Ints]:
-    """Run an auction with estimated iteration times; return each job's GPU type and count index.
+    """Run an auction with estimated iteration times; return jobs' GPU types and indices into `counts`.
 
     `bids.time_s` receives the beliefs.
     """

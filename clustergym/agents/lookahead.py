@@ -43,7 +43,7 @@ class Futures(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Up to C candidate decisions: each of n jobs' GPU type and count index, -1 for no GPUs, shape (C, n)."""
+    """Up to C candidate decisions: n jobs' GPU types and GPU count indices, -1 for no GPUs, shape (C, n)."""
 
     gpu_type: Ints
     level: Ints
@@ -204,7 +204,7 @@ def run_playout(
     level: Ints,
     limit_s: float,
 ) -> float:
-    """Simulate a decision in one sampled future; return the seconds that all jobs then spend, summed.
+    """Simulate a decision in one sampled future; return the sum of jobs' seconds in the system from now on.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def run_playout(
 def decide(
     weights: Floats, available: Ints, counts: Ints, bids: Bids, futures: Futures
 ) -> tuple[Ints, Ints, int]:
-    """Simulate candidate decisions; return GPU types and count indices of the best, and its position.
+    """Simulate candidate decisions; return the best's GPU types, its indices into `counts`, and its number.
 
     The first future has no arrivals: with drawn ones alone, waiting for the next one looks better than it is.
     A candidate is given up once its sum over the futures so far is above that of the auction's own decision,
@@ -290,7 +290,7 @@ LEAST_GAPS = 10
 
 
 class LookAhead:
-    """Decides by simulating candidate decisions in several sampled futures.
+    """A decision-maker that simulates candidate decisions in several sampled futures and takes the best.
 
     Gaps and jobs are drawn from those seen in Views of the run so far, each independently.
 
@@ -309,7 +309,7 @@ class LookAhead:
     def decide(
         self, weights: Floats, view: View, available: Ints, counts: Ints, bids: Bids
     ) -> tuple[Ints, Ints]:
-        """Return each job's GPU type and GPU count index in the best decision; -1 for no GPUs."""
+        """Return the best decision: each job's GPU type and index into `counts`, -1 for no GPUs."""
         self._remember(view, bids)
         gpu_type, level, _ = decide(weights, available, counts, bids, self._draw(view, bids))
         return gpu_type, level

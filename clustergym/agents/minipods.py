@@ -152,7 +152,7 @@ def choose_inside(free: Ints, sizes: Ints, wanted: int, weights: Floats) -> int:
 
 @compile_entry
 def move_order(nodes: Ints, weights: Floats) -> Ints:
-    """Return job indices in the order of moving those that span minipods, given the `nodes` of each."""
+    """Order jobs that span minipods (groups of nodes) for moving, by their `nodes`; return job indices."""
     return np.argsort(-weights[MOVE] * np.log2(nodes), kind="mergesort")
 
 

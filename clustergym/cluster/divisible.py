@@ -76,7 +76,7 @@ class DivisibleCluster(ClusterSpec):
 
     @property
     def named_types(self) -> tuple[str, ...]:
-        """Names of GPU models that jobs may ask for; GPUs can be split, and all count as one GPU type."""
+        """Names of the GPU models that jobs may ask for, although all models count as one GPU type."""
         return self.models
 
     @cached_property

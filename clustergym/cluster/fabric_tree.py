@@ -173,7 +173,7 @@ def draw(spec: ClusterSpec, path: Path) -> None:
 
 
 def columns(runs: Sequence[Minipod]) -> list[Minipod]:
-    """Return the minipods to draw: groups `runs` split into single leaf switches, if these fit."""
+    """Split groups of minipods for a picture into single minipods and leaf switches, as far as they fit."""
     each = [
         Minipod(1, tuple(leaf._replace(leaves=1) for leaf in run.leaves for _ in range(leaf.leaves)))
         for run in runs

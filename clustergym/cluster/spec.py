@@ -98,7 +98,7 @@ class NodeGroup:
 
     @property
     def domain_gpus(self) -> int:
-        """Number of GPUs that NVLink joins in one domain, without spare nodes, on which no job counts."""
+        """Number of GPUs that NVLink joins in one domain, those of spare nodes left out."""
         return self.gpus_per_node * (self.gang_nodes or self.nodes_per_domain)
 
 

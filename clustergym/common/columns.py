@@ -214,7 +214,7 @@ def from_first(submit_s: Floats) -> tuple[Floats, float]:
 
 
 def relative_origin(submit_s: Floats) -> float:
-    """Return the seconds to subtract from submission times: the first one, or 0 if it is below a day.
+    """Return the first submission time, to be subtracted from all, or 0 if it is less than a day.
 
     Later first times are of a trace that was cut from a longer one, or counts from 1970.
     """

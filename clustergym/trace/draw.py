@@ -280,12 +280,12 @@ def reference_times(cluster: str) -> ReferenceTimes:
 
 
 def choose_reference(options: ReadOptions) -> ReferenceTime:
-    """Return the function of reference iteration times that the options give, or else their cluster's."""
+    """Return the function of iteration times that `options` hold, or else that of their reference cluster."""
     return options.reference_time_s or reference_times(options.reference_cluster)
 
 
 def uniforms(seed: int, row: Ints) -> Floats:
-    """Return a random number in [0, 1) for each row number, fixed by the seed and the number.
+    """Return a random number in [0, 1) for each row, which depends only on the seed and the row's number.
 
     Raises
     ------

@@ -37,7 +37,7 @@ def with_outcomes(
     field: str = "trace.outcomes",
     tables_of: TablesOf | None = None,
 ) -> Trace:
-    """Return a trace with outcomes (completed, failed, killed): none, its own, or random, by `choice`.
+    """Return a trace with its own, random or no outcomes (completed, failed, killed), as `choice` says.
 
     `cluster` is where drawn ones' durations are measured, by the tables of `tables_of` (`build_tables`).
 

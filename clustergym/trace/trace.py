@@ -275,7 +275,7 @@ def cut_trace(
     first: int | None = None,
     rebase: bool = False,
 ) -> Trace:
-    """Return a trace's jobs submitted in [start_s, end_s), of these `first` after `skip`; `rebase` times.
+    """Return a trace of jobs submitted in [start_s, end_s): skip `skip` of them, keep `first` of the rest.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def add(
     decision_limit_s: float | None = DECISION_LIMIT_S,
     finished: Sequence[Path] = (),
 ) -> Path:
-    """Run a policy and/or placer in each scenario and seed its entry lacks; write the entry, citing `words`.
+    """Run a policy, a placer or both in all scenarios and seeds that an entry lacks; write the entry's files.
 
     Parameters
     ----------
@@ -248,9 +248,9 @@ the {board.chooses}.
 
 
 def freeze(board: Board, workers: Processes = 1, next_version: bool = False, progress: bool = False) -> Path:
-    """Measure baseline and reference in each scenario and seed; write results and trace hashes to board.yaml.
+    """Run a board's baseline and reference (policies or placers); write the results to its board.yaml.
 
-    For the constants, the baseline and the reference run in every cell.
+    Both run in every cell (scenario, seed). The hashes of the cells' traces are written too.
 
     Parameters
     ----------
@@ -297,7 +297,10 @@ def _constants(board: Board, workers: Processes, label: str | None) -> dict[str,
 
 
 def measure_constants(board: Board, cell: Cell) -> dict[str, Any]:
-    """Run the baseline and reference in a scenario and seed; return metrics and a lower bound on mean JCT."""
+    """Run a board's baseline and reference (policies or placers) in a cell (scenario, seed); return results.
+
+    The results are the metric of each, a lower bound on mean JCT, and the scenario's hash.
+    """
     from clustergym.results.bounds.bounds import lower_bounds
 
     runs = {

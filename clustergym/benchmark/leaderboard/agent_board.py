@@ -214,7 +214,7 @@ def play_traces(envs: Any, seeds: list[int], decide: Callable[[Any, Any, Bools],
 
 
 def simulate_policy(envs: Any, seeds: list[int], policy: str) -> Floats:
-    """Simulate a policy on each trace, deciding as often as an agent would; return mean JCTs in seconds."""
+    """Simulate a policy on each seed's trace, deciding at the times set by `envs`; return mean JCTs (s)."""
     import clustergym
     from clustergym.scenario.registry import parse_policy
 
@@ -226,7 +226,7 @@ def simulate_policy(envs: Any, seeds: list[int], policy: str) -> Floats:
 
 @cache
 def best_known_weights() -> Floats:
-    """Return the weights by which the best known agent rates giving GPUs to a job, one for each feature.
+    """Return the best known agent's weights, one for each feature by which it scores giving GPUs to a job.
 
     They are those of the shipped checkpoint `elastic`.
     """
@@ -240,7 +240,7 @@ def best_known_weights() -> Floats:
 
 
 def play_best_known(parameters: Any, seeds: list[int]) -> Floats:
-    """Play the best known agent in the environment of `parameters`; return each trace's mean JCT (s)."""
+    """Play the best known agent with the jobs, loads and cluster of `parameters`; return mean JCTs (s)."""
     same = {name: getattr(parameters, name) for name in ("jobs", "loads", "cluster")}
     envs: Any = gymnasium.make_vec(
         "ClusterGym/Auction-v1",

@@ -81,7 +81,7 @@ class Header(StrictSchema):
 
 
 class Episode(StrictSchema):
-    """A line of a file of recorded actions after the first: the actions of one episode.
+    """The actions of one episode: any line but the first in a file of recorded actions.
 
     An action is a whole number, or the numbers of a box in units of `UNIT`, without zeros at their end.
     """

@@ -61,7 +61,7 @@ def compute_agent_scores(jct_s: Floats, constants: Constants) -> Floats:
 
 
 def aggregate_agents(scores: Sequence[Floats]) -> Aggregate:
-    """Average the interquartile mean scores of several environments; return it with a bootstrap interval.
+    """Average each environment's interquartile mean score; return the average with its bootstrap interval.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def aggregate_agents(scores: Sequence[Floats]) -> Aggregate:
 
 
 def replay_entry(board: AgentBoard, name: str) -> RankedAgent:
-    """Replay an entry's recorded actions and score them; raise an `InputError` as `replay_run` does."""
+    """Replay and score an entry's recorded actions; raise an `InputError` if they do not fit the traces."""
     entry, runs = read_agent_entry(board, name)
     constants, scores = read_constants(board), dict[str, Floats]()
     for environment in dict.fromkeys(run.environment for run in runs):

@@ -39,7 +39,7 @@ class Cell(NamedTuple):
 
 
 class CellConstants(StrictSchema):
-    """A cell's baseline and reference results, between which scores are scaled, and its scenario's hash.
+    """The results of baseline (score 0) and reference (score 1) in a cell (scenario, seed), and its hash.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class Board(InFolder):
         return tuple(self.chooses.split(" and "))
 
     def keys_by_component(self, chosen: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        """Return the chosen names and parameters as a mapping by component: `policy`, `placer` or both.
+        """Return `chosen` under the key `policy` or `placer`; unchanged if it already has both of these keys.
 
         `chosen` is such a mapping on a board of both components, else one name with its parameters.
         """
@@ -231,13 +231,13 @@ class Board(InFolder):
         return {**self.tuning_seeds, self.split: self.seeds}
 
     def scenario(self, cell: Cell, overrides: Sequence[str] = ()) -> Scenario:
-        """Build what is simulated in a cell (scenario, seed), with further overrides if given."""
+        """Build the simulated scenario of a cell (scenario, seed), with more configuration `overrides`."""
         from clustergym.scenario.scenario_config import build_scenario
 
         return build_scenario(self.configuration(cell, overrides))
 
     def configuration(self, cell: Cell, overrides: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the configuration of a cell (scenario, seed), with further overrides if given."""
+        """Return the configuration of a cell (scenario, seed), with more configuration `overrides`."""
         from clustergym.scenario.by_name import compose
 
         found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
@@ -259,7 +259,7 @@ class Board(InFolder):
         return Conditions.from_config(config).trace(config["trace"], cell.seed)
 
     def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
-        """Build an entry's policy and placer; the board's own stand in for what it does not choose."""
+        """Build an entry's policy and placer from `chosen`; take the board's own if one is missing."""
         from clustergym.scenario.registry import make_placer, make_policy
 
         both = {"policy": self.policy or {}, "placer": self.placer or {}} | self.keys_by_component(chosen)

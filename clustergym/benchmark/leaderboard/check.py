@@ -56,7 +56,7 @@ def check_entries(
     workers: Processes = 1,
     progress: bool = False,
 ) -> dict[str, list[Flag]]:
-    """Check entries, with reruns in `strict` (else 1) pairs of scenario and seed; return failures by entry.
+    """Check entries by replaying their logs, and rerun some scenarios and seeds; return failures by entry.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def check_entries(
 
 
 def check_constants(board: Board, workers: Processes = 1, progress: bool = False) -> list[Flag]:
-    """Run a board's baseline and reference in every scenario and seed; flag where board.yaml differs."""
+    """Rerun a board's baseline and reference (policies or placers); return differences from board.yaml."""
     from clustergym.benchmark.leaderboard.add import measure_constants
 
     board.compose()

@@ -128,7 +128,10 @@ def measure_point(board: Board, parameters: Mapping[str, Any], point: Point) -> 
 
 
 def changes_nothing(usual: Scenario, changed: Scenario, board: Board, parameters: Mapping[str, Any]) -> bool:
-    """Return whether a changed scenario differs only in profiling costs that the policy does not pay."""
+    """Return whether a scenario's change cannot affect a policy: it changes only costs that it never pays.
+
+    These are costs of profiling, which measures jobs' speeds for policies that need them.
+    """
     if changed.sha256 == usual.sha256:
         return True
     policy, _ = board.contestants(parameters)

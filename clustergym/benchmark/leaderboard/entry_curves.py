@@ -66,7 +66,7 @@ class EntryCurves(StrictSchema):
 
 
 def select_shown_cells(board: Board) -> list[Cell]:
-    """Return the runs whose curves entries show: the first seed of each scenario."""
+    """Return the cells (scenario, seed) of which entries show curves: the first seed of each scenario."""
     return [Cell(scenario.name, board.seeds[0]) for scenario in board.scenarios]
 
 

@@ -115,7 +115,7 @@ def explain_unchecked(entry: Entry) -> str:
 
 
 def read_period(entry: Entry, component: str, key: str) -> tuple[float | None, ...]:
-    """Return attribute `key` (s) of an entry's policy or placer as a 1-tuple; () if that cannot be made."""
+    """Read attribute `key`, in seconds, of an entry's policy or placer into a 1-tuple; () if that fails."""
     chosen = entry.choices[component]
     if chosen.name not in list_published(component):
         return ()

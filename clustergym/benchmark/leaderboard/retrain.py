@@ -56,7 +56,7 @@ def retrain(
     processes: Processes = 1,
     workers: Processes = 1,
 ) -> RetrainingOutcome:
-    """Retrain an entry's agent (`processes`), run it in every scenario and seed (`workers`), compare scores.
+    """Retrain an entry's agent, run it in all scenarios and seeds, and compare its score with the entry's.
 
     Parameters
     ----------

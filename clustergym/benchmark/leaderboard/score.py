@@ -125,9 +125,10 @@ def standings(board: Board) -> list[RankedEntry]:
 
 
 def ranks(ordered: Sequence[Sequence[Floats]], families: Sequence[str]) -> list[int]:
-    """Rank entries given best first, each as arrays of scores by scenario; close ones share a rank.
+    """Return the ranks of entries, given best first; entries without a significant difference share a rank.
 
-    `families` names the family (the source of the jobs) of each of these scenarios.
+    An entry is an array of scores for each scenario, and `families` names the family (the source of the
+    jobs) of each scenario.
 
     An entry shares the rank before it unless the best of that rank is better by a paired difference whose
     whole interval is above 0.
@@ -262,7 +263,7 @@ def division_words(division: str) -> str:
 
 
 def texts(board: Board, standing: RankedEntry, gap: Gap) -> dict[str, str]:
-    """Return an entry's texts in the leaderboard table by column, without its title."""
+    """Return the texts of an entry's row in the leaderboard table, by column, without the entry's title."""
     return {
         "rank": str(standing.rank),
         "rank_all": str(standing.rank_all),
@@ -329,7 +330,7 @@ class Optimum(NamedTuple):
     bound: float | None
 
     def gap(self, board: Board, rows: Sequence[ResultRow]) -> Gap:
-        """Return how far the mean metric of an entry's result rows is from the optimum, relatively."""
+        """Return bounds on the share by which the mean metric of result rows is worse than the optimum."""
         value = sum(float(row.metrics[board.metric] or 0.0) for row in rows) / len(rows)
         least, most = (board.sign * (value / limit - 1.0) if limit else None for limit in self)
         return Gap(round(least or 0.0, 6), None if most is None else round(most, 6))

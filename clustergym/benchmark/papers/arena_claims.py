@@ -57,7 +57,7 @@ class RunComparison(NamedTuple):
         return lambda s: difference(self._figure(s, ours, metric), self._figure(s, theirs, metric))
 
     def best(self, metric: str) -> Measure:
-        """Return a function: setting -> the paper's policy's greatest gain on another, percent or ratio.
+        """Return a function: setting -> greatest gain of the paper's policy over any other, percent or ratio.
 
         `choose_unit` says which of the two it is.
         """
@@ -70,16 +70,16 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_gain(self, metric: str, other: str) -> Measure:
-        """Return a function: setting -> gain of the paper's policy on `other`, percent or ratio.
+        """Return a function: setting -> gain of the paper's policy over the policy `other`, percent or ratio.
 
         `choose_unit` says which of the two it is.
         """
         return RunComparison(self.found, self.run, (self.names[0], other)).best(metric)
 
     def measure_padded_ratio(self, ours: str, theirs: str) -> Measure:
-        """Return a function: setting -> `ours` mean JCT / `theirs`, unfinished jobs at the greatest JCT.
+        """Return a function: setting -> mean JCT of policy `ours` / that of `theirs`; unfinished jobs count.
 
-        `compute_padded_jct` says how many unfinished jobs count.
+        An unfinished job counts with the greatest JCT; `compute_padded_jct` says how many count.
         """
 
         def measure_setting(setting: str) -> float:
@@ -90,7 +90,7 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_padded_change(self, ours: str, theirs: str) -> Measure:
-        """Return a function: setting -> % of `ours` mean JCT above `theirs`; unfinished jobs at the longest.
+        """Return a function: setting -> by how many % mean JCT of policy `ours` is above that of `theirs`.
 
         Unfinished jobs count as in `measure_padded_ratio`.
         """
@@ -99,7 +99,7 @@ class RunComparison(NamedTuple):
 
 
 def compare_labelled_runs(found: Found, section: Section, *names: str) -> RunComparison:
-    """Return a comparison of a table's runs that have these labels; of all its runs if none are given."""
+    """Return a comparison of the runs labelled `names` in a section's table; of all its runs if none."""
     every = list(dict.fromkeys(name for name, _ in section.runs))
     return RunComparison(found, lambda setting, name: section.runs[name, setting], names or every)
 
@@ -145,7 +145,7 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
 
 
 def gain_claims(runs: RunComparison, metric: str, where: str, source: str) -> Iterator[PaperClaim]:
-    """Yield claims that the paper's policy gains on each baseline, beside our gain; they cite `source`.
+    """Yield the claimed gains of the paper's policy over each baseline, beside ours; they cite `source`.
 
     `where` names the runs in the claim's text, and `source` is the section or figure of the paper.
     """
@@ -253,7 +253,7 @@ def _testbeds(found: Found) -> Iterator[PaperClaim]:
 
 
 def deadline_claims(found: Found, preset: str) -> Iterator[PaperClaim]:
-    """Yield the claims on met deadlines of `arena` (paper) or `crius` (preprint), beside our results."""
+    """Yield the claims on deadlines met by the policy `preset` (`arena` or `crius`), beside our results."""
     source = CRIUS_DEADLINES if preset == "crius" else cite_preprint("section 5.6", CRIUS_DEADLINES)
     first = "" if preset == "crius" else PREPRINT
     runs = compare_labelled_runs(found, parts.deadlines(preset), preset, "elasticflow")

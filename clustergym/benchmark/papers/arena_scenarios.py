@@ -139,9 +139,10 @@ def _as_published(
 
 @dataclass(frozen=True)
 class PreciseBootstrap(Scenario):
-    """A scenario whose `bootstrap` policies know iteration times at several small GPU counts, not at one.
+    """A scenario in which policies that usually know iteration times at one GPU count know them at several.
 
-    `precise` is the number of these counts; times are scaled linearly to larger ones.
+    These are policies of the information class `bootstrap`. `precise` is the number of these counts,
+    which are the smallest; times are scaled linearly to larger ones.
     """
 
     precise: int = 1

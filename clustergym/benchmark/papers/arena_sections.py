@@ -162,7 +162,7 @@ def depths(rounds: int) -> Section:
 
 
 def deadlines(preset: str = "arena") -> Section:
-    """Return the section with a table of the deadlines that ElasticFlow and `arena` or `crius` meet."""
+    """Return the section with a table of the deadlines met by ElasticFlow and by the policy `preset`."""
     budgets = {setting: variant(setting, "deadlines-x", BUDGET_FACTOR) for setting in SETTINGS}
     runs = {
         (policy, setting): make_run("philly", ROUNDS, changed, policy, **parameters)
@@ -301,7 +301,7 @@ GAINS = {
 
 
 def place(name: str, policies: Sequence[str], reference: str = "arena") -> Section:
-    """Return the section with a table of the runs on one cluster, and the gains of `reference` there."""
+    """Return the section with a table of one cluster's runs, and how `reference` compares with the others."""
     settings = SETTINGS if is_measured(name) else SETTINGS[:1]
     runs = {(policy, s): make_run(name, None, s, policy) for s in settings for policy in policies}
     shown = page.runs_table(passage("arena", name), ["policy", "setting"], runs, PLACE_COLUMNS)

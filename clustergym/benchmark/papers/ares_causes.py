@@ -200,7 +200,7 @@ LIMIT_S = 0.06
 
 
 def looks(options: Options, study: AresRuns) -> dict[str, Figures]:
-    """Run each policy on one trace; return each run's jobs and its held GPUs over time, by policy, cached."""
+    """Run each policy on one trace, or read cached results; return jobs and held GPUs over time by policy."""
     runs = {}
     for policy in (name for name in LOOKED_AT if name in study.policies):
         spec = RunSpec(DEEP_TRACE, None, study.length, policy, ares_runs.FIXED.get(policy, ()))

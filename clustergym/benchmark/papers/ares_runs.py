@@ -26,7 +26,7 @@ TIMED_S = 2 * 3600.0
 
 
 class TraceType(NamedTuple):
-    """A type of traces: the folder of those of the paper Sia, and settings that generate more."""
+    """A type of traces: the folder of the paper Sia's traces, and settings that generate similar ones."""
 
     sia: str
     generator: str
@@ -51,7 +51,7 @@ TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
 
 
 def trace_names(trace_type: str, quick: bool) -> list[str]:
-    """Return a type's trace names: the paper Sia's, then as many generated ones; one only if `quick`."""
+    """Return the names of a type's traces: the paper Sia's and generated ones; only the first if `quick`."""
     if trace_type == TESTBED:
         names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
     else:
@@ -123,7 +123,7 @@ def compute_offered_load(scenario: Scenario) -> float:
 
 
 def request_efficiency(scenario: Scenario) -> float:
-    """Return the mean over jobs of throughput per GPU at their request divided by that at the least count."""
+    """Return jobs' mean throughput per GPU on the requested GPUs, divided by that on the fewest possible."""
     gpu_s = scenario.tables.execution.min(axis=3)[:, 0] * scenario.tables.counts
     least = np.argmax(np.isfinite(gpu_s), axis=1)
     rows, level = scenario.class_of, np.searchsorted(scenario.tables.counts, scenario.request_gpus)
@@ -131,7 +131,7 @@ def request_efficiency(scenario: Scenario) -> float:
 
 
 def bent(scenario: Scenario, power: float, load: float) -> Scenario:
-    """Return a scenario with scaling efficiencies raised to a power, and submissions stretched to a load.
+    """Return a scenario with scaling efficiencies raised to `power`, and arrivals rescaled to offered `load`.
 
     Throughput per GPU over that on the fewest GPUs is raised to the power: 1 leaves it, 0 is linear
     scaling. Iterations change so that every job has the GPU time that it had at its request, and
@@ -200,7 +200,7 @@ class AresRuns(NamedTuple):
 
     @property
     def length(self) -> str:
-        """Name of the setting: whole traces, or only their starts in the quick form."""
+        """Name of the runs' setting: whole traces, or only the traces' starts if `quick` is set."""
         return START if self.quick else WHOLE
 
     def specs(self, trace_type: str, policy: str, alpha: float | None = None) -> list[RunSpec]:

@@ -111,7 +111,7 @@ TEXT_AND_ROUTES = f"static routes, {TEXT}"
 
 
 def variations(coefficient: float) -> Iterator[Variation]:
-    """Yield step-time models: the usual one, each with one change, and those with the paper's assumptions.
+    """Yield step-time models: the usual one, several with one change, and some with the paper's assumptions.
 
     `coefficient` is that of the rules `rising` in `rules`.
     """
@@ -132,9 +132,10 @@ def variations(coefficient: float) -> Iterator[Variation]:
 
 
 def compute_tied_coefficient() -> float:
-    """Solve for the slowdown coefficient at which aligned placement gains as much as in the paper's Fig. 4.
+    """Solve for the coefficient of core-switch slowdown that makes our gain equal to the paper's Fig. 4.
 
-    The rule of the slowdown is `rising`; aligned means that groups of pipeline parallelism (PP) stay whole.
+    The rule of the slowdown is `rising`. The gain is that of aligned placement, in which groups of pipeline
+    parallelism (PP) stay whole.
     """
     return float(brentq(lambda c: _two_minipods(DENSE, rising(c))["pp_aligned"] - FIG_4_DENSE, 1e-3, 10.0))
 
@@ -174,7 +175,7 @@ def ablate(states: int, seed: int) -> dict[str, Any]:
 
 
 def spread_matrix(job: PretrainingJob, dp: int, pp: int) -> Ints:
-    """Return each node's minipod; each column has nodes in `dp` minipods, and each row in `pp`."""
+    """Return nodes' minipods (node groups): a DP group (column) spans `dp` of them, a PP group (row) `pp`."""
     rows = np.arange(job.rows)[:, None] * dp // job.rows
     return (rows + np.arange(job.columns) * pp // job.columns) % dp
 

@@ -63,7 +63,7 @@ def solve(name: str, instance: Instance, rng: np.random.Generator) -> SolverAnsw
 
 
 def solve_either_unit(instance: Instance) -> float:
-    """Return the lower of Arnold's scores with PP groups and with DP groups as the units that it places."""
+    """Return the lower of Arnold's two scores: placing PP (pipeline) groups, or placing DP (data) groups."""
     scores = []
     for unit in UNITS:
         other = Instance(instance.job, instance.free_nodes, instance.alpha, unit)
@@ -133,9 +133,9 @@ def _column(rows: list[list[SolverAnswer]], field: str) -> list[list[float]]:
 def run_benchmark(
     alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
 ) -> dict[str, Any]:
-    """Score every algorithm in each setting for each alpha and `states` random cluster states.
+    """Score every algorithm in each setting, for each alpha (weight of DP spread), on random cluster states.
 
-    Returns the settings' scores and a summary as JSON values; alpha is the weight of DP spread.
+    Returns the settings' scores and a summary as JSON values; `states` is the number of states.
     """
     settings = [run_setting(setting, alphas, states, seed, advance) for setting in SETTINGS]
     return {
@@ -193,5 +193,5 @@ def _ties(scores: dict[str, list[list[float]]]) -> dict[str, float]:
 
 
 def estimates(scores: Sequence[Sequence[float]]) -> list[Estimate]:
-    """Return each row's mean with its 95 % interval; a row has one alpha's scores on all cluster states."""
+    """Return the mean and 95 % interval of each list in `scores`; a list has one score per cluster state."""
     return [estimate(row) for row in scores]

@@ -66,7 +66,9 @@ def fabric_tiers(core_oversubscription: float, network_share: float = PORT_SHARE
 
 
 def pack_ranks(free: Sequence[int], job: PretrainingJob) -> Ints:
-    """Fill minipods in rank order, whatever the communication groups; return each node's minipod.
+    """Fill minipods (groups of nodes) with a job in rank order; return each node's minipod.
+
+    Communication groups are ignored, and may span minipods.
 
     Parameters
     ----------
@@ -87,14 +89,14 @@ def pack_ranks(free: Sequence[int], job: PretrainingJob) -> Ints:
 
 
 def align_groups(free: Sequence[int], job: PretrainingJob, unit: Unit) -> Ints:
-    """Place a job so that the fewest PP or DP groups (`unit`) are split; return each node's minipod."""
+    """Return each node's minipod (group of nodes) such that the fewest PP or DP groups (`unit`) are split."""
     alpha = 0.0 if unit == "pp" else 1.0
     made = algorithm("arnold")(Instance(job, np.array(free), alpha, unit), random_streams.PLACER.generator(0))
     return cells(made, job, unit)
 
 
 def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
-    """Return each node's minipod under packing, PP-aligned and DP-aligned placement, by name."""
+    """Return nodes' minipods (groups of nodes) by placement: packed, PP groups whole, or DP groups whole."""
     return {
         "packed": pack_ranks(free, job),
         "pp_aligned": align_groups(free, job, "pp"),
@@ -105,7 +107,7 @@ def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
 def two_minipods(
     models: Sequence[PretrainingModel], layers: Sequence[int], tiers: Tiers, core: Core | None = None
 ) -> list[dict[str, Any]]:
-    """Return step times of jobs on 96 GPUs in two minipods, and the gain of aligned over packed placement."""
+    """Return models' step times on two minipods (groups of nodes) by placement, and gains over packing."""
     rows, made = [], placements(FREE, JOB)
     for model in (replace(m, layers=count) for m in models for count in layers):
         times = {name: predict(matrix, JOB, model, tiers, core=core) for name, matrix in made.items()}
@@ -123,7 +125,7 @@ def two_minipods(
 
 
 def inside_a_minipod(models: Sequence[PretrainingModel]) -> dict[str, float]:
-    """Return, by model, how much slower its worst placement over two leaf switches is than its best."""
+    """Return by what share steps are slower in the worst placement on two leaf switches than in the best."""
     tiers, variation = fabric_tiers(Fabric().core_oversubscription), {}
     for model in models:
         minipod = np.zeros((JOB.rows, JOB.columns), dtype=np.int64)
@@ -136,7 +138,7 @@ def inside_a_minipod(models: Sequence[PretrainingModel]) -> dict[str, float]:
 
 
 class Candidate(NamedTuple):
-    """Arnold's placements of a job for one group type and weight alpha, on each cluster state."""
+    """Arnold's placements of a job on each cluster state, for PP or DP groups and one weight of DP spread."""
 
     unit: Unit
     alpha: float
@@ -145,7 +147,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(job: PretrainingJob, states: Sequence[Ints]) -> list[Candidate]:
-    """Place a job on every cluster state by Arnold's algorithm, for both group types and each alpha.
+    """Run Arnold's algorithm for a job on each cluster state, with PP or DP groups and each DP-spread weight.
 
     Parameters
     ----------
@@ -182,7 +184,7 @@ def choose_alpha(
 
 
 def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
-    """Sample random cluster states with room for the job; return each state's free nodes by minipod."""
+    """Sample random cluster states with room for the job; return free nodes by minipod (group of nodes)."""
     job, minipods, nodes = scale
     streams = [
         random_streams.PLACEMENT_SCALE_STATES.generator(seed, job.gpus, minipods, state)
@@ -192,7 +194,7 @@ def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
 
 
 def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str, Any]]:
-    """Compare Arnold, with the best setting for each model, with packing on `states` random cluster states.
+    """Compare Arnold's placements, tuned for each model, with packing on `states` random cluster states.
 
     The setting is the weight alpha and the unit (PP or DP groups); `core` is the core's oversubscription.
 
@@ -242,7 +244,10 @@ def compare_placements(
     tiers: Tiers,
     core: Core | None = None,
 ) -> dict[str, Any]:
-    """Return the throughput gain of `after` over `before`, and by what factor groups span fewer minipods."""
+    """Return the throughput gain of placements `after` over `before`, and how much less their groups spread.
+
+    The groups are those of DP and of PP; their spread is the number of minipods that they span.
+    """
     gains, dp_ratios, pp_ratios = [], [], []
     for theirs, ours in zip(before, after, strict=True):
         slower, faster = (predict(matrix, job, model, tiers, core=core).total_s for matrix in (theirs, ours))

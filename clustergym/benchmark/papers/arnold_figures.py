@@ -9,7 +9,7 @@ STATES, QUICK_STATES, FEWEST_STATES = 20, 3, 3
 
 
 def placement_figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
-    """Return results of the whole placement benchmark on `states` random states; fewer alphas if `quick`."""
+    """Return all results of the placement benchmark on random cluster states; fewer cases if `quick`."""
     from clustergym.benchmark.papers.arnold_ablation import ablate
     from clustergym.benchmark.papers.arnold_benchmark import QUICK_ALPHAS, run_benchmark
     from clustergym.benchmark.papers.arnold_characterisation import characterise

@@ -27,11 +27,10 @@ QUICK_ALPHAS = (0.3, 0.5)
 
 
 def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
-    """Return the best baseline's mean score / Arnold's, by setting and free share, on `states` random states.
+    """Return the best baseline's score divided by Arnold's, by setting and by share of nodes that are free.
 
-    They are the greatest and the mean over the weights alpha.
-
-    The ratio is the best baseline's mean score / Arnold's; it is None if no state has room for the job.
+    Scores are means over `states` random cluster states; of their ratio, the greatest and the mean over the
+    weights alpha are returned, None if no state has room for the job.
     """
     rows, alphas = [], QUICK_ALPHAS if quick else ALPHAS
     for position, setting in enumerate(SETTINGS):

@@ -272,9 +272,9 @@ def _scale(rows: list[dict[str, Any]]) -> str:
 
 
 def draw(figures: dict[str, Any], path: Path, option: str) -> None:
-    """Plot each setting's scores over alpha to an image; errors call `path` by its command-line `option`.
+    """Plot each setting's scores over alpha (the weight of DP spread) into an image file.
 
-    Bars are 95 % intervals over cluster states.
+    Bars are 95 % intervals over cluster states. Errors name `option`, the command-line option of `path`.
     """
 
     def fill(figure: Any) -> None:

@@ -221,7 +221,7 @@ def make_measured_claim(
     why: str = "",
     **others: Any,
 ) -> PaperClaim:
-    """Return a paper's claim beside our figures `of(setting)`; "not run" if there are none.
+    """Return a paper's claim beside our figures, which `of` gives by setting; "not run" if there are none.
 
     Where ours is not what the paper says and no reason is given, it is not known. `others` are further
     fields of the claim.

@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 
 class FillCurves(NamedTuple):
-    """Curves of GPUs allocated, and idle in unusable fragments, as requests arrive; and rejections.
+    """Curves of allocated GPUs and of unusable idle ones while requests arrive, and how many are rejected.
 
     Curves hold percent of installed GPUs, at each percent of installed GPUs requested.
     """
@@ -258,7 +258,7 @@ LAST = 130
 
 
 def at_arrived_pct(arrived_milli: Ints, value_milli: Ints | Floats, installed_milli: int) -> Floats:
-    """Return a value's mean at each percent of the installed GPUs that arrivals have requested so far.
+    """Return the mean of `value_milli` (as % of all GPUs) at each percent of all GPUs requested so far.
 
     Parameters
     ----------
@@ -289,9 +289,9 @@ ARRIVED = 1.3
 
 
 def draw_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
-    """Return random orders of requests and nodes; requests repeat or drop until they ask for enough GPUs.
+    """Return random orders of requests and nodes; requests repeat or are left out to ask for a fixed total.
 
-    Enough is `ARRIVED` times all GPUs. Where no request asks for GPUs, all requests arrive once.
+    The total is `ARRIVED` times all GPUs. Where no request asks for GPUs, all requests arrive once.
     """
     rng = random_streams.PARTS_ORDER.generator(seed)
     asked = requests.gpus * requests.gpu_milli

@@ -236,7 +236,9 @@ def changes(found: Found, runs: Labelled, metric: str) -> list[str]:
 
 
 def compute_padded_by_label(found: Found, runs: Labelled, reference: str, *group: str) -> dict[str, float]:
-    """Return mean JCTs (s) by first label of the runs of `group`, unfinished jobs at the greatest JCT.
+    """Return mean JCTs (s), by first label, of runs whose other labels are `group`; unfinished jobs count.
+
+    An unfinished job counts with the greatest JCT.
 
     `group` has all labels but the first, and `reference` is the first label of the run whose number of
     jobs counts (`compute_padded_jct`).

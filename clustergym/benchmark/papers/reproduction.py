@@ -97,9 +97,9 @@ def presets() -> list[str]:
 
 
 def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str], str]:
-    """Return the policies the user `asked` for, else the paper's (`wanted`) that are installed; and a text.
+    """Return the policies to run (those `asked` for, else the installed `wanted`), and a note on the rest.
 
-    The text names the paper's policies that are not installed.
+    The note names the paper's policies that are not installed.
 
     Raises an `InputError` if the user asks for a policy that does not exist, or no policy is left.
     """
@@ -226,7 +226,7 @@ def _by_priority(result: Result) -> dict[str, dict[str, float]]:
 
 
 def compute_padded_jct(runs: Mapping[str, Mapping[str, Any]], reference: str) -> dict[str, float]:
-    """Return mean JCTs (s) by policy; the greatest JCT stands for each job fewer than `reference` finished.
+    """Return mean JCTs (s) by policy, where jobs that a policy left unfinished count with the greatest JCT.
 
     The list of a policy that finished fewer jobs than the reference is padded to as many with the greatest
     JCT of any policy; the mean of any other policy is over its finished jobs. Empty where the reference

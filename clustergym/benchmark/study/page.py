@@ -373,7 +373,10 @@ def format_figure(figure: Estimate | None, unit: Unit) -> str:
 
 
 def format_ratio(plain: float | None, pair: Aggregate | None) -> str:
-    """Return `plain` as text such as `1.23x`, with the interval `pair` if its ends differ; None: empty."""
+    """Format the ratio `plain` as text such as `1.23x` or `1.23x [1.10, 1.40]`; an empty text for None.
+
+    The interval in brackets is `pair`, left out where its ends are equal.
+    """
     if plain is None:
         return ""
     interval = "" if pair is None or pair.low == pair.high else f" [{pair.low:.2f}, {pair.high:.2f}]"

@@ -71,7 +71,7 @@ def misstate_times(scenario: Scenario, seed: int) -> Scenario:
 
 
 def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Change, ...]:
-    """Return changes under which to rank policies again: another `load`, a longest job of `cap_s`, and so on.
+    """Return the changes of conditions, such as another load, under which policies are ranked again.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ class Ahead:
         self.base_s = min([*first, present.now_s])
 
     def starts(self, draw: int, seed: int = 0) -> dict[str, float]:
-        """Simulate once with random run times; return the seconds until each waiting job starts, or NaN."""
+        """Simulate draw number `draw` of run times; return the seconds until waiting jobs start, or NaN."""
         generator = random_streams.REMAINING_RUN_TIMES.generator(seed, draw)
         arrivals = self._arrivals(generator)
         scenario = self._scenario(self.past.draw(generator).run_s, arrivals)

@@ -27,7 +27,7 @@ def replay_past(twin: TwinFolder, policy: str | None, more: list[str]) -> tuple[
 def fit(
     twin: TwinFolder, policy: str | None = None, more: list[str] | None = None
 ) -> tuple[Fit, dict[str, Any]]:
-    """Simulate a cluster's log, and compare logged with simulated waits; return them and all figures.
+    """Simulate a cluster's log; return how the simulated waits fit the logged ones, and all figures.
 
     Parameters
     ----------

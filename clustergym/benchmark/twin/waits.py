@@ -53,7 +53,7 @@ class JobTable(NamedTuple):
 
     @classmethod
     def of(cls, trace: Trace) -> JobTable:
-        """Return the table of a trace's jobs, each iteration taken, unchecked, to last one second."""
+        """Return the table of a trace's jobs; assume, without a check, that iterations last one second."""
         gpu_s = trace.gpus.astype(np.float64) * trace.work_iterations
         partition = trace.partition or ("",) * len(trace)
         return cls(trace.gpus, gpu_s, trace.submit_s, trace.origin_s or 0.0, trace.virtual_cluster, partition)

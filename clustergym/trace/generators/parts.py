@@ -167,7 +167,7 @@ def _durations(of_class: Ints, workload: PartWorkload, rng: np.random.Generator)
 
 
 def at_load(trace: Trace, gpus: int, load: float) -> Trace:
-    """Return a trace with the times between submissions scaled so that the jobs offer the given load.
+    """Return a trace with arrivals rescaled so that jobs demand `load` times the GPU time of `gpus` GPUs.
 
     Parameters
     ----------

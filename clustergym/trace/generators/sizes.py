@@ -66,7 +66,7 @@ def draw_gpus(
 
 
 def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
-    """Sample a virtual cluster for each job, given its GPU count; empty texts if the source has none."""
+    """Sample each job's virtual cluster (a team's part of a cluster) by its GPU count; empty if none."""
     if not source.virtual_clusters:
         return [""] * len(gpus)
     chance = random_streams.VIRTUAL_CLUSTERS.generator(seed).random(len(gpus))
@@ -100,7 +100,7 @@ def draw_gpu_types(
     time_s: ReferenceTime,
     seed: int,
 ) -> list[str]:
-    """Sample a GPU type for each job, weighted by the types' GPUs, among types that can run it by a rule.
+    """Sample for each job one of the GPU types that can run it, in proportion to their numbers of GPUs.
 
     A type counts if it has as many GPUs as the job asks for and some model that the rule draws for
     such a job (of its first tier that fits on any of the types) fits in their memory.

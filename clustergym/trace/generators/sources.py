@@ -27,7 +27,7 @@ class _Keys(BaseModel):
 
 
 class SourcePart(_Keys):
-    """A component of random changes of the log hourly rate: share of variance, correlation time."""
+    """A random component of the hourly rate's logarithm: its share of the variance, its correlation time."""
 
     share: Positive
     correlation_h: Positive
@@ -106,7 +106,7 @@ class Durations(_Keys):
 
 
 class VirtualClusterShare(_Keys):
-    """The number of jobs of one virtual cluster, and their shares by GPU count."""
+    """Jobs of a virtual cluster (a team's part of a cluster): their number, and their shares by GPU count."""
 
     jobs: Annotated[int, Field(ge=1)]
     gpus: dict[GpuCount, NotNegative]
@@ -138,7 +138,7 @@ class Source(_Keys):
     _weights: dict[int, Floats] = PrivateAttr(default_factory=dict)
 
     def virtual_cluster_weights(self, gpus: int) -> Floats:
-        """Return each virtual cluster's share of jobs with a GPU count; if none has it, of all jobs."""
+        """Return virtual clusters' numbers of jobs on `gpus` GPUs; if all are 0, of jobs on any GPU count."""
         if gpus not in self._weights:
             groups = self.virtual_clusters.values()
             weights = np.array([group.jobs * group.gpus.get(gpus, 0.0) for group in groups])

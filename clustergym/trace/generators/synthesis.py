@@ -311,7 +311,7 @@ def _provenance(request: _Request, drawn: DrawnJobs, span_s: float) -> dict[str,
 
 
 def oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
-    """Return a digest of the iteration times on which traces generated for a cluster by a rule depend.
+    """Return a digest of the iteration times, on a cluster, of all models that a rule may choose for jobs.
 
     It covers every model of the rule at every power of two that the largest GPU type has.
     """

@@ -121,7 +121,7 @@ def _select_jobs(jobs: TextTable, submit_s: Floats, need: dict[str, Need]) -> tu
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read PAI's jobs: with randomly chosen models, or with their parts of GPUs if `options.keep_shares`."""
+    """Read PAI's jobs; keep requested fractions of GPUs if `options.keep_shares`, else sample models."""
     if not options.keep_shares:
         return build_recorded_trace(read_log(path), options)
     return _shares(*_log(path), options)

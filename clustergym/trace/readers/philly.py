@@ -20,7 +20,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read from `philly.csv` each job's submission, duration in seconds, GPUs and virtual cluster.
+    """Read each job's submission, duration (s), GPUs and team (its virtual cluster) from `philly.csv`.
 
     The jobs have no id; their number in the file stands for it. Jobs of 0 s are left out.
     """
