@@ -98,7 +98,7 @@ def drive(
 
 
 def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[int], int]:
-    """Return the actions for a decision, and the number of its changes that lack GPUs or an observation row.
+    """Return the actions that carry out a decision, and the number of its changes that no action can make.
 
     Preemptions come first, then assignments, those that fit as they are; a running job whose new
     allotment must wait for GPUs that another such job holds is preempted before. What concerns a

@@ -136,7 +136,7 @@ class Tiers(NamedTuple):
 
     @staticmethod
     def from_cluster(cluster: ClusterSpec, network_share: float | None = None) -> Tiers:
-        """Return the network tiers of a cluster, with the bandwidths of its first GPU type.
+        """Return a cluster's network tiers for its first GPU type, at a share of the ports' bandwidth.
 
         Messages reach `network_share` of a port; by default as much as in the oracles
         (`devices.network_shares`).
@@ -166,7 +166,7 @@ def predict(
     leaves: Ints | None = None,
     core: Core | None = None,
 ) -> StepTime:
-    """Predict a training step's time from each node's minipod (`matrix`) and, if given, leaf switch.
+    """Predict a training step's time; `matrix` holds each node's minipod, shape (pipelines, stages).
 
     Parameters
     ----------

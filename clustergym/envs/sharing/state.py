@@ -68,7 +68,7 @@ class SharingState:
 
     @property
     def come(self) -> float:
-        """Number n of requests so far, as n / (n + N), where about N usual requests would fill all GPUs."""
+        """Progress n / (n + N) after n requests, where N requests of usual sizes about fill all GPUs."""
         return self.arrival / (self.arrival + self._filling)
 
     @property

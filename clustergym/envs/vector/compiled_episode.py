@@ -98,7 +98,7 @@ class CompiledEpisode:
         return self._core.episode_states.observation[0].copy(), self._core.info(0, False)
 
     def leave(self) -> None:
-        """Compute all columns of the last View (what a policy sees) before the episode's state changes."""
+        """Compute all of the last View (what a policy saw), before the episode leaves that decision point."""
         self._views.complete()
         if self._shown is not None and not self._left:
             self._left = True
