@@ -20,7 +20,7 @@ from clustergym.scenario.registry import make_policy
 
 @dataclass(frozen=True)
 class Drive:
-    """The results of an episode in which a policy chose the actions.
+    """The outcome of an episode in which a policy chose the actions: metrics, reward, and counts of steps.
 
     Attributes
     ----------

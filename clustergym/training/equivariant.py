@@ -50,7 +50,7 @@ def _mlp(sizes: list[int]) -> nn.Sequential:
 
 
 class Encoder(nn.Module):
-    """A network that encodes each job together with the cluster and the queue, and sums the codes.
+    """A network that turns each job, with the cluster and the queue, into a vector, and sums the vectors.
 
     Parameters
     ----------

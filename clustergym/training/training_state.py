@@ -27,7 +27,7 @@ COUNTERS = ("num_timesteps", "_n_updates")
 
 @dataclass
 class History:
-    """The saved progress of a network's training: its parameters, validations, best return and counters.
+    """The saved progress of a network's training: parameters, validations, best return, numbers of steps.
 
     Attributes
     ----------

@@ -127,7 +127,7 @@ class Tiers(NamedTuple):
     matmul_flops: float
 
     def layout(self, tier: Locality, across: float | None) -> Layout:
-        """Return the bandwidths of a network tier; `across` is how much slower the core is than a minipod."""
+        """Return a network tier's bandwidths; the core's are a minipod's / `across`, if that is given."""
         if tier != Locality.CROSS or across is None:
             return self.layouts[tier]
         inside = self.layouts[Locality.MINIPOD]

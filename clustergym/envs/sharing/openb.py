@@ -150,7 +150,7 @@ def _check_array(path: Path, name: str, array: Any, rows: int) -> Ints:
 
 
 def read_expected(path: Path, value: str) -> Expected:
-    """Read the published percentages of GPUs that runs had allocated or unusable, in the column `value`.
+    """Read, from column `value`, what percentages of GPUs published runs had allocated (or unusable).
 
     Their keys are workload, policy, seed and % of GPUs asked for so far; without a file there are none.
     """

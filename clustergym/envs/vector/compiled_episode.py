@@ -137,7 +137,7 @@ class CompiledEpisode:
 
 
 def keep_answers(view: View) -> None:
-    """Store what a View's methods return now, so that it stays the same when the episode continues."""
+    """Store what the methods of a View (what a policy sees) return now, so that it stays the same later."""
     costs, stops = view.costs(), view.stops()
     answers: dict[str, Any] = {"costs": costs.copy, "stops": lambda: stops}
     # A policy that knows no times is refused them, now as later.

@@ -127,7 +127,7 @@ class Core:
 
     @property
     def reached(self) -> Ints:
-        """The time in ticks until which costs count in each episode: now, or its end, shape (size,)."""
+        """The time (in ticks, microseconds) until which an episode's costs count: now or its end, (size,)."""
         clock = self.batch.episodes.clock
         return np.where(self.outcomes >= steps.TERMINATED, clock[:, c.END], clock[:, c.NOW])
 

@@ -113,7 +113,7 @@ class MenuCore(Core):
         super().take(taken, over, *copies)
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Return a function (first, last) that ends decisions in episodes first..last - 1 by `actions`."""
+        """Return a function (first, last) that enacts policies' decisions in episodes first..last - 1."""
         # A policy decides all edits: what is left of the decision point is its end, the last action.
         mask = self.episode_states.mask
         end = super().prepare_step(np.where(actions >= 0, mask.shape[1] - 1, actions))

@@ -144,7 +144,7 @@ def aggregate_stratified(scores: Sequence[Floats], families: Sequence[str]) -> A
 def aggregate_paired_difference(
     mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
 ) -> Aggregate:
-    """Return mine - other of family means of interquartile mean scores, with a paired bootstrap interval.
+    """Return mine - other, each a mean over families of interquartile mean scores, with a paired interval.
 
     A cell is a scenario and a seed. Both have the same cells, so the interval leaves out variation that
     they share.
