@@ -30,7 +30,7 @@ KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch", "beside", "avo
 def read_decisions(
     path: Path, scenario: Scenario, packed: bytes | None = None
 ) -> tuple[dict[str, Any], list[Change]]:
-    """Read a policy's decision log from a file or, if given, its bytes `packed`; return header and decisions.
+    """Read a policy's decision log from a file, or its gzip bytes `packed`; return header and decisions.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ class AuctionEpisode:
     def from_scenario(
         cls, scenario: Scenario, information: InformationClass, round_s: float | None = None
     ) -> AuctionEpisode:
-        """Prepare a scenario for an auction, each `round_s` seconds, with this knowledge of iteration times.
+        """Prepare a scenario for auctions every `round_s` seconds, with this knowledge of iteration times.
 
         Parameters
         ----------

@@ -146,7 +146,7 @@ SIGNED = "growth"
 
 
 def layout(nodes: int, devices: int, by_device: bool) -> dict[str, int]:
-    """Return the number of values of each part of an observation, by name; `by_device` adds free devices."""
+    """Return the number of values in each part of an observation; `by_device` adds each GPU's free share."""
     sizes = dict.fromkeys(NAMES, nodes) | {"request": 4, "stream": 2}
     if by_device:
         sizes["device_free"] = nodes * devices
