@@ -190,7 +190,7 @@ class EditActions(Actions):
         self._refresh()
 
     def adopt_allotments(self, view: View, edits: Edits) -> None:
-        """Replace the View of this decision point, and the agent's changes there, by the given ones."""
+        """Replace the View (what a policy sees) and the agent's changes of a decision point by given ones."""
         self.view, self.shown = view, edits.shown
         self.target_type, self.target_gpus, self.free = edits.target_type, edits.target_gpus, edits.free
         self.assigned, self.preempted = edits.assigned, edits.preempted
@@ -222,7 +222,7 @@ class EditActions(Actions):
         return bool(self._mask[action])
 
     def index(self, row: int, gpu_type: int, gpus: int) -> int:
-        """Return the action that gives the job in an observation row GPUs, or with 0 GPUs preempts it."""
+        """Return the action that gives the job in observation row `row` this many GPUs; 0 GPUs preempt it."""
         if gpus == 0:
             return row * self.width + self.options
         return row * self.width + gpu_type * self.levels + int(np.searchsorted(self._counts, gpus))
@@ -308,7 +308,7 @@ class MetaActions(Actions):
             policy.reset(setting, copy.deepcopy(rng))
 
     def begin(self, view: View) -> None:
-        """Store the View of a new decision point, on which the chosen policy will decide."""
+        """Store the View (what a policy sees) of a new decision point, where the chosen policy decides."""
         self.view = view
 
     def mask(self) -> Bools:
@@ -340,7 +340,7 @@ class MetaActions(Actions):
 
 
 def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
-    """Return indices of the jobs that observation rows show; if `rows` are too few, they rotate by `turn`.
+    """Return indices of at most `rows` jobs to show the agent; if there are more, `turn` varies the choice.
 
     A position is a job's index in the View; they are in ascending order.
 

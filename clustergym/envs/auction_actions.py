@@ -93,7 +93,7 @@ class AuctionActions(Actions):
         return check_numbers(action, (self.number,), self.bound)
 
     def deciding(self, actions: Floats) -> Floats:
-        """Return the auction's numbers: the actions as they are, or with `knobs` default weights plus them.
+        """Return the numbers for the auction: the actions or, if `self.knobs`, default weights plus actions.
 
         Shape (..., numbers).
         """
@@ -119,7 +119,7 @@ class AuctionActions(Actions):
         self.described[:shown], self.described[shown:] = moves[self.shown], 0.0
 
     def rank_jobs(self) -> Floats:
-        """Return the features that rank the m jobs of an observation's rows, shape (m, len(RANKED))."""
+        """Return the features by which an auction ranks the m jobs in the observation, (m, features)."""
         facts = auction.job_facts(int(self.view.available.sum()), self._counts, self._bids)
         return facts[self.shown][:, RANKED]
 
@@ -151,7 +151,7 @@ class AuctionActions(Actions):
         return True
 
     def act(self, action: Any) -> Decision:
-        """Return the auction's decision, on all jobs if actions are weights, else on those that have a row.
+        """Return the auction's decision: on all jobs if actions are weights, else on those in observed rows.
 
         A row is one of the observation; jobs without one keep their allotment, unless actions are weights.
         """
@@ -192,7 +192,7 @@ class AuctionActions(Actions):
 
 @entry_in_place
 def fill_bias(priorities: Floats, bias: Floats) -> None:
-    """Write into `bias` what each job's two priorities add to the auction's scores of start and doublings.
+    """Write into `bias` what jobs' priorities (to start, to double their GPUs) add to the auction's scores.
 
     Parameters
     ----------

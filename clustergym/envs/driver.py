@@ -20,7 +20,7 @@ from clustergym.scenario.registry import make_policy
 
 @dataclass(frozen=True)
 class Drive:
-    """The results of an episode in which a policy chose the actions.
+    """The outcome of an episode in which a policy chose the actions: metrics, reward, and counts of steps.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ def drive(
 
 
 def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[int], int]:
-    """Return the actions for a decision, and the number of its changes that lack GPUs or an observation row.
+    """Return the actions that carry out a decision, and the number of its changes that no action can make.
 
     Preemptions come first, then assignments, those that fit as they are; a running job whose new
     allotment must wait for GPUs that another such job holds is preempted before. What concerns a

@@ -445,7 +445,7 @@ class TenantsEnv(EngineEnv):
 
 
 class ReclaimEnv(EngineEnv):
-    """An environment whose agent chooses how queues get quota back: whose jobs stop, and who saves first.
+    """An environment whose agent chooses which jobs stop for other queues' quota, after a checkpoint or not.
 
     ## Description
 

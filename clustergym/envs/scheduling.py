@@ -92,7 +92,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self.observation_space = self._observation_space()
 
     def make_parts(self) -> None:
-        """Make what has a state in an episode: placer, actions, observation, and what rewards compare to."""
+        """Make an episode's parts: placer, actions, observation, and any baseline that rewards compare to."""
         chosen, setting = self.parameters, self.episodes.setting
         self.placer = make_placer({"name": chosen.placer})
         self.features = FEATURES[chosen.features](setting, chosen.rows)
@@ -264,7 +264,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
 
 def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
-    """Raise an InputError if only one of the scenario and the observation has tenants' queues.
+    """Raise an InputError if only the scenario, or only the parameters, have queues of tenants.
 
     An agent that chooses among policies leaves queues to them.
     """

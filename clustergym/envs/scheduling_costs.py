@@ -258,7 +258,7 @@ class ReferenceCosts:
         self._key = json.dumps([described, self._policy.fingerprint()], sort_keys=True, default=str)
 
     def outcomes(self, scenario: Scenario, yardsticks: ReferenceCostTimes, seed: int) -> Outcomes:
-        """Return when each job leaves under the baseline policy; costs compare that with `yardsticks`.
+        """Return when jobs leave under the baseline policy, with the times (`yardsticks`) for its costs.
 
         Raises
         ------

@@ -116,7 +116,7 @@ class Backend(ABC):
 
     @abstractmethod
     def submit(self, name: str, part: Part) -> str:
-        """Allocate a part (GPUs on each of some nodes) under a name; return why it fails, or no text."""
+        """Allocate a part (GPUs on each of some nodes) under a name; return why it fails, or empty text."""
 
     @abstractmethod
     def cancel(self, names: Collection[str]) -> None:

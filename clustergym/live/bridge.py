@@ -217,7 +217,7 @@ class LiveSimulation(Simulation):
         self.allocator.connect(self.clock, self.queue, ask, run)
 
     def next_instant(self) -> float:
-        """Wait for the next event of the simulation or the scheduler, and return its time in ticks."""
+        """Wait for the next event of simulation or scheduler; return its time in ticks (microseconds)."""
         due, clock, disturbances = super().next_instant(), self.clock, self.disturbances
         if due == 0 and not self.allocator.begun:
             # The clock runs from the first call on: what is due at 0 is not late.

@@ -25,7 +25,7 @@ def _events(folder: Path) -> Iterator[str]:
 
 
 def call_lines(live: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines of text on a live run's calls and the scheduler's log, given `live` of its result."""
+    """Yield lines of text on a live run's calls and the scheduler's log, from `live` in its result.json."""
     calls = ", ".join(
         f"{told['count']} {call} ({told['median_ms']:.0f} ms, at most {told['max_ms']:.0f})"
         for call, told in live["calls"].items()

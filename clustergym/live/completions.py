@@ -18,7 +18,7 @@ COLUMNS = ("allocation", "state", "nodes", "gpus_per_node", "start_s", "end_s")
 def compare(
     started: Mapping[str, Part], log: Sequence[FinishedAllocation] | None, run_s: Callable[[float], float]
 ) -> dict[str, Any] | None:
-    """Compare the scheduler's log of ended allocations with those that the run started; None without a log.
+    """Compare the scheduler's log with allocations that a run started; `run_s` converts times to the run's.
 
     `run_s` returns the second of the run at a time, seconds since 1970.
 
@@ -51,7 +51,7 @@ def write_completions(
     log: Sequence[FinishedAllocation] | None,
     run_s: Callable[[float], float],
 ) -> None:
-    """Write the scheduler's log of a run's ended allocations to a CSV file."""
+    """Write a run's ended allocations to a CSV file; `run_s` converts times of the log to the run's."""
     with atomic_path(folder / FILE_NAME) as path, path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)

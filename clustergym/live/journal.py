@@ -46,7 +46,7 @@ class Header(NamedTuple):
 
 
 class Journal:
-    """An open journal: the file of all answers that a live run got, by which a killed run continues.
+    """An open journal: the scheduler's answers to a live run, in a file by which a killed run continues.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Journal:
         self.used = bool(entries)
 
     def asking(self, ask: Ask, go_on: Callable[[Answer], object]) -> Ask:
-        """Return a function that answers from the journal, calls `go_on` once, then records `ask`'s answers.
+        """Return a function that repeats the journal's answers, then calls `go_on`, then records `ask`'s.
 
         `go_on` is called before the first call that the journal does not answer, if it answers any, with its
         last answer.

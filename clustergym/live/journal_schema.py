@@ -15,7 +15,7 @@ Numbers = list[Annotated[int, Field(ge=0)]]
 
 
 class CallAnswer(BaseModel):
-    """The fields that every answer in a journal has: the run's tick (or null), and the real time."""
+    """The fields that every answer in a journal has: the run's time in ticks (or null), and the real time."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
 

@@ -30,7 +30,7 @@ KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch", "beside", "avo
 def read_decisions(
     path: Path, scenario: Scenario, packed: bytes | None = None
 ) -> tuple[dict[str, Any], list[Change]]:
-    """Read a log of a policy's decisions; return its header and its decisions.
+    """Read a policy's decision log from a file, or its gzip bytes `packed`; return header and decisions.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def shorten_error(error: Exception) -> str:
 def open_log(
     path: Path, name: str, schema: str, packed: bytes | None
 ) -> tuple[dict[str, Any], Iterator[tuple[int, dict[str, Any]]]]:
-    """Open an untrusted gzip log of this schema; return its header, and number and JSON of each line.
+    """Open an untrusted gzip log of a schema; return its header, and an iterator of (line number, JSON).
 
     `name` is what the error message calls the log, such as decision; `packed` is its gzip bytes if it is
     only a part of the file.

@@ -368,7 +368,7 @@ def answer_lines(scenario: Scenario, answers: Sequence[Answer]) -> Iterator[dict
 def read_placements(
     path: Path, scenario: Scenario, packed: bytes | None = None
 ) -> tuple[dict[str, Any], list[Answer]]:
-    """Read an untrusted log of placements; return its header and the placer's answers.
+    """Read an untrusted log of placements, or its gzip bytes `packed`; return header and placer's answers.
 
     Arguments and errors are those of `clustergym.results.decision_log.read_decisions`.
     """

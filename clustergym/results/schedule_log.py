@@ -48,7 +48,7 @@ def schedule_lines(
 def read_schedule(
     path: Path, scenario: Scenario, packed: bytes | None = None
 ) -> tuple[dict[str, Any], list[Change], list[Answer]]:
-    """Read an untrusted schedule log; return its header, the decisions and the placer's answers.
+    """Read an untrusted schedule log, or its gzip bytes `packed`; return header, decisions and answers.
 
     Arguments and errors are those of `clustergym.results.decision_log.read_decisions`.
     """

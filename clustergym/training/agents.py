@@ -35,7 +35,7 @@ AGENTS = {
 
 @dataclass(frozen=True, eq=False)
 class TrainingOutcome:
-    """The result of a training: weights, which iteration times the agent is told, and learning curves.
+    """The result of a training: weights, learning curves, and what the agent is told of iteration times.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ def choose_action(actions: AuctionActions, weights: Floats) -> npt.NDArray[np.fl
 
 
 def rank_as_priorities(moves: Floats, weights: Floats) -> Floats:
-    """Return priorities of each job's start and doublings, from `weights` of the features of its `moves`.
+    """Return jobs' priorities to start and to double their GPUs, from `weights` of features of such `moves`.
 
     Parameters
     ----------

@@ -204,7 +204,10 @@ def tune_entrant(
     windows: int,
     run: Callable[..., Iterable[Floats]],
 ) -> dict[str, Any]:
-    """Return the parameters of a policy that give the least mean log(mean JCT) on training scenarios."""
+    """Return the parameters of a policy with the least mean log(mean JCT) on `windows` training scenarios.
+
+    `run` maps a function over the numbers of the scenarios.
+    """
     choices = entrant.choices()
     if len(choices) == 1:
         return choices[0]
@@ -245,7 +248,7 @@ def _draws(rng: np.random.Generator, count: int) -> Floats:
 
 
 def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
-    """Return what all training seeds of an agent know of iteration times; raise an error if they differ.
+    """Return what an agent knows of iteration times; raise an error if its training seeds differ in that.
 
     Raises
     ------

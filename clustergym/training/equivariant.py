@@ -50,7 +50,7 @@ def _mlp(sizes: list[int]) -> nn.Sequential:
 
 
 class Encoder(nn.Module):
-    """A network that encodes each job together with the cluster and the queue, and sums the codes.
+    """A network that turns each job, with the cluster and the queue, into a vector, and sums the vectors.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Encoder(nn.Module):
         self.all = _mlp([hidden[-1] + shared, *hidden])
 
     def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return each job's code, its observation's index and row index, and each observation's code.
+        """Return each job's vector, the indices of its observation and row, and each observation's vector.
 
         Shapes (m, hidden), (m,), (m,) and (batch, hidden): `hidden` is the size of the last layer.
         Rows without a job cost nothing: the m jobs of the batch are encoded as one list.

@@ -36,7 +36,7 @@ from clustergym.training.windows import TraceFiles
 
 
 def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any]:
-    """Run every policy on every scenario, and return the figures and ratios as plain dicts and lists.
+    """Run every policy on every scenario; return metrics, and ratios between policies, as plain dicts.
 
     Returns
     -------
@@ -150,9 +150,9 @@ def _ratios(
 
 
 def markdown(outcome: Mapping[str, Any], overrides: Iterable[str]) -> str:
-    """Return a comparison as Markdown: a table per load, with ratios of the first policy's metrics to others.
+    """Return a comparison as Markdown: its command line (`overrides`), and a table for each cluster load.
 
-    `overrides` are the words of the command line that made it.
+    The tables have ratios of the first policy's metrics to those of the others.
     """
     # The names of output files do not belong to what was measured.
     shown = [

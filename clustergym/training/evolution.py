@@ -57,7 +57,7 @@ class History(TrainingHistory):
             raise ValueError("values that no training has written")
 
     def figures(self, generation: int, search: Any) -> dict[str, float]:
-        """Return the objective, the step size and any validation after a generation, by name."""
+        """Return the objective, step size and, if measured, validation after a generation, by name."""
         figures = {"objective": float(np.mean(self.fitness[generation - 1])), "sigma": float(search.sigma)}
         validated = {int(row[0]): row[1] for row in self.validated}
         return figures | ({"validation": validated[generation]} if generation in validated else {})

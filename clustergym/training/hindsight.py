@@ -106,7 +106,7 @@ def search(
     index: int = 0,
     of_types: float = OF_TYPES,
 ) -> Plan:
-    """Return the plan (auction weights and biases) with a scenario's best `metric` of `evaluations` tried.
+    """Try `evaluations` plans (auction weights and biases) on a scenario; return the best by `metric`.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ class ImitatingAgent(NetworkAgent):
     def prepare(
         self, model: Any, validate: SplitEnv, seed: int, history: History, progress: Progress
     ) -> Tensors | None:
-        """Train the network in rounds to imitate any expert; return the best round's tensors, or None."""
+        """Train in rounds to imitate an expert; return the best round's tensors, or None without expert."""
         if self.expert is None:
             return None
         import torch
@@ -128,7 +128,7 @@ class ImitatingAgent(NetworkAgent):
 
 @dataclass
 class MaskablePpo(ImitatingAgent, Ppo):
-    """PPO with masks of legal actions (Huang and Ontanon, 2022), and a network that treats rows alike.
+    """PPO with masks of legal actions (Huang and Ontanon, 2022), and a network that treats all jobs alike.
 
     After imitation the critic alone learns for `critic_segments` segments, and after that both. `steps=0` is
     the imitator alone.
@@ -217,7 +217,7 @@ class Demonstrations:
 
 
 def acceptable_actions(actions: EditActions, gpu_type: Ints, gpus: Ints) -> Bools:
-    """Return a mask of legal actions towards the GPU types and counts that the expert gives the jobs.
+    """Return a mask of the legal actions that bring jobs to the GPU types and counts that an expert wants.
 
     Shape (actions,). They are the assignments and preemptions that give a job what it is to have; where none
     is legal though some job still waits for GPUs that another must give up, the preemptions of those others;

@@ -90,7 +90,7 @@ class Choices(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """Recorded steps, as arrays with axes step, environment, value: one per job, or one per episode.
+    """Recorded steps as arrays (steps, environments, V), with V = the number of rows of jobs, or V = 1.
 
     There is a value for each row of jobs, or with `critic="episode"` one of the episode.
 
@@ -145,7 +145,7 @@ def advantages_by_job(rollout: Rollout, settings: JobCredit) -> tuple[Floats, Fl
 
 
 def log_probs_of_edits(rows: Rows, choices: Choices, head: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
-    """Return chosen actions' log-probabilities and entropies from logits of edits (`head`) and of `stop`.
+    """Return chosen actions' log-probabilities and entropies, from logits of changing a job's GPUs or `stop`.
 
     Shape (n,) each. Rows without a job, most of them, take no part.
 
@@ -175,7 +175,7 @@ def log_probs_of_edits(rows: Rows, choices: Choices, head: Tensor, stop: Tensor)
 
 
 class JobCreditLearner:
-    """Trains a network that reads rows of jobs, by PPO with credit by job, on the compiled engine.
+    """Trains a network that reads rows of jobs, by PPO with a value for each job, on the compiled engine.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class JobCreditLearner:
         return Rollout(joined, choices, **{name: np.stack(parts) for name, parts in kept.items()})
 
     def update(self, rollout: Rollout, rate: float = 1.0) -> dict[str, float]:
-        """Update the network by PPO on recorded steps; return losses and other figures, by name.
+        """Update the network by PPO at `rate` times the learning rate; return losses and the like by name.
 
         Parameters
         ----------

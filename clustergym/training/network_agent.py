@@ -87,7 +87,7 @@ class NetworkAgent(EnvironmentAgent):
     def prepare(
         self, model: Any, validate: Any, seed: int, history: History, progress: Progress
     ) -> Tensors | None:
-        """Do what precedes the first segment of training, by default nothing; return the best tensors."""
+        """Return None; subclasses may prepare the network here, and then return its best tensors."""
         return None
 
     def segment(self, model: Any, number: int) -> None:

@@ -96,7 +96,7 @@ def by_policy(policy: Policy) -> Play:
 
 
 def by_weights(policy: Policy, option: str) -> Play:
-    """Return a function that plays by a policy's auction weights; `option` is the setting that errors name.
+    """Return a function that plays by a policy's auction weights; error messages name the setting `option`.
 
     Raises
     ------

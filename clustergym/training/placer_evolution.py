@@ -124,7 +124,9 @@ def objective(episodes: Sequence[PlacementEpisode], weights: Floats) -> float:
 
 
 def placement_episode(scenario: Scenario, round_s: float, defragment_s: float) -> PlacementEpisode:
-    """Convert a scenario to an episode in which policy `sjf` orders jobs and a placer chooses nodes.
+    """Convert a scenario to an episode in which `sjf` orders jobs every `round_s`, and a placer places them.
+
+    Every `defragment_s` seconds the placer may also move running jobs.
 
     Failures and shared links are left out, and nodes that jobs hold inside a minipod are not told apart.
 

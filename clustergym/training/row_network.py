@@ -163,7 +163,7 @@ class RowNetwork(nn.Module):
         return torch.log_softmax(logits.masked_fill(torch.from_numpy(masks == 0), MASKED), 1), values
 
     def decide(self, observations: Singles, masks: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
-        """Return each observation's most probable legal action, or mean priorities if actions are those."""
+        """Return each observation's best action: its most probable legal one or its jobs' mean priorities."""
         with torch.no_grad():
             rows = self.scale(self.read_rows(observations))
             if self.discrete:
@@ -173,7 +173,7 @@ class RowNetwork(nn.Module):
 
     @staticmethod
     def fill_priorities(rows: Rows, priorities: Tensor) -> Singles:
-        """Arrange priorities of the rows, shape (m, 2), as actions of the environments, shape (n, 2 R)."""
+        """Return rows' priorities to start and to double, (m, 2), as actions for R rows each, (n, 2 R)."""
         filled: Singles = rows.spread(priorities.clamp(-1.0, 1.0)).flatten(1).numpy()
         return filled
 

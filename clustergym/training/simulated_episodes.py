@@ -113,7 +113,7 @@ class AuctionEpisode:
     def from_scenario(
         cls, scenario: Scenario, information: InformationClass, round_s: float | None = None
     ) -> AuctionEpisode:
-        """Prepare a scenario for auctions; `information` says which iteration times they know.
+        """Prepare a scenario for auctions every `round_s` seconds, with this knowledge of iteration times.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class AuctionEpisode:
         return self._run(scores, NO_BIAS, believed)
 
     def run_biased(self, weights: Floats, bias: Floats) -> EpisodeOutcome:
-        """Run the auction with `weights`, and `bias` added to its scores of changes; return the outcome."""
+        """Run the auction, adding `bias` to its scores of changes of jobs' GPUs, and return the outcome."""
         return self._run(weights, bias, NOTHING_BELIEVED)
 
     def _run(self, weights: Floats, bias: Floats, believed: Floats) -> EpisodeOutcome:

@@ -36,7 +36,7 @@ SUFFIX = ".safetensors"
 
 
 def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
-    """Train the agent that a configuration describes, and return its checkpoint's path.
+    """Train the agent that `config`, made with `overrides`, describes, and return its checkpoint's path.
 
     Raises
     ------

@@ -27,7 +27,7 @@ COUNTERS = ("num_timesteps", "_n_updates")
 
 @dataclass
 class History:
-    """The saved progress of a network's training: its parameters, validations, best return and counters.
+    """The saved progress of a network's training: parameters, validations, best return, numbers of steps.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ def write_state(path: Path, history: History, model: Any, best: Tensors) -> None
 
 
 def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
-    """Read the saved state of a training: its history and tensors; both are empty if there is no file.
+    """Read the saved history and tensors of a training with parameters `key`; empty if there is no file.
 
     Raises
     ------

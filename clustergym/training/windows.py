@@ -165,7 +165,7 @@ class TraceFiles:
 
     @classmethod
     def from_given(cls, given: Any, least: int = 2) -> TraceFiles:
-        """Make a source from a mapping `{scenario: …, overrides: […], files: [pattern, …]}`.
+        """Make a source of at least `least` files from `{scenario: …, overrides: […], files: [pattern, …]}`.
 
         There must be `least` files at least: intervals need two.
 
@@ -227,7 +227,7 @@ def trace_window(
     jobs_range: tuple[int, ...],
     draw_factors: Callable[[np.random.Generator], tuple[float, float, float]],
 ) -> Scenario:
-    """Sample consecutive jobs of a trace file, and stretch their submissions to a sampled load.
+    """Return a scenario with consecutive jobs of a sampled trace file, stretched in time to a sampled load.
 
     `draw_factors` draws the load, the factor of the restart time, and the error of known times.
 

@@ -80,7 +80,7 @@ def share_uplinks(uplinks: int) -> Core:
 
 
 def static_routes(uplinks: int, flows: int = 1, draws: int = 20, seed: int = 0) -> Core:
-    """Return a rule that slows traffic as the job's randomly routed flows collide on links.
+    """Return a rule that slows traffic as the job's flows, on fixed routes drawn at random, collide on links.
 
     The core is not blocking, but flows that meet on a link share it, max-min fair, and all wait for the
     slowest. The factor is the mean over draws of the load of the fullest link; other jobs send nothing.

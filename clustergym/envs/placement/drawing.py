@@ -104,7 +104,7 @@ def _cluster(name: str, core_oversubscription: float | None) -> ClusterSpec:
 
 
 def draw_free_nodes(problem: Problem, fits: bool, rng: np.random.Generator) -> Ints:
-    """Sample how many nodes of each minipod are free, so that the job fits or does not, shape (M,).
+    """Sample how many nodes of each of the M minipods are free, so that the job fits or does not, (M,).
 
     Where the job shall not fit though it would, single nodes drawn at random are taken away until
     one is lacking.

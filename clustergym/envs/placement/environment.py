@@ -320,7 +320,7 @@ class StepTimeCost:
         return self.seconds(np.zeros((job.rows, job.columns), dtype=np.int64))
 
     def seconds(self, matrix: Ints) -> float:
-        """Predict a training step's seconds from each node's minipod: a pipeline per row of `matrix`.
+        """Predict seconds of a training step; `matrix` holds each node's minipod, shape (pipelines, stages).
 
         Its columns are the data-parallel groups.
         """

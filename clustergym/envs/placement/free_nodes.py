@@ -12,12 +12,12 @@ MOST_DRAWS = 100_000
 
 
 def minipod_sizes(cluster: ClusterSpec) -> Ints:
-    """Return how many nodes each minipod (nodes below a spine switch) of a cluster has, shape (M,)."""
+    """Return how many nodes each of a cluster's M minipods (nodes below a spine switch) has, (M,)."""
     return np.bincount(cluster.node_minipod).astype(np.int64)
 
 
 def draw_free_nodes(sizes: Ints, needed: int, rng: np.random.Generator) -> Ints:
-    """Sample how many nodes of each minipod are free, at least `needed` in all, shape (M,).
+    """Sample how many nodes of each of M minipods are free, at least `needed` in all, shape (M,).
 
     Each is uniform from 0 to the size of its minipod, independently; states in which fewer than
     `needed` nodes are free in all are drawn again.

@@ -127,7 +127,7 @@ class Tiers(NamedTuple):
     matmul_flops: float
 
     def layout(self, tier: Locality, across: float | None) -> Layout:
-        """Return the bandwidths of a network tier; `across` is how much slower the core is than a minipod."""
+        """Return a network tier's bandwidths; the core's are a minipod's / `across`, if that is given."""
         if tier != Locality.CROSS or across is None:
             return self.layouts[tier]
         inside = self.layouts[Locality.MINIPOD]
@@ -136,7 +136,7 @@ class Tiers(NamedTuple):
 
     @staticmethod
     def from_cluster(cluster: ClusterSpec, network_share: float | None = None) -> Tiers:
-        """Return the network tiers of a cluster, with the bandwidths of its first GPU type.
+        """Return a cluster's network tiers for its first GPU type, at a share of the ports' bandwidth.
 
         Messages reach `network_share` of a port; by default as much as in the oracles
         (`devices.network_shares`).
@@ -166,7 +166,7 @@ def predict(
     leaves: Ints | None = None,
     core: Core | None = None,
 ) -> StepTime:
-    """Predict a training step's time from each node's minipod (`matrix`) and, if given, leaf switch.
+    """Predict a training step's time; `matrix` holds each node's minipod, shape (pipelines, stages).
 
     Parameters
     ----------

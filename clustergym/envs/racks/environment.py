@@ -151,7 +151,7 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
         )
 
     def step(self, action: Any) -> Step:
-        """Place the offered gang's next segment (part in one rack), let the gang wait, or move another."""
+        """Place a part of the offered gang (job) in a rack, let the gang wait, or move another gang."""
         action, state = self.check_action(action), self.state
         legal = bool(self.action_masks()[action])
         if not legal:

@@ -89,7 +89,7 @@ class RackParameters(Parameters):
         return min(self.trays, self.gang_trays)
 
     def fitting_shapes(self) -> list[tuple[int, int, float]]:
-        """Return the preset gangs that fit in the racks: trays per one-rack part, parts, probability."""
+        """Return preset gangs that fit: (trays of each one-rack segment, number of segments, probability)."""
         return [shape for shape in SHAPES if self.most_trays // shape[0] * self.racks >= shape[1]]
 
 

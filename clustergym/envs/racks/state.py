@@ -101,7 +101,7 @@ class RackState:
         return self.free[rack] >= self.size and used + self.size <= self.parameters.most_trays
 
     def find_move(self, rack: int) -> tuple[int, int] | None:
-        """Find the smallest gang in `rack` alone that fits in another; return its index and that rack's.
+        """Find the smallest gang wholly in `rack` that fits in another one; return its index and that rack's.
 
         None: there is none, no move is left, or the gang that is offered has room without.
         """

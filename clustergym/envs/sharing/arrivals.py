@@ -49,7 +49,7 @@ class Filling(NamedTuple):
 def fill(
     nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests, placer: str, seed: int
 ) -> Filling:
-    """Place or reject requests in order by a named placer; `usual` ones tell which idle GPU is unusable.
+    """Place or reject arriving requests by a named placer; track idle GPU that `usual` requests cannot use.
 
     Parameters
     ----------
@@ -86,9 +86,9 @@ def place_arrivals(
     scores: KnownScores,
     found: Filling,
 ) -> None:
-    """Place requests by a placer's scores, or by random numbers `chances`; write the outcomes into `found`.
+    """Place requests by a placer's scores, or at random for `random-fit`; write the outcomes into `found`.
 
-    The `usual` requests define what a fragment is.
+    `chances` are the random numbers of `random-fit`; the `usual` requests define what a fragment is.
     """
     own, device = np.empty(len(nodes.devices)), np.empty(1, np.int64)
     for at in range(len(nodes.devices)):

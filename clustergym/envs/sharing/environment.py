@@ -141,7 +141,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         self.observation_space = space(self._layout, self.parameters.observation)
 
     def action_masks(self) -> npt.NDArray[np.int8]:
-        """Return a mask that is 1 for each node, or device of a node, where the current request fits, else 0.
+        """Return a mask, 1 where the current request fits: nodes or, with action="device", GPUs of nodes.
 
         Where no request is left, every action is legal. `action_space.sample(mask=…)` takes it.
         """
@@ -197,7 +197,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         return self.begin_episode(state, self.parameters.max_steps or 2 * state.number)
 
     def step(self, action: Any) -> Step:
-        """Place the current request on the node, or device of a node, that the action chooses."""
+        """Place the current request on the node or, with action="device", the GPU that the action chooses."""
         action, state = self.check_action(action), self.state
         legal = state.over or self._place(state, action)
         return self.end_step(legal, state.over)

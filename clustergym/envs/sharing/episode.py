@@ -102,7 +102,7 @@ def start_episode(stream: Stream) -> SharingEpisode:
 def make_empty_episode(
     nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests
 ) -> SharingEpisode:
-    """Make the start of an episode in which no request is placed yet, and none will ever leave.
+    """Make an episode with nothing placed and no departures; `usual` are the most frequent requests.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ def play(episode: SharingEpisode, weights: Floats) -> None:
 
 @entry_in_place
 def answer(episode: SharingEpisode, weights: Floats, arrival: int, noted: Ints) -> int:
-    """Return an arriving request's best node or -1, after updating nodes whose versions are not `noted`.
+    """Return the best node for request number `arrival`, or -1, after updating nodes changed since `noted`.
 
     Parameters
     ----------

@@ -150,9 +150,9 @@ def _check_array(path: Path, name: str, array: Any, rows: int) -> Ints:
 
 
 def read_expected(path: Path, value: str) -> Expected:
-    """Read published percentages (column `value`) by workload, policy, seed and % of GPUs asked for so far.
+    """Read, from column `value`, what percentages of GPUs published runs had allocated (or unusable).
 
-    Without a file there are none.
+    Their keys are workload, policy, seed and % of GPUs asked for so far; without a file there are none.
     """
     if not path.exists():
         return {}

@@ -68,7 +68,7 @@ class SharingState:
 
     @property
     def come(self) -> float:
-        """Number n of requests so far, as n / (n + N), where about N usual requests would fill all GPUs."""
+        """Progress n / (n + N) after n requests, where N requests of usual sizes about fill all GPUs."""
         return self.arrival / (self.arrival + self._filling)
 
     @property
@@ -146,7 +146,7 @@ SIGNED = "growth"
 
 
 def layout(nodes: int, devices: int, by_device: bool) -> dict[str, int]:
-    """Return the number of values of each part of an observation, by name, in order."""
+    """Return the number of values in each part of an observation; `by_device` adds each GPU's free share."""
     sizes = dict.fromkeys(NAMES, nodes) | {"request": 4, "stream": 2}
     if by_device:
         sizes["device_free"] = nodes * devices

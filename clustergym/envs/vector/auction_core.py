@@ -46,14 +46,14 @@ class AuctionCore(Core):
         return np.ones(self.size, dtype=np.bool_)
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
-        """Apply an action in each episode that is not over; write observations and masks to any `copies`."""
+        """Apply actions where an episode is not over; copy observations and masks to `copies`, if given."""
         self._numbers[:] = self._actions.deciding(taken)
         self.step(np.where(over, steps.LEAVE, 0), *copies)
         while (held := ~over & (self.outcomes == HELD)).any():
             self.step(np.where(held, 0, steps.LEAVE), *copies)
 
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
-        """Return a random action for each episode: uniform numbers from -1 to 1."""
+        """Return a random action for each episode, uniform from -1 to 1; advance the generators' `states`."""
         numbers = np.empty((self.size, self._actions.number))
         auction_step.draw_numbers(states, numbers)
         return numbers

@@ -245,7 +245,7 @@ def step(
 
 @entry_in_place
 def draw_numbers(states: npt.NDArray[np.uint64], numbers: Floats) -> None:
-    """Write a random action for each episode into `numbers`: uniform from -1 to 1."""
+    """Write random actions, uniform from -1 to 1, into `numbers`, and advance the generators' `states`."""
     for at in range(len(numbers)):
         for place in range(numbers.shape[1]):
             numbers[at, place] = np.float64(steps.next_bits(states, at)) / 2.0**52 - 1.0

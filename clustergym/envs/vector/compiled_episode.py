@@ -98,7 +98,7 @@ class CompiledEpisode:
         return self._core.episode_states.observation[0].copy(), self._core.info(0, False)
 
     def leave(self) -> None:
-        """Compute all columns of the last View (what a policy sees) before the episode's state changes."""
+        """Compute all of the last View (what a policy saw), before the episode leaves that decision point."""
         self._views.complete()
         if self._shown is not None and not self._left:
             self._left = True
@@ -137,7 +137,7 @@ class CompiledEpisode:
 
 
 def keep_answers(view: View) -> None:
-    """Store what a View's methods return now, so that it stays the same when the episode continues."""
+    """Store what the methods of a View (what a policy sees) return now, so that it stays the same later."""
     costs, stops = view.costs(), view.stops()
     answers: dict[str, Any] = {"costs": costs.copy, "stops": lambda: stops}
     # A policy that knows no times is refused them, now as later.

@@ -127,7 +127,7 @@ class Core:
 
     @property
     def reached(self) -> Ints:
-        """The time in ticks until which costs count in each episode: now, or its end, shape (size,)."""
+        """The time (in ticks, microseconds) until which an episode's costs count: now or its end, (size,)."""
         clock = self.batch.episodes.clock
         return np.where(self.outcomes >= steps.TERMINATED, clock[:, c.END], clock[:, c.NOW])
 
@@ -172,7 +172,7 @@ class Core:
         return self.episode_states.mask[self._rows, taken] > 0
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
-        """Apply an action in each episode that is not over; write observations and masks to any `copies`."""
+        """Apply actions where an episode is not over; copy observations and masks to `copies`, if given."""
         self.step(np.where(over, steps.LEAVE, taken), *copies)
 
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
@@ -196,7 +196,7 @@ class Core:
         )
 
     def step(self, actions: Ints, *copies: npt.NDArray[Any]) -> None:
-        """Apply an action in each episode (LEAVE: no change); write observations and masks to `copies`."""
+        """Apply actions (LEAVE: do nothing); copy observations and masks to `copies`, if given."""
         self.batch.make_room()
         part, size = self._part(actions, *copies), self.size
         threads = max(min(self.threads, size // LEAST), 1)

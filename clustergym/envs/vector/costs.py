@@ -47,7 +47,7 @@ def end_of_reference_s(episode: Episode, episode_state: EpisodeState) -> float:
 
 @compile_part
 def cost(episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool) -> float:
-    """Compute cost number `which` up to a time, under the agent or, if `baseline`, under the baseline."""
+    """Compute cost `NAMES[which]` until a time, under the agent or, if `baseline`, the baseline policy."""
     if which in (DEADLINES_MET, BROKEN_PROMISES):
         return _promises(episode, episode_state, now_s, which, baseline)
     n = episode.clock[c.JOBS]

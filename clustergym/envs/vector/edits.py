@@ -32,9 +32,9 @@ def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) ->
 
 @compile_part
 def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
-    """Write into `shown` the indices of jobs to show in `rows` observation rows, and return their number.
+    """Write the indices of at most `rows` jobs to show into `shown`, and return their number.
 
-    `clustergym.envs.actions.choose_rows` says which they are.
+    `clustergym.envs.actions.choose_rows` says which they are, and how `turn` varies them.
     """
     n, in_view = episode.clock[c.IN_VIEW], episode.in_view
     if n <= rows:
@@ -154,7 +154,7 @@ def edit(
 
 @compile_in_place
 def decide(episode: Episode, episode_state: EpisodeState, rules: EpisodeRules) -> None:
-    """End the decision point: admit every job that has a row and was not rejected."""
+    """End the decision point: admit every job in the observation that was not rejected."""
     if rules.binding:
         for at in range(episode_state.state[d.SHOWN]):
             episode.job[episode_state.shown[at], c.DECIDED] = 1

@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.int8]
 
 
 class EpisodeState(NamedTuple):
-    """The arrays that an agent sees and edits in an episode: mask, observation, free GPUs and past costs.
+    """The arrays that an agent sees and edits in an episode: mask, observation, free GPUs and costs so far.
 
     In a batch of episodes every array has one axis more, the first.
 

@@ -24,7 +24,7 @@ from clustergym.sim.compiled.scenario_arrays import ScenarioArrays, scenario_arr
 
 
 class PreparedScenario(NamedTuple):
-    """A scenario as arrays for compiled episodes, with observed values by model family, size and batch.
+    """A scenario as arrays for compiled episodes, with speeds and restart costs by model, size and batch.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ from clustergym.common.errors import InputError
 
 
 def groups(trace_seeds: Sequence[int], size: int) -> dict[str, Any]:
-    """Return options for `reset` that give each trace to `size` environments in a row.
+    """Return options for `reset` that give each trace to `size` consecutive environments.
 
     `reset(options=groups([3, 4], 8))` needs 16 environments: eight begin trace 3, and eight begin trace 4.
 
@@ -29,7 +29,7 @@ def groups(trace_seeds: Sequence[int], size: int) -> dict[str, Any]:
 
 
 def relative_to_group(returns: npt.ArrayLike, size: int) -> Floats:
-    """Return each episode's return minus the mean of its group of `size` episodes, over their deviation.
+    """Return (return - mean) / standard deviation of each episode, within its group of `size` episodes.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ class MenuCore(Core):
             self._menus[row].reset(scenario.trace, setting, stream)
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
-        """Let the policy that each action chose decide, in each episode that is not over."""
+        """Let the chosen policies decide; copy observations and masks to `copies`, if given."""
         for row in np.flatnonzero(~over).tolist():
             views, menu, scenario = self._views.find(row), self._menus[row], self.scenarios[row]
             assert scenario is not None
@@ -113,7 +113,7 @@ class MenuCore(Core):
         super().take(taken, over, *copies)
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Return a function (first, last) that ends the decision points of episodes first..last - 1."""
+        """Return a function (first, last) that enacts policies' decisions in episodes first..last - 1."""
         # A policy decides all edits: what is left of the decision point is its end, the last action.
         mask = self.episode_states.mask
         end = super().prepare_step(np.where(actions >= 0, mask.shape[1] - 1, actions))

@@ -46,7 +46,7 @@ def select_state(episode_states: EpisodeState, at: int) -> EpisodeState:
 
 @compile_in_place
 def begin_episode(episode_state: EpisodeState) -> None:
-    """Reset the agent's state for a new episode, in which no job has a row yet."""
+    """Reset the agent's state for a new episode, in which the observation shows no job yet."""
     episode_state.state[:] = 0
     episode_state.last_cost[:] = 0.0
     episode_state.last_reference[:] = 0.0
@@ -74,7 +74,7 @@ def _act(
 
 @compile_in_place
 def classify_end(episode: Episode, came_to: int) -> int:
-    """Return how an episode has ended, as a number: STALLED, TERMINATED or TRUNCATED."""
+    """Return how an episode ended (STALLED, TERMINATED or TRUNCATED), given `clock.advance`'s result."""
     if came_to == c.STALLED:
         return STALLED
     return TERMINATED if episode.clock[c.LEFT] == episode.clock[c.JOBS] else TRUNCATED
@@ -178,9 +178,9 @@ def next_bits(states: npt.NDArray[np.uint64], at: int) -> np.uint64:
 
 @entry_in_place
 def draw_legal(masks: Bytes, states: npt.NDArray[np.uint64], actions: Ints, first: int, last: int) -> None:
-    """Write a random legal action of each of the episodes first..last - 1, with equal probabilities.
+    """Draw a legal action for each of the episodes first..last - 1 from the random generators' `states`.
 
-    `states` is the generator's state of each episode.
+    It writes them into `actions`; all legal actions are equally probable.
     """
     for at in range(first, last):
         mask = masks[at]

@@ -54,7 +54,7 @@ def decide_now(
     make: Callable[[], tuple[Policy, Placer]],
     queues: str | None = None,
 ) -> dict[str, int]:
-    """Return the GPUs that a policy now gives each script, by name; 0: it waits or stops.
+    """Return the GPUs that the policy from `make` now gives each script, by name; 0: it waits or stops.
 
     The jobs are those of one partition. Every job is taken to run for its limit. A job with several sizes
     is taken to be the faster the more GPUs it has, in proportion; others have one size.

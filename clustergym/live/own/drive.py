@@ -296,7 +296,9 @@ def drive_scripts(
     patience_s: float,
     queues: str | None = None,
 ) -> dict[str, Any]:
-    """Run the scripts of a folder until all have ended; do nothing if they already have.
+    """Run the scripts in folder `jobs` as the policy from `make` decides, until all of them have ended.
+
+    It does nothing if they already have.
 
     Parameters
     ----------

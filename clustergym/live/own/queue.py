@@ -79,7 +79,7 @@ class OwnQueue:
                 time.sleep(min(1.0, self.patience_s / 10))
 
     def submit(self, script: Script, attempt: int, gpus: int) -> str:
-        """Submit a script as a job on hold, with a number of GPUs, and return its job number.
+        """Submit a script for the `attempt`-th time, as a held job with `gpus` GPUs; return its job number.
 
         Raises a `NoAnswerError` if Slurm does not answer.
         """

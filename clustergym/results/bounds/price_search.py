@@ -79,7 +79,7 @@ def search(programme: Programme, report: Report | None = None) -> Bound:
 
 
 def sample_programme(programme: Programme, every: int) -> tuple[Programme, float]:
-    """Return the problem for every `every`-th job on a smaller cluster, and these jobs' weight in the metric.
+    """Return the problem for every `every`-th job on a smaller cluster, and these jobs' share of the metric.
 
     Its prices times that share are good ones for the whole, where jobs are many.
     """
@@ -153,9 +153,9 @@ def split(programme: Programme, certificate: Certificate) -> Certificate:
 
 
 def ascend_prices(programme: Programme, certificate: Certificate, ahead: float) -> Certificate:
-    """Improve a certificate's prices by Polyak's steps towards a bound higher by the share `ahead`.
+    """Improve a certificate's prices by Polyak's steps, whose target is the best bound times 1 + `ahead`.
 
-    The share grows as long as steps reach part of it, and shrinks after `PATIENCE` steps that do not. The
+    `ahead` grows as long as steps reach part of it, and shrinks after `PATIENCE` steps that do not. The
     metric of a step weighs an interval by its GPU-seconds, so that refining intervals does not change it.
     """
     edges_s, price = certificate

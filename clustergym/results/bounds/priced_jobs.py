@@ -95,7 +95,7 @@ class Scratch(NamedTuple):
 
 @compile_entry
 def least_costs(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats) -> None:
-    """Compute each job's least weight x (end - arrival) + payment into `value`; add its GPU-seconds to `use`.
+    """Write each job's least cost, weight x (end - arrival) + payment, to `value`; add its GPU time to `use`.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def least_costs(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats)
 
 @compile_entry
 def least_payments(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats) -> None:
-    """Compute into `value` each job's least payment for ending by its deadline; inf if it cannot.
+    """Write into `value` the least price of GPU time at which each job meets its deadline; inf if none.
 
     Arguments are those of `least_costs`; only jobs that pay less than 1 add to `use`.
     """

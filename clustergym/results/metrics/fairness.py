@@ -187,7 +187,7 @@ class FluidSharing:
         return self._jobs
 
     def arrive(self, job: int, work_gpu_s: float, cap: float = math.inf) -> float:
-        """Add a job; return when it ends on the clock of GPU-seconds that each job of its cap gets.
+        """Add a job; return the GPU-seconds that each job of equal cap will have got by the time it ends.
 
         That is the job's virtual finish time.
         """

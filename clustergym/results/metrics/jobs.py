@@ -25,7 +25,7 @@ from clustergym.trace.trace import Trace
 
 @dataclass(frozen=True, eq=False)
 class JobRecords:
-    """Times, GPU time and counts of all jobs of a run, as arrays with an element for each job.
+    """Arrays of each job's times, GPU-seconds and event counts (launches, preemptions, failures) in a run.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class JobRecords:
 
 
 def make_records(intervals: Intervals) -> JobRecords:
-    """Compute each job's times, GPU time and counts from the intervals in which it held GPUs."""
+    """Compute jobs' times, GPU-seconds and event counts from the intervals in which they held GPUs."""
     runs, profiles, n = intervals.launches, intervals.profiles, len(intervals.trace)
     stop_s = np.minimum(runs.stop_s, intervals.end_s)
     ready_s = np.minimum(runs.ready_s, intervals.end_s)

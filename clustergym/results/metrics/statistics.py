@@ -15,7 +15,7 @@ from clustergym.common.arrays import Bools, Floats
 
 
 def compute_restricted_mean(duration: Floats, observed: Bools, limit: float) -> float:
-    """Return the mean of min(duration, limit) by the Kaplan-Meier estimate, given censored durations.
+    """Return the Kaplan-Meier mean of min(duration, limit); durations not `observed` to end are censored.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def interquartile_mean(scores: Floats) -> Floats:
 
 
 def aggregate_stratified(scores: Sequence[Floats], families: Sequence[str]) -> Aggregate:
-    """Average the interquartile mean scores of families of scenarios; return it with an interval.
+    """Return the mean over scenario families of their interquartile mean scores, with a bootstrap interval.
 
     An interquartile mean over unlike traces leaves out most of a family whose scores are extreme, so each
     family weighs the same, however its scores lie. The interval resamples runs within each scenario.
@@ -144,7 +144,7 @@ def aggregate_stratified(scores: Sequence[Floats], families: Sequence[str]) -> A
 def aggregate_paired_difference(
     mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
 ) -> Aggregate:
-    """Aggregate two policies' scores by scenario; return the difference, with a paired bootstrap interval.
+    """Return mine - other, each a mean over families of interquartile mean scores, with a paired interval.
 
     A cell is a scenario and a seed. Both have the same cells, so the interval leaves out variation that
     they share.

@@ -34,7 +34,7 @@ class ConfiguredResult:
         return {key: value for key, value in self.values.items() if not _covers(left_out, key)}
 
     def part(self, key: str) -> NamedPart:
-        """Return a key's value as a name without parameters; for a group, its file's name and values."""
+        """Return a key's value as a name or, if the key contains others, a name with those as parameters."""
         if key in self.values:
             value = self.values[key]
             return NamedPart(name=value if isinstance(value, str) and value else json.dumps(value))

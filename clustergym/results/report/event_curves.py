@@ -278,7 +278,7 @@ def _cut_holding(held: Holding, end_s: float) -> Holding:
 
 
 def overhead_gpu_h(held: list[Holding]) -> dict[str, float]:
-    """Return GPU-hours held without work, by launch (start, resume, rescale, migrate) or save."""
+    """Return GPU-hours held without work, by cause: start, resume, rescale, migrate or save a checkpoint."""
     found = dict.fromkeys((*LAUNCHES, SAVES), 0.0)
     for holding in held:
         if holding.action in found:

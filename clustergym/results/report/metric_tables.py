@@ -165,7 +165,7 @@ def _style(metric: Metric, share: float, low: float, high: float) -> str:
 
 
 def verdict(rows: Sequence[Mapping[str, Any]], horizon: bool) -> str:
-    """Return a sentence: does policy `rows[0]` beat `rows[1]` (over all jobs if `horizon`), at what cost.
+    """Return a sentence: by how much policy `rows[0]` beats `rows[1]` in mean JCT, and at what cost.
 
     Parameters
     ----------

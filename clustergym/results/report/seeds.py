@@ -18,7 +18,7 @@ OVER_TIME = ("throughput", "queued_jobs")
 def band_over_time(
     series: Sequence[tuple[Sequence[float], Sequence[float], float]], end_s: float, intervals: int
 ) -> tuple[Floats, Floats]:
-    """Average curves (times, values, end); return equally spaced times, and mean, least and greatest there.
+    """Return equally spaced times, and the mean, least and greatest of curves (times, values, end) at them.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def band_over_time(
 def band_of_distributions(
     functions: Sequence[tuple[Sequence[float], Sequence[float]]], most: int
 ) -> tuple[Floats, Floats]:
-    """Average (values, shares) distributions; return up to `most` values, and mean, least, greatest share.
+    """Return up to `most` values, and the mean, least and greatest share of distributions at or below each.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ def page(results: Sequence[ResultFile], template: Path = TEMPLATE) -> str:
 
 
 def write_report(places: Iterable[Path], path: Path, template: Path = TEMPLATE) -> int:
-    """Write a page on all results in or below the given places, atomically; return their number.
+    """Write a page on all results in the given files and folders, atomically; return their number.
 
     Returns
     -------
