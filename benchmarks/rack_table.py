@@ -1,20 +1,23 @@
 """What heuristics, random play and an agent reach in `ClusterGym/Rack-576-v0`: the table of its page.
 
-    python benchmarks/rack_table.py [--episodes 40] [--hindsight 10] [--steps 200000 --seeds 3]
+    python benchmarks/rack_table.py [--episodes 40] [--hindsight 10] [--evolve 3] [--steps 100000 --seeds 1]
 
 plays the episodes of seeds 0, 1, … by each rule. `hindsight` knows what is to come: at each action it plays
-the episode to its end by best fit with moves after each other action that is legal, and takes the best. The
-agent is sb3-contrib's MaskablePPO, trained on episodes of seeds from 1,000,000 on.
+the episode to its end by best fit with moves after each other action that is legal, and takes the best. Two
+agents learn from episodes of seeds from 1,000,000 on: scores of actions by CMA-ES (rack_agent.py), and
+sb3-contrib's MaskablePPO.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import sys
 from collections.abc import Callable, Sequence
 
 import gymnasium
 import numpy as np
+from rack_agent import NAME, evolve, play
 
 import clustergym  # noqa: F401  registers the environments
 from clustergym.common import random_streams
@@ -24,7 +27,6 @@ from clustergym.envs.racks.environment import RackEnv
 from clustergym.envs.racks.gangs import episode_gangs
 from clustergym.envs.racks.state import RackState
 
-NAME = "ClusterGym/Rack-576-v0"
 Rule = Callable[[RackState, np.random.Generator], int]
 
 
@@ -132,6 +134,18 @@ def look_ahead(state: RackState, rng: np.random.Generator) -> int:
     return min(costs, key=lambda action: (costs[action], action != default))
 
 
+def evolve_scores(seed: int, episodes: int) -> list[RackState]:
+    """Find weights by CMA-ES, and return the episodes that their agent plays."""
+    weights = evolve(seed, 25, 24, lambda line: print(line, file=sys.stderr, flush=True))
+    print(f"seed {seed}: weights {np.round(weights, 3).tolist()}", file=sys.stderr)
+    env, played = gymnasium.make(NAME, observation="flat").unwrapped, []
+    assert isinstance(env, RackEnv)
+    for at in range(episodes):
+        play(env, weights, at)
+        played.append(env.state)
+    return played
+
+
 def train(steps: int, seed: int, episodes: int) -> list[RackState]:
     """Train an agent, and return the episodes that it plays."""
     from sb3_contrib import MaskablePPO
@@ -177,6 +191,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=40)
     parser.add_argument("--hindsight", type=int, default=10, help="episodes that hindsight plays")
+    parser.add_argument("--evolve", type=int, default=0, metavar="SEEDS", help="searches by CMA-ES")
     parser.add_argument("--steps", type=int, default=0, help="steps that an agent trains for")
     parser.add_argument("--seeds", type=int, default=1, help="agents that are trained")
     args = parser.parse_args(argv)
@@ -185,6 +200,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         name: [finish(make_state(seed), rule, rng) for seed in range(args.episodes)]
         for name, rule in RULES.items()
     }
+    for seed in range(args.evolve):
+        played[f"scores by CMA-ES, seed {seed}"] = evolve_scores(seed, args.episodes)
     for seed in range(args.seeds if args.steps else 0):
         played[f"MaskablePPO, seed {seed}"] = train(args.steps, seed, args.episodes)
     if args.hindsight:

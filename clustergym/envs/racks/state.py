@@ -58,6 +58,7 @@ class RackState:
         self.waiting: list[int] = []
         self.offered: int | None = None
         self.left, self.moves_left = 0, parameters.moves_per_hour
+        self._most_trays, self._offered_fits = parameters.most_trays, False
         self.waited_tray_s = self.moved_tray_s = 0.0
         self.moves, self._next, self._turn = 0, 0, 0
         self._ends: list[tuple[float, int]] = []
@@ -95,17 +96,17 @@ class RackState:
 
     def has_room(self, rack: int) -> bool:
         """Return whether a rack has room for the offered gang's next segment (its part within one rack)."""
-        if self.offered is None or not self._fits(self.offered):
+        if self.offered is None or not self._offered_fits:
             return False
         used = self.held.get(self.offered, Counter())[rack]
-        return self.free[rack] >= self.size and used + self.size <= self.parameters.most_trays
+        return self.free[rack] >= self.size and used + self.size <= self._most_trays
 
     def find_move(self, rack: int) -> tuple[int, int] | None:
         """Find the smallest gang wholly in `rack` that fits in another one; return its index and that rack's.
 
         None: there is none, no move is left, or the gang that is offered has room without.
         """
-        if self.offered is None or self.moves_left < 1 or self._fits(self.offered):
+        if self.offered is None or self.moves_left < 1 or self._offered_fits:
             return None
         inside = [(self.sizes[row], row) for row, racks in self.held.items() if racks.keys() == {rack}]
         for size, row in sorted(inside):
@@ -148,6 +149,8 @@ class RackState:
         self.moved_tray_s += size * restart_s
         self.moves += 1
         self.moves_left -= 1
+        assert self.offered is not None
+        self._offered_fits = self._fits(self.offered)
 
     def wait(self) -> None:
         """Leave the offered gang waiting, and offer the next one to the agent."""
@@ -155,14 +158,12 @@ class RackState:
         self._offer()
 
     def _room(self, free: int, size: int) -> int:
-        return min(free, self.parameters.most_trays) // size
+        return min(free, self._most_trays) // size
 
     def _fits(self, row: int) -> bool:
-        """Return whether all segments of a gang that have no rack yet have room."""
-        if row == self.offered and self.left < int(self.gangs.segments[row]):
-            return True
-        size = int(self.gangs.trays[row])
-        return sum(self._room(free, size) for free in self.free) >= int(self.gangs.segments[row])
+        """Return whether all segments of a gang that waits have room."""
+        size, segments = int(self.gangs.trays[row]), int(self.gangs.segments[row])
+        return sum([min(free, self._most_trays) // size for free in self.free]) >= segments
 
     def _offer(self) -> None:
         """Let time pass until a gang fits, or would if others moved, and offer it to the agent."""
@@ -170,10 +171,10 @@ class RackState:
             while self._turn < min(len(self.waiting), self.parameters.window):
                 row = self.waiting[self._turn]
                 self.offered, self.left = row, int(self.gangs.segments[row])
-                can_move = sum(self.free) >= self.sizes[row] and any(
-                    self.find_move(rack) for rack in range(len(self.free))
-                )
-                if self._fits(row) or can_move:
+                self._offered_fits = self._fits(row)
+                if self._offered_fits:
+                    return
+                if sum(self.free) >= self.sizes[row] and any(map(self.find_move, range(len(self.free)))):
                     return
                 self._turn += 1
             self.offered, self.left = None, 0
