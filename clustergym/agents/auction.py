@@ -448,7 +448,7 @@ def make_moves(
 
 @compile_entry
 def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
-    """Run an auction of all GPUs by `weights`; return jobs' GPU types and indices into `counts`.
+    """Give GPUs out by the best-scored moves (start a job, double one); return types, indices in counts.
 
     All GPUs are free at first. The best-scoring move is made again and again: a job that has
     nothing starts with its least count on a type, or one that has something doubles it. A
@@ -474,7 +474,7 @@ def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[
 
 @compile_entry
 def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
-    """Run an auction of all GPUs by the `scores` of moves; return jobs' GPU types and indices into `counts`.
+    """Run the auction of `decide`, with the moves' `scores` given; return GPU types and counts' indices.
 
     Parameters
     ----------

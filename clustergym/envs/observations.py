@@ -343,7 +343,7 @@ class QueueRows(JobRows):
         return {**super().make_layout(), "tenants": (self.rows, len(TENANT_FEATURES))}
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
-        """Compute the observation; `left` jobs have departed, and iteration times are shown if `known`."""
+        """Compute the observation, with the held GPUs, quota and fair share of each shown job's queue."""
         super().begin(view, actions, left, known)
         assert self.queues is not None
         rules, table = self.queues, self.tables["tenants"]

@@ -29,7 +29,7 @@ RETRY_S = 60.0
 
 @dataclass(eq=False)
 class LiveAllocator(Allocator):
-    """Starts allocations on a real scheduler, and stops them when the simulation releases them.
+    """Repeats a simulation's allocations on a live scheduler (Slurm, or a fake one), and their ends.
 
     Attributes
     ----------

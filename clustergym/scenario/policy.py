@@ -87,7 +87,7 @@ class Policy(Parameters, ABC):
 
     @property
     def steady(self) -> bool:
-        """Whether the policy repeats its decision as long as the same jobs hold the same GPUs.
+        """Whether decisions depend only on jobs, their GPUs and iteration times, so that they can be reused.
 
         Its decision then depends only on which jobs there are, what they ask for, hold and may hold, their
         iteration times and the GPUs that may be used: not on the time, on progress or on restarts.

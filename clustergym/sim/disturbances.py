@@ -142,7 +142,7 @@ class Disturbances:
         return [holder for holder in self.allocator.list_holders((node,)) if holder >= 0]
 
     def list_busy_nodes(self, tick: int) -> set[int]:
-        """Return the nodes whose jobs are estimated to be still running at a tick."""
+        """Return the nodes of jobs estimated to run beyond a tick, which a planned job had better avoid."""
         jobs, busy = self.jobs, set[int]()
         for row in self.allocations.holders:
             if row >= 0 and row not in jobs.unseen:

@@ -277,7 +277,7 @@ class VirtualCluster(Allotments):
         )
 
     def growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
-        """Return the gain of running jobs from more GPUs or another type, and these types and counts.
+        """Return running jobs' (rows `held`) gain on each GPU type with a count one step less, equal or more.
 
         Returns
         -------

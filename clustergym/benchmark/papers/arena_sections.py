@@ -119,7 +119,7 @@ DEPTHS = (1, 3, 5)
 
 
 def ablations(rounds: int) -> Section:
-    """Return the page's section on runs of Arena with parts of the policy switched off."""
+    """Return the page's section on runs of Arena, `rounds` rounds long, without parts of the policy."""
     runs = {
         (label, setting): arena(f"{setting}{to}", rounds, **parameters)
         for setting in SETTINGS

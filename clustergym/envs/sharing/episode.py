@@ -166,7 +166,7 @@ _next = Direct(_put)
 
 @compile_in_place
 def accept(episode: SharingEpisode, node: int, device: int) -> None:
-    """Place the current request on a node where it fits, without advancing to the next."""
+    """Place the current request on a node where it fits, and count it as served; `seek` finds the next."""
     arrival = episode.counts[AT]
     request = episode.arrivals[arrival]
     episode.node[arrival] = node

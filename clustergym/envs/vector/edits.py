@@ -32,7 +32,7 @@ def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) ->
 
 @compile_part
 def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
-    """Write the indices of at most `rows` jobs to show into `shown`, and return their number.
+    """Write indices of at most `rows` jobs to show into `shown`, some in `turn`; return their number.
 
     `clustergym.envs.actions.choose_rows` says which they are, and how `turn` varies them.
     """

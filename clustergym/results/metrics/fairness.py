@@ -187,7 +187,7 @@ class FluidSharing:
         return self._jobs
 
     def arrive(self, job: int, work_gpu_s: float, cap: float = math.inf) -> float:
-        """Add a job; return the GPU-seconds that each job of equal cap will have got by the time it ends.
+        """Add a job; return its virtual finish time: GPU-seconds that a job of its cap gets by the time it ends.
 
         That is the job's virtual finish time.
         """
