@@ -63,7 +63,7 @@ class RoundMechanism:
         self.turn_end_s = np.concatenate([self.turn_end_s, np.zeros(len(self.share) - len(self.turn_end_s))])
 
     def decide(self, view: View, share: Floats, time_s: Floats) -> Decision:
-        """Choose the next round's jobs by shares of time per type; `time_s`: seconds per iteration as requested.
+        """Choose the next round's jobs by shares of time per type; `time_s`: seconds per iteration.
 
         Parameters
         ----------

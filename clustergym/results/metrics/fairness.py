@@ -187,10 +187,7 @@ class FluidSharing:
         return self._jobs
 
     def arrive(self, job: int, work_gpu_s: float, cap: float = math.inf) -> float:
-        """Add a job; return its virtual finish time: GPU-seconds that a job of its cap gets by the time it ends.
-
-        That is the job's virtual finish time.
-        """
+        """Add a job; return its virtual finish time: GPU-seconds a job of its cap gets by its end."""
         cap = min(cap, self.gpus)
         if cap not in self._clock:
             self._clock[cap], self._active[cap] = 0.0, []
