@@ -87,7 +87,7 @@ class Journal:
 
 
 def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | None]:
-    """Return a function that gives a journal's answers in order, and None after the last."""
+    """Return a function that answers calls from a journal in order, then None; it raises if one differs."""
     at = 0
 
     def answer(call: str, given: dict[str, Any]) -> Answer | None:
@@ -154,7 +154,7 @@ def read_journal(path: Path) -> tuple[Header, list[Any], int]:
 
 @contextmanager
 def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
-    """Open a folder's journal to continue the run with the hash `key`; begin a new one if there is none.
+    """Give a context with a folder's journal: that of the run with the hash `key` to continue, or a new one.
 
     The journal of another run is replaced if that run has finished.
 

@@ -26,7 +26,7 @@ class EngineEnv(SchedulingEnv):
     """
 
     def make_parts(self) -> None:
-        """Make the objects of an episode, and the compiled engine if it can run the scenario."""
+        """Make the environment's parts, and a compiled engine if it can run what the parameters ask for."""
         self._core: Core | None = None
         self._prepared: PreparedScenarios | None = None
         super().make_parts()

@@ -99,7 +99,7 @@ def apply_event(entries: dict[str, Entry], line: Mapping[str, Any]) -> None:
 
 @contextmanager
 def open_ledger(folder: Path) -> Iterator[Ledger]:
-    """Open the record in a folder, or begin one; only one process at a time can have it open.
+    """Give a context with the record in a folder, or a new one; only one process can have it open.
 
     Raises
     ------

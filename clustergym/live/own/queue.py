@@ -101,7 +101,7 @@ class OwnQueue:
         return found[0]
 
     def find(self, script: str, attempt: int) -> str:
-        """Return the job number of a script's submission number `attempt`; empty if there was none."""
+        """Return the job number of a script's submission `attempt` in Slurm's queue; empty: not in it."""
         words = ("squeue", "-h", "-a", "-u", self._user, "-o", "%A|%k")
         wanted = self._comment(script, attempt)
         for line in self.read(*words):

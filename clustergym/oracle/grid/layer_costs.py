@@ -294,7 +294,7 @@ class OperatorCosts(NamedTuple):
 
 
 def operator_costs(rows: GraphAllocations, machine: Machine, samples: Floats, split: Split) -> OperatorCosts:
-    """Compute the times and memory of operators for one micro-batch under a split.
+    """Compute operators' times and memory for a micro-batch of `samples` (of all ranks) under a split.
 
     Parameters
     ----------

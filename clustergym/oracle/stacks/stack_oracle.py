@@ -312,7 +312,7 @@ def _has_fp8(group: NodeGroup) -> bool:
 
 
 def make_machine(group: NodeGroup) -> Machine:
-    """Return the machine of a node group, with missing rates from the catalogue of accelerators.
+    """Return a node group's GPU with its links and port, missing rates taken from the accelerator catalogue.
 
     Raises
     ------

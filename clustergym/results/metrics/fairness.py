@@ -132,7 +132,7 @@ def finish_time_fairness(
     submitted: Bools,
     gpus: float,
 ) -> Fairness:
-    """Return each job's JCT over its JCT if jobs, up to their requests, shared the GPUs equally.
+    """Return each job's JCT over its JCT if jobs, up to their requests, shared GPUs equally; and the latter.
 
     The reference serves all submitted jobs of known work, finished or not, dropped or not.
 
