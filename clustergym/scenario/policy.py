@@ -75,7 +75,7 @@ class Policy(Parameters, ABC):
         """Raise an `InputError` if the trace or cluster lacks what the policy needs; by default nothing."""
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Prepare for a new run, here not at all; `rng` is the policy's own generator, seeded by the run's."""
+        """Prepare for a new run, here not at all; `rng` is the policy's own generator, seeded by the run."""
 
     def fingerprint(self) -> str:
         """Return a digest of files that the policy reads, such as weights; empty by default: no files."""
@@ -155,7 +155,7 @@ class Placer(Parameters, ABC):
     defragment_s: float | None = None
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a new run, here not at all; `rng` is the placer's own generator, seeded by the run's."""
+        """Prepare for a new run, here not at all; `rng` is the placer's own generator, seeded by the run."""
 
     def fingerprint(self) -> str:
         """Return a digest of files that the placer reads, such as weights; empty by default: no files."""
