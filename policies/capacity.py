@@ -47,7 +47,7 @@ class Capacity(GangQueues):
         return served, sum(self.book.held[queue]), self.book.index[queue]
 
     def may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
-        """Return whether a leaf queue may have more GPUs: they are free, and guaranteed to no other queue."""
+        """Return whether a leaf queue may have more GPUs: free, not kept for others, within its limits."""
         tree, path = self.book.tree, self.book.paths[leaf]
         others = (
             other for name in path for other in tree.children[tree.queues[name].parent] if other != name

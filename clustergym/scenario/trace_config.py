@@ -242,7 +242,7 @@ def with_time_limits(
     field: str = "trace.time_limits",
     tables_of: TablesOf | None = None,
 ) -> Trace:
-    """Return a trace whose jobs have time limits by a rule: none, the trace's own, or random ones.
+    """Return the trace with time limits by a rule: none, its own, or random multiples of jobs' run times.
 
     `cluster` is where run times are measured, by the tables of `tables_of` (`build_tables`). A job's run time
     is that of all the work it asks for, at its request. A job whose run time is not known has no limit.

@@ -102,7 +102,7 @@ class Disturbances:
         self.clock.after(detection + duration, lambda: self.give_back(node, events[1]))
 
     def lose(self, node: int, event: str, reason: str) -> None:
-        """Take a node out of use at once, until `give_back` is called."""
+        """Take a node out of use at once, and interrupt its jobs; `give_back` puts it back into use."""
         self._count_outage(node, event, "")
         self._close(node, _Interruption(reason, "", 0.0))
 

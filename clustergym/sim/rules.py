@@ -118,7 +118,7 @@ def pays_to_move(
 
 
 def needs_profile(fits: bool, hidden: Number, gpu_type: int, asked: int, asked_only: bool) -> bool:
-    """Return whether a job fits on a GPU type and is not yet profiled there (the type's bit in `hidden`).
+    """Return whether a job fits on a GPU type, is not profiled there, and asks for it if `asked_only`.
 
     With `asked_only`, only if the job asks for that type (`asked`) or for any.
     """

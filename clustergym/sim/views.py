@@ -183,7 +183,7 @@ class ViewMaker:
         return np.where(profiled.reshape(*profiled.shape, *(1,) * (known.ndim - 2)), known, otherwise)
 
     def find_fitting_types(self, rows: Ints, level: Ints) -> Bools:
-        """Return a mask (m, T) of GPU types where jobs `rows` fit, with the GPU counts of index `level`."""
+        """Return a mask (m, T) of profiled GPU types where jobs `rows` fit at GPU counts of index `level`."""
         found: Bools = self._of_profiled(self.feasible[self.class_of[rows], :, level], rows)
         return found
 

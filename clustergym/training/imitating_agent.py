@@ -190,7 +190,7 @@ Chooser = Callable[[Any, Bools, Bools], int]
 
 @dataclass
 class Demonstrations:
-    """Recorded steps of an expert: observations, legal actions, and actions that the expert accepts."""
+    """Recorded steps to imitate: observations, legal actions, and actions that the expert would accept."""
 
     actions: int
     observations: list[npt.NDArray[np.float16]] = field(default_factory=list)

@@ -26,7 +26,7 @@ class SlurmPlacer(Placer):
     name: ClassVar[str] = "slurm"
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
-        """Choose nodes for `gpus` GPUs of a type, without allocating them; return (node, GPUs) pairs.
+        """Choose the tightest neighbouring nodes for `gpus` GPUs, not allocating; return (node, GPUs) pairs.
 
         Raises
         ------

@@ -113,7 +113,7 @@ class VirtualCluster(Allotments):
         return Launches(self, waiting).first()
 
     def losses(self, gpu_type: Ints, level: Ints) -> Floats:
-        """Return the least loss of value that frees `counts[level]` GPUs of each type; inf if impossible."""
+        """Return for each (type, level) the least loss that frees `counts[level]` GPUs; inf: impossible."""
         known = self._loss[gpu_type, level]
         new = np.isnan(known)
         if not new.any():

@@ -56,7 +56,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read_rows(path: Path) -> tuple[list[SlurmJob], Counter[str], str]:
-    """Read all Workloads of Kueue as rows of jobs, with counts of what was left out, and a digest.
+    """Read all Workloads of Kueue as rows of jobs, with an empty count of those left out, and a digest.
 
     Raises
     ------
