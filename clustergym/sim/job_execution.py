@@ -315,7 +315,7 @@ class JobExecution:
         return seconds(undone), lost
 
     def stop(self, row: int, saves: bool) -> None:
-        """Release a job's GPUs; unless it saves first, it loses its work since the last checkpoint."""
+        """Release a job's GPUs; where stops lose work and it does not save first, undo its unsaved work."""
         if saves or not self.jobs.stops_lose:
             self.vacate(row)
             return

@@ -272,7 +272,7 @@ class ViewMaker:
         return self.batches.options(rows, self.jobs.compute_remaining(rows, now), times)
 
     def costs(self, rows: Ints) -> Floats:
-        """Return the seconds jobs would stand still if launched, by type and count, (len(rows), T, K)."""
+        """Return the seconds jobs would stand still if launched, 0 for what they hold, (len(rows), T, K)."""
         jobs = self.jobs
         cost = jobs.restart_cost_s(rows)
         held = np.flatnonzero(jobs.gpus[rows] > 0)

@@ -277,7 +277,7 @@ class VirtualCluster(Allotments):
         )
 
     def growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
-        """Return running jobs' (rows `held`) gain on each GPU type with a count one step less, equal or more.
+        """Return gain, type and level of changes of jobs at positions `held`: any type, 1 step less to more.
 
         Returns
         -------

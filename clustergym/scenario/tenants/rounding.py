@@ -128,7 +128,7 @@ class _Turn(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Limits on queues' past GPU time; while it stays within them, a division gives the same GPUs.
+    """Conditions on queues' and cluster's past GPU time under which a division gives the same GPUs.
 
     Attributes
     ----------

@@ -260,7 +260,7 @@ def refresh(
     scores: KnownScores,
     device: Ints,
 ) -> None:
-    """Recompute the cached scores of a request on nodes that have changed since they were computed."""
+    """Recompute cached scores of a request on nodes changed since then; `device` is working memory."""
     for at in range(len(nodes.devices)):
         if scores.version[request, at] != nodes.version[at]:
             scores.value[request, at] = score(nodes, at, requests, request, placer, usual, device)

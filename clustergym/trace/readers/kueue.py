@@ -24,7 +24,7 @@ NAME = "kueue"
 
 @dataclass
 class Names:
-    """Names of cluster queues and GPU types to which the Workloads in a file of Kueue refer.
+    """Lookup for a file of Kueue's Workloads: cluster queues by local queue, and GPU types by flavor.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Names:
 
     @classmethod
     def from_objects(cls, objects: Sequence[KubernetesObject]) -> Names:
-        """Collect the names of cluster queues and GPU types from a list of Kubernetes objects."""
+        """Read from Kubernetes objects each local queue's cluster queue and each flavor's GPU type."""
         found = cls()
         for one in objects:
             if one.kind == "LocalQueue":
