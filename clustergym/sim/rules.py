@@ -58,7 +58,7 @@ def compute_restart_s(
     searched: Number,
     search_s: Number,
 ) -> Number:
-    """Return the seconds a job stands still at launch: to load, wait for a disturbance and search a plan.
+    """Return the seconds a job stands still at launch: to load, after a disturbance, and to search a plan.
 
     It loads its checkpoint, the first time only if that costs too, as a job that never ran has none; waits
     for what a disturbance has added; and searches for a plan where it has none yet.

@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_outcomes(trace: Trace, key: str) -> None:
-    """Print how a trace's jobs end, if known, and `key`, the configuration key to change it."""
+    """Print how a trace's jobs end, or that its log's outcomes are ignored and how to change it (`key`)."""
     found = trace.provenance.get("outcomes", {})
     if trace.outcome is None:
         if found:

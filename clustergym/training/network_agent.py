@@ -94,7 +94,7 @@ class NetworkAgent(EnvironmentAgent):
         """Do nothing; subclasses may prepare the algorithm for segment `number` of the training."""
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train from the beginning, or from the last segment that a killed run completed."""
+        """Train from the beginning, or on from a killed run's last whole segment; return the best network."""
         needs_torch()
         path = state.with_suffix(".safetensors")
         history, tensors = read_state(path, {"agent": self.name, "seed": seed, **asdict(self)})

@@ -277,7 +277,7 @@ class VirtualCluster(Allotments):
         )
 
     def growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
-        """Return gain, type and level of changes of jobs at positions `held`: any type, 1 step less to more.
+        """Return gains, types and levels for jobs at positions `held`: any type, count one step less to more.
 
         Returns
         -------

@@ -50,7 +50,7 @@ class Names:
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Return whether a file's first lines hold an object of Kueue, or of a list of Kubernetes objects."""
+    """Return whether a file's first lines look like an object of Kueue or a list of Kubernetes objects."""
     text = "".join(lines)
     return "apiVersion" in text and ("kueue.x-k8s.io" in text or "kind: List" in text or '"List"' in text)
 
