@@ -88,7 +88,7 @@ def count_available(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Int
 
 @compile_part
 def decide(episode: Episode, cluster: ClusterArrays, weights: Floats) -> None:
-    """Let an auction with these weights decide which GPUs each job is to hold."""
+    """Let an auction with these weights decide which GPUs each job is to hold; write it into `episode`."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     bids = bids_of_rows(episode, cluster, rows)
     times.guess_unknown_times(episode, cluster.counts, rows, bids.time_s)

@@ -160,7 +160,7 @@ class Entry(StrictSchema):
         return keys if len(keys) > 1 else next(iter(keys.values()))
 
     def division(self, board: Board) -> str:
-        """Return the ranking group as text: what the policy knows, and `open` if trained on this board.
+        """Return the ranking group, as `profiled, open`: what its policy knows; open: trained on this board.
 
         What it knows is of iteration times; an example is `profiled, open`. Any other ends in `closed`.
         """

@@ -291,7 +291,7 @@ def classify_request(requests: Requests, request: int) -> int:
 
 @entry_in_place
 def choose(episode: SharingEpisode, weights: Floats) -> int:
-    """Return the node with the highest weighted sum of features for the current request."""
+    """Return the node with the greatest sum of features x weights[request's type]; -1 if none fits."""
     request = episode.arrivals[episode.counts[AT]]
     own, rank, best, most = weights[classify_request(episode.requests, request)], episode.nodes.rank, -1, 0.0
     for at in range(len(rank)):
