@@ -52,7 +52,7 @@ class Bids(NamedTuple):
 
 
 class FeatureInputs(NamedTuple):
-    """All values from which features of moves (starting a job, or doubling its GPUs) are computed.
+    """Values of jobs, the queue and GPU types, from which features of moves (starts, GPU doublings) come.
 
     Attributes
     ----------

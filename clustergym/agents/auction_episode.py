@@ -154,7 +154,7 @@ def run(
         As of `auction.decide_biased`, for the jobs in view; of length 0: there is none.
     believed : ndarray of float
         Parameters by which an auction estimates times (`beliefs`); of length 0: it uses the known times.
-    observed : Observed
+    observed : RunStats
         What it has seen.
     episodes : Episode
     cluster : ClusterArrays

@@ -106,7 +106,7 @@ class Entry(StrictSchema):
     board, board_version
     title : str
     authors : list of str
-    policy, placer : Chosen
+    policy, placer : ComponentChoice
         What the board lets entries choose; the other is None.
     version : str
         Version of its code.

@@ -111,7 +111,7 @@ def make_empty_episode(
     requests : Requests
     arrivals : ndarray of int, shape (A,)
         Index of the distinct request of each.
-    usual : Usual
+    usual : UsualRequests
     """
     # The compiled step is called without a look at the types of its arguments.
     nodes, requests = Nodes(*map(_whole, nodes)), Requests(*map(_whole, requests))
