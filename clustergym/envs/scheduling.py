@@ -92,7 +92,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self.observation_space = self._observation_space()
 
     def make_parts(self) -> None:
-        """Make an episode's parts: placer, actions, observation, and any baseline that rewards compare to."""
+        """Make what all episodes share: placer, actions, observation, and any baseline of rewards."""
         chosen, setting = self.parameters, self.episodes.setting
         self.placer = make_placer({"name": chosen.placer})
         self.features = FEATURES[chosen.features](setting, chosen.rows)
@@ -264,7 +264,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
 
 def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
-    """Raise an InputError if only the scenario, or only the parameters, have queues of tenants.
+    """Raise an `InputError` if a scenario's queues of tenants are hidden from agents, or needed but missing.
 
     An agent that chooses among policies leaves queues to them.
     """

@@ -79,7 +79,7 @@ class Outcomes:
 
     Parameters
     ----------
-    yardsticks : Yardsticks
+    yardsticks : ReferenceCostTimes
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Outcomes:
         inf: not yet.
     completed : ndarray of bool, shape (n,)
         Left, and not dropped.
-    queues : QueueCourse or None
+    queues : QueueImbalance or None
         What queues of tenants lacked; None: there are none.
     """
 

@@ -71,7 +71,7 @@ def misstate_times(scenario: Scenario, seed: int) -> Scenario:
 
 
 def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Change, ...]:
-    """Return the changes of conditions, such as another load, under which policies are ranked again.
+    """Return changes of conditions to rank policies under, such as load `load`, or durations up to `cap_s`.
 
     Parameters
     ----------
