@@ -296,7 +296,7 @@ class QueueLimits:
         return room
 
     def fits(self, queue: Ints, wanted: Floats, used: Floats, idle: Floats) -> Bools:
-        """Return which leaf queues have a job that fits in what they may use, if only leaves have limits.
+        """Return which leaf queues have a job that fits; correct only where no other queues have limits.
 
         Parameters
         ----------

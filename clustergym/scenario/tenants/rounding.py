@@ -156,7 +156,7 @@ class Bounds(NamedTuple):
     @staticmethod
     @cache
     def none(certain: bool = True) -> Bounds:
-        """Return bounds that hold for any past use if `certain`, otherwise for none."""
+        """Return bounds on queues' past GPU time that always hold if `certain`, otherwise never."""
         empty, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
         return Bounds(certain, whole, whole, empty, empty, empty, empty.astype(np.bool_), empty, empty)
 
