@@ -145,7 +145,7 @@ def run(
     episodes: Episode,
     cluster: ClusterArrays,
 ) -> int:
-    """Simulate the first of `episodes`, deciding by auction; return OVER, or STALLED if jobs never can run.
+    """Simulate the first of `episodes`, all decisions by auction; return OVER, or STALLED: jobs can't run.
 
     Parameters
     ----------
