@@ -1,4 +1,4 @@
-"""Whether a ranking of policies stays as it is when the conditions change: Kendall's tau under six changes.
+"""Whether a ranking of policies stays as it is when the conditions change: Kendall's tau under seven changes.
 
 How much of what can be gained over chance a policy gains: its score between random decisions and the best
 known ones.

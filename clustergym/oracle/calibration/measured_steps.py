@@ -28,7 +28,7 @@ from clustergym.oracle.stacks.memory import (
 )
 from clustergym.oracle.stacks.search import assess_plan
 from clustergym.oracle.stacks.step_time import ATTENTION_BACKWARD
-from clustergym.oracle.stacks.throughput import REQUIRED, Setting, read_throughput
+from clustergym.oracle.stacks.throughput import REQUIRED, Setting, make_rows
 
 MEASURED = Path("benchmarks/measured/h100-steps.csv")
 """What `--data measured` names."""
@@ -112,7 +112,7 @@ def read_steps(
     reserved = numbers(table, "peak_reserved_bytes", low=1.0)
     free = numbers(table, "free_bytes", low=1.0)
     found = []
-    for at, row in enumerate(read_throughput(path, shapes, accelerators)):
+    for at, row in enumerate(make_rows(table, shapes, accelerators)):
         line = table.line[at]
         if row.setting is None:
             remedy = "give a model, a GPU and a plan that are known"
