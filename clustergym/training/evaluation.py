@@ -78,7 +78,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
             groups.append({"load": list(drawn.load), "figures": _plain(figures), "ratios": ratios})
     rows = [
         {
-            "label": " ".join([entrant.label, *(f"{key}={choice[key]} (tuned)" for key in entrant.knobs)]),
+            "label": _label(entrant.label, entrant.knobs, choice),
             "knows": common_knowledge(seeds),
             "parameters": [full_parameters(one) for one in seeds],
             "columns": at,
@@ -103,6 +103,10 @@ def _loads(given: Any) -> list[float] | list[None]:
         return [None]
     found = given if isinstance(given, list) else [given]
     return [check_value(load, Annotated[float, Interval(gt=0, lt=100)], "loads") for load in found]
+
+
+def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> str:
+    return " ".join([label, *(f"{key}={choice[key]} (tuned)" for key in knobs)])
 
 
 def _plain(figures: Any) -> Any:
