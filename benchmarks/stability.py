@@ -1,4 +1,4 @@
-"""How stable the order of ten schedulers is on the worlds of docs/worlds.md under six changes.
+"""How stable the order of ten schedulers is on the worlds of docs/worlds.md under seven changes.
 
 `python benchmarks/stability.py --cpu-s 600` runs what docs/stability.json lacks until the time is up;
 `python benchmarks/results_table.py` makes the table of it.
@@ -45,7 +45,7 @@ class World(NamedTuple):
     apart_s: float = 60.0
 
     def list_conditions(self) -> dict[str, Change | None]:
-        """Return the conditions by name: as it is, and six changes, of which restarts are two."""
+        """Return the conditions by name: as it is, and seven changes, of which two are of restarts."""
         changes = {each.name: each for each in list_changes(1.1, 14_400.0, self.apart_s)}
         changes["longest duration"] = Change("longest duration", self.capped)
         return {AS_IT_IS: None, **changes}

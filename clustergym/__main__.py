@@ -37,7 +37,7 @@ COMMANDS = {
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run `clustergym COMMAND …` (default: the process's arguments)."""
+    """Run the command that `argv` (default: `sys.argv[1:]`) names; return its exit status."""
     given = sys.argv[1:] if argv is None else argv
     if not given or given[0] in ("-h", "--help"):
         print("usage: clustergym COMMAND …\n")

@@ -145,7 +145,7 @@ class Arena(NoticePolicy):
         return {"ilp_fallbacks": self._ilp_fallbacks} if self.ilp else {}
 
     def decide(self, view: View) -> Decision:
-        """Launch jobs from the queues, then scale running jobs up on idle GPUs."""
+        """Launch jobs from the queues, scaling others down if needed; then scale jobs up on idle GPUs."""
         if not len(view):
             return Decision.keep(view)
         value = OBJECTIVES[self.objective](view, THROUGHPUTS[self.throughput](view))

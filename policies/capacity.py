@@ -42,12 +42,13 @@ class Capacity(GangQueues):
     name: ClassVar[str] = "capacity"
     needs_queues: ClassVar[bool] = True
 
-    def _key(self, gangs: Gangs, queue: str, at: int) -> Any:
-        served = max(self._excess(queue, gpu_type) for gpu_type in range(len(self.book.types)))
+    def rank_queue(self, gangs: Gangs, queue: str, at: int) -> Any:
+        """Return the order of a queue: the least part held of what it deserves is first."""
+        served = max(self.compute_excess(queue, gpu_type) for gpu_type in range(len(self.book.types)))
         return served, sum(self.book.held[queue]), self.book.index[queue]
 
     def may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
-        """Return whether a leaf queue may have more GPUs: they are free, and guaranteed to no other queue."""
+        """Return whether a leaf queue may have more GPUs: free, not kept for others, within its limits."""
         tree, path = self.book.tree, self.book.paths[leaf]
         others = (
             other for name in path for other in tree.children[tree.queues[name].parent] if other != name
@@ -61,17 +62,20 @@ class Capacity(GangQueues):
         below = sum(self._compute_kept(child, gpu_type) for child in self.book.tree.children[queue])
         return max(self.book.guarantee[queue][gpu_type] - self.book.held[queue][gpu_type], below)
 
-    def _claims(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
+    def may_claim(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
+        """Return whether the job keeps its queue within what it deserves, to reclaim."""
         return way == "preempt" or self.book.within_quota(gangs.leaf[at], gpu_type, gangs.gpus[at])
 
-    def _gives(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
+    def may_stop(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
+        """Return whether the victim is of lower priority, or its queues above what they deserve."""
         if way == "preempt" or gangs.leaf[victim] == gangs.leaf[at]:
             return way == "preempt" and of_lower_priority(gangs, at, victim)
         (mine, *_), theirs = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
         within = self.book.within_quota(mine, gpu_type, gangs.gpus[at])
         return within and not any(self.book.within_quota(name, gpu_type, 0) for name in theirs)
 
-    def _excess(self, queue: str, gpu_type: int) -> float:
+    def compute_excess(self, queue: str, gpu_type: int) -> float:
+        """Return the part that a queue holds of what it deserves."""
         held, deserved = self.book.held[queue][gpu_type], self.book.quota[queue][gpu_type]
         if deserved:
             return held / deserved

@@ -55,7 +55,7 @@ class Jobs(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """The fewest GPUs with which each job meets its deadline, as indices of GPU counts; -1 for none."""
+    """Each job's GPU count now and least cap that meets its deadline (index; -1: none), and if it does."""
 
     now: Ints
     cap: Ints

@@ -25,7 +25,7 @@ QUEUES: dict[str, Blocks] = {"cluster": "cluster", "gpu_type": "types"}
 
 @dataclass
 class FirstComeFirstServed(MovingPolicy):
-    """The policy first come, first served, in which jobs start with all requested GPUs; with backfill.
+    """The policy first come, first served: jobs start with all requested GPUs; backfill is an option.
 
     Without backfill a job waits until all its GPUs are free and no job ahead of it in its queue waits; it
     then runs to completion: the policy takes no GPU from it. The placer may move it to closer nodes, as

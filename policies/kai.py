@@ -92,7 +92,8 @@ class Kai(GangQueues):
     def _close(self, now_s: float) -> None:
         self._holds, self._noted_s = [sum(held) for held in self.book.held.values()], now_s
 
-    def _key(self, gangs: Gangs, queue: str, at: int) -> Any:
+    def rank_queue(self, gangs: Gangs, queue: str, at: int) -> Any:
+        """Return the order of a queue, by the criteria of the project."""
         held, gpu_type, gpus = self.book.held[queue], gangs.options[at][0], gangs.gpus[at]
         share, one = self._share[queue], self.book.tree.queues[queue]
         after = [gpus_held + gpus * (other_type == gpu_type) for other_type, gpus_held in enumerate(held)]
@@ -109,13 +110,15 @@ class Kai(GangQueues):
             self.book.index[queue],
         )
 
-    def _claims(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
+    def may_claim(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
+        """Return whether the job keeps its queue within its fair share, to reclaim."""
         leaf = gangs.leaf[at]
         return (
             way == "preempt" or self.book.held[leaf][gpu_type] + gangs.gpus[at] <= self._due[leaf][gpu_type]
         )
 
-    def _gives(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
+    def may_stop(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
+        """Return whether the victim is of lower priority, or its queues above their share or quota."""
         if way == "preempt" or gangs.leaf[victim] == gangs.leaf[at]:
             return way == "preempt" and of_lower_priority(gangs, at, victim)
         (mine, *_), theirs = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
@@ -125,7 +128,7 @@ class Kai(GangQueues):
         above_share = self.book.held[theirs[0]][gpu_type] > self._share[theirs[0]][gpu_type]
         return above_share or self.book.within_quota(mine, gpu_type, gangs.gpus[at])
 
-    def _agrees(self, gangs: Gangs, at: int, gpu_type: int, stopped: list[int]) -> bool:
+    def may_replace(self, gangs: Gangs, at: int, gpu_type: int, stopped: list[int]) -> bool:
         """Return whether jobs may be stopped: the taker must not get as far above its due as a victim is."""
         held = self.book.held
         for victim in stopped:
@@ -138,7 +141,8 @@ class Kai(GangQueues):
                 return False
         return True
 
-    def _excess(self, queue: str, gpu_type: int) -> float:
+    def compute_excess(self, queue: str, gpu_type: int) -> float:
+        """Return the part of its share that a queue holds."""
         return _served([self.book.held[queue][gpu_type]], [self._share[queue][gpu_type]])
 
 

@@ -288,7 +288,7 @@ class SlurmMultifactor(Policy):
         return self._book.within_limits(leaf, gpu_type, int(view.requested_gpus[at]))
 
     def limits_s(self, view: View) -> Floats:
-        """Return the time limit of each job in seconds, shape (n,)."""
+        """Return the time limit of each job in seconds, `default_limit_s` where it has none, shape (n,)."""
         given = np.full(len(view), np.nan) if view.time_limit_s is None else view.time_limit_s
         found: Floats = np.where(np.isnan(given), self.default_limit_s, given)
         return found
@@ -326,7 +326,7 @@ class SlurmMultifactor(Policy):
 
 
 def fair_factors(tree: QueueTree, used: Mapping[str, float], rule: str, damping: float) -> dict[str, float]:
-    """Return each leaf queue's fair-share factor by a rule of Slurm, given the GPU time of each."""
+    """Return each leaf queue's fair-share factor by a rule of Slurm, given the GPU time each has used."""
 
     def account(name: str) -> Account:
         members = tuple(account(child) for child in tree.children[name])

@@ -48,7 +48,7 @@ class ShortestRemainingTimeFirst(Policy):
     round_s: Period | None = 300.0
 
     def schedule(self, view: View) -> Decision:
-        """Give jobs their requested GPUs in ascending order of remaining run time."""
+        """Give GPUs by ascending remaining run time: as requested, or of any type and number if `elastic`."""
         left_s = remaining_at_request_s(view, request_times(view))
         if self.elastic:
             return self._scale(view, left_s)

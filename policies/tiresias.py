@@ -76,7 +76,7 @@ class Tiresias(Policy):
         self._sizes = sorted(self.sizes)
 
     def schedule(self, view: View) -> Decision:
-        """Give jobs their requested GPUs, queue after queue."""
+        """Give jobs their requested GPUs, queue after queue, from that of least GPU-seconds received on."""
         if self.gittins and not self.sizes:
             self._learn(view)
         self._promote(view)

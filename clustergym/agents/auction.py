@@ -27,7 +27,7 @@ LEAST_LEFT = 1e-9
 
 
 class Bids(NamedTuple):
-    """The inputs of an auction of GPUs: n jobs' remaining work, speeds, restart costs and present GPUs.
+    """An auction's inputs: n jobs' remaining iterations, seconds per iteration, restart costs, present GPUs.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Bids(NamedTuple):
 
 
 class FeatureInputs(NamedTuple):
-    """All values from which features of moves (starting a job, or doubling its GPUs) are computed.
+    """Values of jobs, the queue and GPU types, from which features of moves (starts, GPU doublings) come.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ def first_level(time_s: Floats) -> int:
 
 @compile_part
 def compute_sizes(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
-    """Return each job's least remaining GPU-seconds, seconds, and seconds with a restart, shape (n,) each."""
+    """Return the least GPU-seconds, seconds, and seconds with a restart that each job still needs, (n,)."""
     jobs, types, levels = bids.time_s.shape
     gpu_s, best_s, soonest_s = np.full(jobs, np.inf), np.full(jobs, np.inf), np.full(jobs, np.inf)
     for j in range(jobs):
@@ -194,7 +194,7 @@ def first_levels(time_s: Floats, level: Ints) -> None:
 
 @compile_part
 def advantages(time_s: Floats, counts: Ints) -> tuple[Floats, Floats]:
-    """Return each GPU type's mean log speed, shape (T,), and each job's speed relative to it, shape (n, T).
+    """Return types' mean log speed per GPU (0: a job's best type), (T,), and jobs' deviations, (n, T).
 
     Per GPU at the least feasible count, relative to the job's best type.
     """
@@ -294,7 +294,7 @@ def score_move(weights: Floats, values: Floats, point: Floats) -> float:
 def fill_move(
     values: Floats, facts: FeatureInputs, counts: Ints, bids: Bids, j: int, t: int, k: int, before: int
 ) -> None:
-    """Write the features of a move: job j goes from GPU count `before` (or NONE) to count k of type t."""
+    """Write a move's features into `values`: job j's from counts[before] (NONE: 0) to counts[k] of type t."""
     running = bids.held_level[j] >= 0
     features.fill(
         values,
@@ -333,7 +333,7 @@ def score_moves(
     counts: Ints,
     bids: Bids,
 ) -> None:
-    """Score job j's next move (start, or doubling of GPUs) on each GPU type; BARRED if forbidden.
+    """Write scores of job j's next moves by type into `moves`; BARRED: none, or a doubling that scores <= 0.
 
     `values` is room for the features of a move.
     """
@@ -448,7 +448,7 @@ def make_moves(
 
 @compile_entry
 def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
-    """Run an auction of all GPUs by `weights`; return jobs' GPU types and indices into `counts`.
+    """Give GPUs out by the best-scored moves (start a job, double one); return types, indices in counts.
 
     All GPUs are free at first. The best-scoring move is made again and again: a job that has
     nothing starts with its least count on a type, or one that has something doubles it. A
@@ -474,7 +474,7 @@ def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[
 
 @compile_entry
 def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
-    """Run an auction of all GPUs by the `scores` of moves; return jobs' GPU types and indices into `counts`.
+    """Run the auction of `decide`, with the moves' `scores` given; return GPU types and counts' indices.
 
     Parameters
     ----------
@@ -510,7 +510,7 @@ def decide_biased(
 def describe_moves(
     j: int, facts: FeatureInputs, counts: Ints, bids: Bids, values: Floats, out: Singles
 ) -> None:
-    """Write the features of each move (start, or doubling of GPUs) that job j can make into `out`."""
+    """Write into `out` the features of job j's start and of each later doubling of its GPUs, on each type."""
     for t in range(out.shape[0]):
         before, k = NONE, first_level(bids.time_s[j, t])
         while k >= 0:

@@ -88,7 +88,7 @@ def count_available(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Int
 
 @compile_part
 def decide(episode: Episode, cluster: ClusterArrays, weights: Floats) -> None:
-    """Let an auction with these weights decide which GPUs each job is to hold."""
+    """Let an auction with these weights decide which GPUs each job is to hold; write it into `episode`."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     bids = bids_of_rows(episode, cluster, rows)
     times.guess_unknown_times(episode, cluster.counts, rows, bids.time_s)
@@ -145,7 +145,7 @@ def run(
     episodes: Episode,
     cluster: ClusterArrays,
 ) -> int:
-    """Simulate the first of `episodes`, deciding by auction; return OVER, or STALLED if jobs never can run.
+    """Simulate the first of `episodes`, all decisions by auction; return OVER, or STALLED: jobs can't run.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def run(
         As of `auction.decide_biased`, for the jobs in view; of length 0: there is none.
     believed : ndarray of float
         Parameters by which an auction estimates times (`beliefs`); of length 0: it uses the known times.
-    observed : Observed
+    observed : RunStats
         What it has seen.
     episodes : Episode
     cluster : ClusterArrays

@@ -204,7 +204,7 @@ def run_playout(
     level: Ints,
     limit_s: float,
 ) -> float:
-    """Simulate a decision in one sampled future; return the sum of jobs' seconds in the system from now on.
+    """Simulate a decision in one future; return the sum of jobs' seconds in the system, inf above `limit_s`.
 
     Parameters
     ----------

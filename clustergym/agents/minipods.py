@@ -34,7 +34,7 @@ NOWHERE, INSIDE, ACROSS = range(3)
 
 
 class PlacementEpisode(NamedTuple):
-    """Jobs that ask for whole nodes of one GPU type, and run shortest first: input of a simulation.
+    """A simulation's input: jobs that want whole nodes, in which order, and sizes of minipods (node groups).
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ def choose_inside(free: Ints, sizes: Ints, wanted: int, weights: Floats) -> int:
 
 @compile_entry
 def move_order(nodes: Ints, weights: Floats) -> Ints:
-    """Order jobs that span minipods (groups of nodes) for moving, by their `nodes`; return job indices."""
+    """Return the order to move jobs that span minipods (indices): most `nodes` first if weights[MOVE] > 0."""
     return np.argsort(-weights[MOVE] * np.log2(nodes), kind="mergesort")
 
 

@@ -40,7 +40,7 @@ class PlanPolicy(Policy):
         self._plan = plan
 
     def schedule(self, view: View) -> Decision:
-        """Return the decision of an auction with the schedule's weights and biases."""
+        """Return the decision of a hindsight schedule, replayed as an auction with its weights and biases."""
         from clustergym.agents.auction import decide_biased, make_bids
 
         if not len(view):

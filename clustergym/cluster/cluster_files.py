@@ -26,7 +26,7 @@ def cluster_names() -> list[str]:
 
 
 def load_cluster(name_or_path: str) -> ClusterSpec:
-    """Load a cluster by its name in conf/cluster or from a YAML file.
+    """Load a cluster by its name in conf/cluster, or from a YAML file or a CSV list of nodes.
 
     Raises
     ------

@@ -180,7 +180,7 @@ def fitting(nodes: Nodes, requests: Requests) -> Bools:
 
 
 def book(nodes: Nodes, request: tuple[int, int, int, int, int], node: int, devices: int, sign: int) -> None:
-    """Take a request's CPU, memory and GPU from a node (sign -1), or give them back (sign 1)."""
+    """Take a request's amounts from a node and its GPUs `devices` (bits) if sign is -1; return them if 1."""
     cpu, memory, gpus, milli, _ = request
     nodes.cpu_milli[node] += sign * cpu
     nodes.memory_mib[node] += sign * memory

@@ -28,7 +28,7 @@ Killed and started again by the same command, it goes on with what runs (journal
 
 
 def live_job(config: Mapping[str, Any], folder: Path) -> bool:
-    """Run one configuration on a real scheduler; return whether its events differ from the simulation's."""
+    """Run a live configuration; return whether its events differ from a simulation's, or a script failed."""
     from clustergym.common.parameters import build
     from clustergym.common.tables import print_table
     from clustergym.live.comparison import call_lines, first_difference

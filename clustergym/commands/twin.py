@@ -278,7 +278,7 @@ def print_starts(options: argparse.Namespace) -> int:
 
 
 def print_advice(options: argparse.Namespace) -> int:
-    """Print which waiting jobs the policy would start now; return the exit status."""
+    """Print what the policy would do with each job now (start, stop, …) and why; return the exit status."""
     from clustergym.benchmark.twin.advice import advise, log_shadow
     from clustergym.common.columns import iso
     from clustergym.common.tables import table

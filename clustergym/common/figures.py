@@ -23,7 +23,7 @@ SETTINGS = {"svg.hashsalt": "clustergym", "svg.fonttype": "none"}
 
 
 def check_figure(path: Path | None, option: str | None = None) -> None:
-    """Raise an `InputError` if a plot cannot be written to a file, before any work is done.
+    """Raise an `InputError` if a file's suffix is no picture format, or Matplotlib is not installed.
 
     Raises
     ------

@@ -50,7 +50,7 @@ class Parameters:
 
 
 def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection[str] = ()) -> Any:
-    """Make a dataclass instance from a mapping, and check names, types and bounds of its fields.
+    """Make a dataclass instance from a mapping; check names, types and bounds; ignore the keys in `beside`.
 
     Raises
     ------

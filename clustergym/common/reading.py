@@ -51,7 +51,7 @@ def _reason(error: Exception) -> str:
 
 
 def read_regular(path: Path, largest_bytes: int, remedy: str | None = None) -> bytes:
-    """Read the bytes of a regular file, up to a limit.
+    """Return a regular file's bytes; raise an `InputError` if they are more than `largest_bytes`.
 
     Raises
     ------

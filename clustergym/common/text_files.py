@@ -144,7 +144,7 @@ def _find_line(content: bytes, position: int) -> int:
 
 
 def read_text(path: Path) -> tuple[str, str]:
-    """Return a file's text, and the SHA-256 of its bytes.
+    """Return a file's text, unpacked if its name ends in `.gz`, and the SHA-256 of the unpacked bytes.
 
     Raises the errors of `read_bytes` and `decode`.
     """

@@ -27,7 +27,7 @@ NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 @dataclass(frozen=True)
 class YamlMapping:
-    """A YAML file whose top level is a mapping.
+    """A parsed YAML file whose top level is a mapping: its values, and the line number of each.
 
     Attributes
     ----------

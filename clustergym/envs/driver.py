@@ -43,7 +43,7 @@ class Drive:
 
 
 def driving_parameters(policy: Policy | str) -> dict[str, Any]:
-    """Return the parameters of an environment that fit a policy: what it may know, and when it decides."""
+    """Return environment parameters for a policy: what it knows, when it decides, no forced use of GPUs."""
     policy = _make_policy(policy)
     known = {"information": policy.information_class.value, "round_s": policy.round_s}
     return {**known, "mask_stop_while_idle": False}

@@ -94,7 +94,7 @@ class Episodes:
         return None
 
     def check_times(self) -> None:
-        """Raise an InputError if agents would not see all jobs' iteration times, which an auction needs.
+        """Raise an `InputError` if agents would know no iteration time of some job; an auction needs one.
 
         Profiles of data parallelism alone lack jobs that need more memory. Drawn traces are alike: the first
         one shows it.

@@ -445,7 +445,7 @@ class TenantsEnv(EngineEnv):
 
 
 class ReclaimEnv(EngineEnv):
-    """An environment whose agent chooses which jobs stop for other queues' quota, after a checkpoint or not.
+    """An environment whose agent chooses the rule of who stops for other queues' quota, and who saves first.
 
     ## Description
 

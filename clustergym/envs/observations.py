@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
 from clustergym.agents import auction_features
 from clustergym.common.arrays import Floats, Ints
@@ -136,6 +137,15 @@ class Summary:
         for name in {"scored_moves", "ranked"} & set(self.parts):
             low[self.parts[name]], high[self.parts[name]] = -LARGEST_FEATURE, LARGEST_FEATURE
         return low, high
+
+    def make_space(self, form: str) -> spaces.Space[Any]:
+        """Return the space of observations: one `flat` box, or a dict of the parts."""
+        low, high = self.bounds()
+        if form == "flat":
+            return spaces.Box(low, high, dtype=np.float32)
+        return spaces.Dict(
+            {name: spaces.Box(low[part], high[part], dtype=np.float32) for name, part in self.parts.items()}
+        )
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
         """Compute the observation; `left` jobs have departed, and iteration times are shown if `known`.
@@ -343,7 +353,7 @@ class QueueRows(JobRows):
         return {**super().make_layout(), "tenants": (self.rows, len(TENANT_FEATURES))}
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
-        """Compute the observation; `left` jobs have departed, and iteration times are shown if `known`."""
+        """Compute the observation, with the held GPUs, quota and fair share of each shown job's queue."""
         super().begin(view, actions, left, known)
         assert self.queues is not None
         rules, table = self.queues, self.tables["tenants"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import gymnasium
@@ -17,6 +18,14 @@ from clustergym.envs.rewards import Reward
 
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]
+
+
+def join_boxes(boxes: Mapping[str, spaces.Box], form: str) -> spaces.Space[Any]:
+    """Return the space of observations with these parts: a dict of them, or one box if `flat`."""
+    if form != "flat":
+        return spaces.Dict({**boxes})
+    low, high = (np.concatenate([getattr(box, end) for box in boxes.values()]) for end in ("low", "high"))
+    return spaces.Box(low, high, dtype=np.float32)
 
 
 class IllegalActions(Protocol):

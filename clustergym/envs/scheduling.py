@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Unpack
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
 from clustergym.common.arrays import Floats, Ints
@@ -38,7 +37,7 @@ from clustergym.trace.trace import Trace
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]
 
-UNPICKLED = frozenset({"_episode", "parts", "_references", "placer", "features"})
+UNPICKLED = frozenset({"_core", "_episode", "_prepared", "_references", "features", "parts", "placer"})
 """Attributes that a copy makes anew, from the parameters, the scenario and the actions taken."""
 
 
@@ -73,26 +72,19 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self.parameters: SchedulingParameters = build_from_keywords(
             SchedulingParameters, {**self.defaults, **parameters}, "env"
         )
-        chosen = self.parameters
-        if chosen.features != "summary" and chosen.actions == "meta":
-            raise InputError(
-                f"{chosen.features!r} needs rows", field="env.features", remedy="give features=summary"
-            )
-        if chosen.features in ("moves", "ranked") and chosen.actions not in OF_AUCTIONS:
-            message = f"{chosen.features!r} needs an auction"
-            raise InputError(message, field="env.features", remedy="give features=jobs")
+        check_features(self.parameters)
         self._episode: PlayedEpisode | None = None
         self._begun: tuple[Scenario, int] | None = None
-        self._explain_taken: list[Any] = []
-        self.episodes = Episodes(chosen)
-        if chosen.actions in OF_AUCTIONS:
+        self._taken: list[Any] = []
+        self.episodes = Episodes(self.parameters)
+        if self.parameters.actions in OF_AUCTIONS:
             self.episodes.check_times()
         self.make_parts()
         self.action_space = self.parts.actions.space
-        self.observation_space = self._observation_space()
+        self.observation_space = self.features.make_space(self.parameters.observation)
 
     def make_parts(self) -> None:
-        """Make an episode's parts: placer, actions, observation, and any baseline that rewards compare to."""
+        """Make what all episodes share: placer, actions, observation, and any baseline of rewards."""
         chosen, setting = self.parameters, self.episodes.setting
         self.placer = make_placer({"name": chosen.placer})
         self.features = FEATURES[chosen.features](setting, chosen.rows)
@@ -102,29 +94,22 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._references = None if chosen.baseline is None else ReferenceCosts(chosen.baseline, self.placer)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the simulation, which cannot be pickled: replaying `_explain_taken` restores it."""
+        """Return all but the simulation, which cannot be pickled: replaying `_taken` restores it."""
         return {name: value for name, value in self.__dict__.items() if name not in UNPICKLED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Replay the episode up to the step at which the environment was pickled."""
+        if "_explain_taken" in state:  # the name of `_taken` in older pickles
+            state["_taken"] = state.pop("_explain_taken")
         self.__dict__.update(state)
         self._episode = None
         self.make_parts()
         if self._begun is not None:
-            taken = self._explain_taken
+            taken = self._taken
             self._start(*self._begun)
             for action in taken:
                 self.episode.act(action)
-            self._explain_taken = taken
-
-    def _observation_space(self) -> spaces.Space[Any]:
-        low, high = self.features.bounds()
-        if self.parameters.observation == "flat":
-            return spaces.Box(low, high, dtype=np.float32)
-        parts = self.features.parts.items()
-        return spaces.Dict(
-            {name: spaces.Box(low[part], high[part], dtype=np.float32) for name, part in parts}
-        )
+            self._taken = taken
 
     @property
     def actions(self) -> AnyActions:
@@ -220,7 +205,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         """Begin an episode of a scenario; return the first observation and info."""
         check_queues(scenario, self.parameters)
         self._episode = self.begin_episode(scenario, run_seed)
-        self._begun, self._explain_taken = (scenario, run_seed), []
+        self._begun, self._taken = (scenario, run_seed), []
         seen, info = self._episode.begin()
         return self.as_observation(seen), info
 
@@ -242,7 +227,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             raise ResetNeeded(f"{begun}: call reset() first")
         taken = self.parts.actions.check_action(action)
         seen, reward, terminated, truncated, info = self._episode.act(taken)
-        self._explain_taken.append(taken)
+        self._taken.append(taken)
         return self.as_observation(seen), reward, terminated, truncated, info
 
     def metrics(self) -> Metrics:
@@ -263,8 +248,18 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return draw(self.simulation)
 
 
+def check_features(parameters: SchedulingParameters) -> None:
+    """Raise an InputError if the actions lack what is to be observed."""
+    if parameters.features != "summary" and parameters.actions == "meta":
+        message, remedy = f"{parameters.features!r} needs rows", "give features=summary"
+        raise InputError(message, field="env.features", remedy=remedy)
+    if parameters.features in ("moves", "ranked") and parameters.actions not in OF_AUCTIONS:
+        message = f"{parameters.features!r} needs an auction"
+        raise InputError(message, field="env.features", remedy="give features=jobs")
+
+
 def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
-    """Raise an InputError if only the scenario, or only the parameters, have queues of tenants.
+    """Raise an `InputError` if a scenario's queues of tenants are hidden from agents, or needed but missing.
 
     An agent that chooses among policies leaves queues to them.
     """

@@ -79,7 +79,7 @@ class Outcomes:
 
     Parameters
     ----------
-    yardsticks : Yardsticks
+    yardsticks : ReferenceCostTimes
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Outcomes:
         inf: not yet.
     completed : ndarray of bool, shape (n,)
         Left, and not dropped.
-    queues : QueueCourse or None
+    queues : QueueImbalance or None
         What queues of tenants lacked; None: there are none.
     """
 
@@ -258,7 +258,7 @@ class ReferenceCosts:
         self._key = json.dumps([described, self._policy.fingerprint()], sort_keys=True, default=str)
 
     def outcomes(self, scenario: Scenario, yardsticks: ReferenceCostTimes, seed: int) -> Outcomes:
-        """Return when jobs leave under the baseline policy, with the times (`yardsticks`) for its costs.
+        """Return when jobs leave if the baseline policy runs (kept); `yardsticks`: times that costs use.
 
         Raises
         ------

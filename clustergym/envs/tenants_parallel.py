@@ -168,7 +168,7 @@ class TenantsParallelEnv(ParallelEnv):
         dict[str, bool],
         dict[str, dict[str, Any]],
     ]:
-        """Run an auction with the agents' weights, and advance the simulation to the next decision point."""
+        """Auction GPUs with agents' weights, go to the next decision point; return five dicts by agent."""
         simulation, before_h = self._running(), self._cost_h
         if self._view is None:
             raise ResetNeeded("the episode is over: call reset() first")

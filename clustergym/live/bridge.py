@@ -29,7 +29,7 @@ RETRY_S = 60.0
 
 @dataclass(eq=False)
 class LiveAllocator(Allocator):
-    """Starts allocations on a real scheduler, and stops them when the simulation releases them.
+    """Repeats a simulation's allocations on a live scheduler (Slurm, or a fake one), and their ends.
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ class LiveSimulation(Simulation):
         return super().next_instant()
 
     def advance(self) -> View | None:
-        """Run to the next decision point, and return what the policy sees there; None at the end."""
+        """Run to the next decision point; return what the policy sees, or None at the end (log sorted)."""
         view = super().advance()
         if view is None:
             self.log.sort()

@@ -31,7 +31,7 @@ class LiveClock(ABC):
 
     @contextmanager
     def waiting(self, due: float | None) -> Iterator[None]:
-        """Give a context in which the run waits, until a tick at most."""
+        """Give a context inside which the run waits for tick `due`; this base clock does nothing there."""
         yield
 
 
@@ -80,7 +80,7 @@ class ScaledClock(LiveClock):
         return round(self._now())
 
     def compute_wait_s(self, tick: float) -> float:
-        """Return the real seconds to wait until a tick."""
+        """Return the real seconds until a tick at the clock's fast speed; below 0 if it is past."""
         return (tick - self._now()) / (self._scale * TICKS_PER_S)
 
     @contextmanager

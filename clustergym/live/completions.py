@@ -18,7 +18,7 @@ COLUMNS = ("allocation", "state", "nodes", "gpus_per_node", "start_s", "end_s")
 def compare(
     started: Mapping[str, Part], log: Sequence[FinishedAllocation] | None, run_s: Callable[[float], float]
 ) -> dict[str, Any] | None:
-    """Compare the scheduler's log with allocations that a run started; `run_s` converts times to the run's.
+    """Count which of a run's allocations the scheduler's log has, on which nodes, and how they ended.
 
     `run_s` returns the second of the run at a time, seconds since 1970.
 

@@ -87,7 +87,7 @@ class Journal:
 
 
 def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | None]:
-    """Return a function that gives a journal's answers in order, and None after the last."""
+    """Return a function that answers calls from a journal in order, then None; it raises if one differs."""
     at = 0
 
     def answer(call: str, given: dict[str, Any]) -> Answer | None:
@@ -153,8 +153,21 @@ def read_journal(path: Path) -> tuple[Header, list[Any], int]:
 
 
 @contextmanager
+def open_locked(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file of a run to append to it; an InputError if another process has it open."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            message, remedy = "another process drives this run", "wait for it, or give another hydra.run.dir"
+            raise InputError(message, file=path, remedy=remedy) from None
+        yield file
+
+
+@contextmanager
 def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
-    """Open a folder's journal to continue the run with the hash `key`; begin a new one if there is none.
+    """Give a context with a folder's journal: that of the run with the hash `key` to continue, or a new one.
 
     The journal of another run is replaced if that run has finished.
 
@@ -165,14 +178,8 @@ def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
     InputError
         If another process has it open, or it is of another run that has not ended.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE_NAME
-    with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            message, remedy = "another process drives this run", "wait for it, or give another hydra.run.dir"
-            raise InputError(message, file=path, remedy=remedy) from None
+    with open_locked(path) as file:
         header = Header(os.urandom(4).hex(), key, clock)
         entries: list[Any] = []
         length = 0

@@ -24,19 +24,19 @@ class CallAnswer(BaseModel):
 
 
 class StartAnswer(CallAnswer):
-    """The answer to a call that starts a job: whether it was refused, and why."""
+    """A journal's record of the answer to a call that starts a job: whether it was refused, and why."""
 
     refused: str = ""
 
 
 class RepairAnswer(CallAnswer):
-    """The answer to a call that repairs a node: whether the node is back in use."""
+    """A journal's record of the answer to a call that repairs a node: whether the node is back in use."""
 
     back: bool
 
 
 class WaitAnswer(CallAnswer):
-    """The answer to a wait: the allocations that are gone, and the nodes that are out of use."""
+    """A journal's record of what a wait found: the allocations that are gone, the nodes out of use."""
 
     gone: Names = Field(default_factory=list)
     down: Numbers = Field(default_factory=list)

@@ -18,7 +18,7 @@ from clustergym.sim.engine import Change, Simulation
 
 
 def rebuilder(folder: Path) -> Callable[..., Simulation]:
-    """Return a function that replays a folder's run; a live run's calls are answered from its journal."""
+    """Return a function that makes a run's Simulation and repeats its changes, with the journal's answers."""
     path = folder / FILE_NAME
     if not path.is_file():
         return replay

@@ -47,7 +47,7 @@ def run_live(
     options: LiveOptions,
     folder: Path,
 ) -> dict[str, Any]:
-    """Run a policy on a real scheduler, and write the result to a folder unless it is there already.
+    """Run a policy on a scheduler and write the result to a folder unless it is there; return the result.
 
     Raises
     ------

@@ -132,11 +132,11 @@ class SlurmWords:
         return [*words, *(["-p", self.partition] if self.partition else []), *self.further, *own]
 
     def down(self, node: int) -> list[str]:
-        """Return the command's arguments that take a node out of use."""
+        """Return the words of the `scontrol` command that takes a node out of use."""
         return ["scontrol", "update", f"nodename={self.nodes[node]}", "state=down", "reason=clustergym"]
 
     def up(self, node: int) -> list[str]:
-        """Return the command's arguments that put a node back into use."""
+        """Return the words of the `scontrol` command that puts a node back into use."""
         return ["scontrol", "update", f"nodename={self.nodes[node]}", "state=resume"]
 
     def format_call(self, call: str, *given: object) -> str:

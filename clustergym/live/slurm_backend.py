@@ -67,7 +67,7 @@ class SlurmBackend(Backend):
     # The claim to the cluster
 
     def first_claim(self) -> Claim | None:
-        """Return the claim (reservation) of the run that now controls the cluster, or None."""
+        """Return the claim of the run that controls the cluster, or None; if its own, take up its jobs."""
         rows = [
             (int(row[1]), row[2], row[3])
             for row in self._rows(r"(\d+)\|(\d+)\|([^|]*)", "-n", CLAIM, "-o", "%A|%U|%u")
@@ -201,7 +201,7 @@ class SlurmBackend(Backend):
         self.slurm.read(*self.words.down(node))
 
     def node_up(self, node: int) -> None:
-        """Put a node back into use."""
+        """Put a node back into use, if Slurm has it out of use."""
         if node in self._states()[0]:
             self.slurm.read(*self.words.up(node))
 

@@ -66,7 +66,7 @@ class BatchTables:
 
 @dataclass(frozen=True)
 class OracleTables:
-    """Seconds per iteration by model class, GPU type, GPU count and network tier; inf: cannot run.
+    """Three tables of seconds per iteration by model class, GPU type, count and network tier.
 
     Values carry six significant digits, so that a last-bit difference between two
     machines' mathematics cannot change a simulation.
@@ -190,11 +190,11 @@ class Oracle(ABC):
         """
 
     def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
-        """Return texts that warn users about predictions, such as models or GPUs that were not measured."""
+        """Return texts that warn about predictions, as of models or GPUs never measured; none by default."""
         return []
 
     def fingerprint(self) -> dict[str, object]:
-        """Return as JSON values all on which predictions depend, besides the arguments of `tables`.
+        """Return as JSON values what predictions depend on besides `tables`' arguments; not implemented here.
 
         Only an oracle whose tables are kept on disk is asked for it.
         """

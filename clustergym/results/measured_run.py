@@ -97,7 +97,7 @@ def simulate(
         Of policy and placer.
     progress : callable, optional
         Called after each decision.
-    watch : Watch, optional
+    watch : StepWatchdog, optional
         Limits how long policy and placer may take.
     engine : str
         `simpy`, `compiled`, or `auto`: compiled where that covers the scenario, Numba is there and many

@@ -121,7 +121,7 @@ class Costs(Parameters):
     def checkpoint_s(
         self, model: str, family: str, parameters: float, dtype: str, relaunch_s: float | None
     ) -> float:
-        """Return the seconds that saving and loading a model's checkpoint take together."""
+        """Return the seconds to save and load a model's checkpoint: fixed, measured, or from its size."""
         if self.restart_s is not None:
             return self.restart_s
         for name in (model, family):

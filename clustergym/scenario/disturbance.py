@@ -79,21 +79,21 @@ class ActiveDisturbance:
 
     @property
     def active(self) -> bool:
-        """Whether the disturbance may still change something although no job runs or will arrive."""
+        """Whether it may still change something although no job runs or will arrive; False by default."""
         return False
 
     def withheld(self, until: float) -> Mapping[int, str]:
-        """Return the nodes closed to new jobs that would run until tick `until`, each with the reason."""
+        """Return the nodes closed to jobs that would run until tick `until`, with reasons; here none."""
         return {}
 
     def note_launch(self, row: int) -> None:
-        """React to the launch, relaunch or move of the job in a trace row."""
+        """Do nothing at the launch, relaunch or move of the job in a trace row; subclasses may react."""
 
     def note_interruption(self, row: int) -> None:
-        """React when the job in a trace row loses its GPUs to a disturbance."""
+        """Do nothing when the job in a trace row loses its GPUs to a disturbance; subclasses may react."""
 
     def serve(self) -> None:
-        """Act after all events of an instant, and before profiling and decisions."""
+        """Do nothing after all events of an instant, before profiling and decisions; subclasses may act."""
 
 
 class Disturbance(ABC):
@@ -136,7 +136,7 @@ class Disturbance(ABC):
         """Start the disturbance in a run; return the object whose methods the engine calls, if any."""
 
     def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float] | None:
-        """Return seconds of work between a job's checkpoints on these nodes, and of writing one; or None.
+        """Return seconds of work between checkpoints on nodes, and of writing one, or None, the default.
 
         The least interval of all disturbances counts; where none asks for any (None), a job that is
         interrupted goes back to its launch.

@@ -151,7 +151,7 @@ SWITCH_CAUSES = ("", "leaf switch", "spine switch")
 
 
 class Repairs:
-    """Computes how long each failure takes a node out of use, with exclusion rules and spare nodes.
+    """Computes how long each failure takes a node out, with spares and longer outages of repeat failers.
 
     Depends on the failures alone, not on what jobs do.
 

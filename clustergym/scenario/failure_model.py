@@ -178,7 +178,7 @@ class FailureModel(Parameters):
                     raise InputError(f"{cause!r} is named twice", field=field_name, remedy=remedy)
 
     def interval_s(self, fixed_s: float, failures_per_s: float) -> float:
-        """Return the seconds of work between a job's checkpoints, by the chosen rule.
+        """Return the seconds of work between checkpoints: `fixed_s`, or Young's or Daly's optimum.
 
         Young's (CACM 17(9), 1974) and Daly's (FGCS 22(3), 2006, equation 37) first- and higher-order optima;
         both at least a second.

@@ -90,7 +90,7 @@ REMEDY = "name a cluster whose nodes have cpu_milli and memory_mib, as cluster=o
 
 
 def whole_gpus_alone(trace: Trace, cluster: ClusterSpec) -> None:
-    """Raise an `InputError` for the first job that requests a part of a GPU, only CPUs, or memory."""
+    """Raise an `InputError` for the first job that requests a part of a GPU, a GPU model, CPU or memory."""
     if trace.gpu_milli is None or trace.cpu_milli is None or trace.memory_mib is None:
         return
     what = (

@@ -65,29 +65,29 @@ class Policy(Parameters, ABC):
 
     @property
     def needs_places(self) -> bool:
-        """Whether the policy reads where jobs run, moves jobs, or lets them save before it stops them.
+        """Whether the policy reads where jobs run, moves them or lets them save before stops; False here.
 
         The compiled engine does none of these. Usually a plain class attribute.
         """
         return False
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an `InputError` if the trace or the cluster lacks something that the policy needs."""
+        """Raise an `InputError` if the trace or cluster lacks what the policy needs; by default nothing."""
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Prepare for a new run; `rng` is the policy's own random generator, seeded by the run's seed."""
+        """Prepare for a new run, here not at all; `rng` is the policy's own generator, seeded by the run."""
 
     def fingerprint(self) -> str:
-        """Return a digest of files that the policy reads, such as weights; empty if it reads none."""
+        """Return a digest of files that the policy reads, such as weights; empty by default: no files."""
         return ""
 
     def counters(self) -> Mapping[str, int]:
-        """Return by name what the policy counted in the run, such as solver failures, for result.json."""
+        """Return what the policy counted, such as solver failures, by name for result.json; here nothing."""
         return {}
 
     @property
     def steady(self) -> bool:
-        """Whether the policy repeats its decision as long as the same jobs hold the same GPUs.
+        """Whether decisions depend on jobs, GPUs and iteration times alone, so stay valid; False by default.
 
         Its decision then depends only on which jobs there are, what they ask for, hold and may hold, their
         iteration times and the GPUs that may be used: not on the time, on progress or on restarts.
@@ -96,7 +96,7 @@ class Policy(Parameters, ABC):
 
     @property
     def consistent(self) -> bool:
-        """Whether the policy is `steady`, and would decide the same with fewer idle GPUs.
+        """Whether the policy is `steady`, and decides the same with fewer idle GPUs; False by default.
 
         It also decides the same again once its decision has been carried out.
         """
@@ -104,7 +104,7 @@ class Policy(Parameters, ABC):
 
     @property
     def only_starts(self) -> bool:
-        """Whether the policy is `steady`, and does nothing but start jobs at their requested GPUs.
+        """Whether the policy is `steady`, and only starts jobs at their requests; False by default.
 
         Where no request that waits fits in the free GPUs of a type it may run on, it then changes nothing.
         """
@@ -155,10 +155,10 @@ class Placer(Parameters, ABC):
     defragment_s: float | None = None
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a new run; `rng` is the placer's own random generator, seeded by the run's seed."""
+        """Prepare for a new run, here not at all; `rng` is the placer's own generator, seeded by the run."""
 
     def fingerprint(self) -> str:
-        """Return a digest of files that the placer reads, such as weights; empty if it reads none."""
+        """Return a digest of files that the placer reads, such as weights; empty by default: no files."""
         return ""
 
     @abstractmethod
@@ -171,24 +171,24 @@ class Placer(Parameters, ABC):
 
     @property
     def places_evenly(self) -> bool:
-        """Whether the placer can give a job equally many GPUs on each node (`place_evenly`)."""
+        """Whether the placer can put equally many GPUs on each node (`place_evenly`); False by default."""
         return False
 
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
-        """Choose the given number of nodes, with equally many of the GPUs on each."""
+        """Choose the given number of nodes, equally many GPUs on each; by default not implemented."""
         raise NotImplementedError
 
     @property
     def places_segments(self) -> bool:
-        """Whether the placer can keep blocks of GPUs within NVLink domains (`place_segments`)."""
+        """Whether the placer can keep GPU blocks in NVLink domains (`place_segments`); False by default."""
         return False
 
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Choose nodes such that each block of `segment` GPUs is inside one NVLink domain.
+        """Choose nodes such that each `segment` GPUs are in one NVLink domain; by default not implemented.
 
         Blocks of at most a node lie on one node; larger ones are of whole nodes.
         """
@@ -196,11 +196,11 @@ class Placer(Parameters, ABC):
 
     @property
     def places_parts(self) -> bool:
-        """Whether the placer can place parts of GPUs (`place_part`)."""
+        """Whether the placer can place parts of GPUs (`place_part`); False by default."""
         return False
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Choose a node and a GPU of it for the job in trace row `job`, which requests a part of a GPU.
+        """Choose a node and GPU for the part of a GPU that row `job` requests; by default not implemented.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class Placer(Parameters, ABC):
         raise NotImplementedError
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Propose better nodes for running jobs, as (trace row, nodes); each keeps its GPU type and count.
+        """Return (trace row, better nodes) of running jobs, which keep GPU type and count; none by default.
 
         Proposals are independent: each must be possible alone, given the free GPUs and those of the job
         itself. The engine moves a job only if the move saves more time than its restart costs.

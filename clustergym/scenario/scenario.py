@@ -215,7 +215,7 @@ class Scenario:
     def iteration_s(
         self, job: int, gpu_type: int, level: int, locality: int, slowdown: float = 1.0, column: int = -1
     ) -> float:
-        """Return a job's seconds per iteration, given GPU type, GPU count (`level`), network tier and batch.
+        """Return a job's seconds per iteration by GPU type, count (`level`), tier, link slowdown and batch.
 
         Parameters
         ----------
@@ -431,7 +431,7 @@ class BatchChoices:
         return float(self._left[row, self._segment(row, remaining)])
 
     def options(self, rows: Ints, remaining: Floats, time_s: Floats) -> BatchOptions:
-        """Return each job's batches, with the progress per sample now and the iteration times at each."""
+        """Return jobs' batches, the progress per sample now, and `time_s`, the iteration times at each."""
         model = self._class_of[rows]
         segments = (remaining[:, None] <= self._left[rows, :-1]).sum(axis=1)
         return BatchOptions(self._sizes[model], self._efficiency[model, segments], time_s)

@@ -213,7 +213,7 @@ class Conditions:
         )
 
     def make_reference_times(self, cluster: ClusterSpec) -> ReferenceTime:
-        """Return the iteration times of jobs alone on a cluster in compact placement, by this oracle."""
+        """Return a function that gives a job's iteration time alone on a cluster in compact placement."""
         from clustergym.trace.draw import ReferenceTimes
 
         if cluster not in self._times:

@@ -197,6 +197,7 @@ def _read_options(
     from clustergym.trace.records import make_options
 
     reference = cluster if choice.reference_cluster is None else _reference(choice.reference_cluster)
+    node_gpus = dict(zip(reference.gpu_types, reference.gpus_per_node.tolist(), strict=True))
     return make_options(
         reference,
         None if times_on is None else times_on(reference),
@@ -206,13 +207,9 @@ def _read_options(
         seed=seed,
         power_of_two=counts == "power_of_two" and choice.counts == "round",
         outcomes=choice.outcomes,
-        node_gpus=_map_node_gpus(reference) if choice.nodes == "keep" else None,
+        node_gpus=node_gpus if choice.nodes == "keep" else None,
         **{option.name: getattr(choice, option.name) for option in fields(LogOptions)},
     )
-
-
-def _map_node_gpus(cluster: ClusterSpec) -> dict[str, int]:
-    return dict(zip(cluster.gpu_types, cluster.gpus_per_node.tolist(), strict=True))
 
 
 def _reference(name: str) -> ClusterSpec:
@@ -242,7 +239,7 @@ def with_time_limits(
     field: str = "trace.time_limits",
     tables_of: TablesOf | None = None,
 ) -> Trace:
-    """Return a trace whose jobs have time limits by a rule: none, the trace's own, or random ones.
+    """Return the trace with time limits by a rule: none, its own, or random multiples of jobs' run times.
 
     `cluster` is where run times are measured, by the tables of `tables_of` (`build_tables`). A job's run time
     is that of all the work it asks for, at its request. A job whose run time is not known has no limit.

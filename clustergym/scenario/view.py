@@ -172,7 +172,7 @@ class Places:
         return np.bincount(self.domain, weights=free).astype(np.int64)
 
     def stranded_gpus(self, gpu_type: int, gpus: int) -> int:
-        """Return how many free GPUs stay idle after filling each NVLink domain with jobs of `gpus` GPUs."""
+        """Return how many of a type's free GPUs are left if jobs of `gpus` GPUs fill each NVLink domain."""
         return int((self.free_in_domains(gpu_type) % gpus).sum())
 
     def fragmentation(self, gpu_type: int, gpus: int) -> float:

@@ -85,7 +85,7 @@ class Allocator:
     suspect: dict[int, str] = field(default_factory=dict)
 
     def asked_nodes(self, row: int, gpus: int) -> int:
-        """Return over how many nodes a job wants `gpus` GPUs spread; 0 if any number is accepted."""
+        """Return over how many nodes a job wants `gpus` GPUs spread; 0: any, or `gpus` is not its request."""
         nodes = self.scenario.trace.nodes
         return int(nodes[row]) if nodes is not None and gpus == self.scenario.request_gpus[row] else 0
 
@@ -137,7 +137,7 @@ class Allocator:
         return parts.intend(row, place)
 
     def claim(self, nodes: Nodes, until: float) -> Nodes | Infeasible:
-        """Return the given nodes if a job that ends at tick `until` may be launched there, or why not."""
+        """Return the nodes if none is kept from jobs ending at tick `until`, or why not; allocate nothing."""
         withheld = self.withheld(until)
         kept_for = next((withheld[node] for node, _ in nodes if node in withheld), None)
         return nodes if kept_for is None else Infeasible(f"nodes are kept for {kept_for}")
@@ -169,7 +169,7 @@ class Allocator:
         return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
 
     def available(self, profiled: Ints) -> Ints:
-        """Return the GPUs of each type that a decision may use, given those `profiled` in profiling runs."""
+        """Return each type's GPUs that a decision may give: not `profiled`, failed or of unseen jobs."""
         cluster = self.scenario.cluster
         available: Ints = cluster.capacity - profiled
         for node in self.allocations.down:

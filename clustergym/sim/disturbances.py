@@ -102,7 +102,7 @@ class Disturbances:
         self.clock.after(detection + duration, lambda: self.give_back(node, events[1]))
 
     def lose(self, node: int, event: str, reason: str) -> None:
-        """Take a node out of use at once, until `give_back` is called."""
+        """Take a node out of use at once, and interrupt its jobs; `give_back` puts it back into use."""
         self._count_outage(node, event, "")
         self._close(node, _Interruption(reason, "", 0.0))
 
@@ -142,7 +142,7 @@ class Disturbances:
         return [holder for holder in self.allocator.list_holders((node,)) if holder >= 0]
 
     def list_busy_nodes(self, tick: int) -> set[int]:
-        """Return the nodes whose jobs are estimated to be still running at a tick."""
+        """Return the nodes of jobs estimated to run beyond a tick, which a planned job had better avoid."""
         jobs, busy = self.jobs, set[int]()
         for row in self.allocations.holders:
             if row >= 0 and row not in jobs.unseen:

@@ -144,7 +144,7 @@ def match_hosts(
 
 
 def drop_row(view: View, row: int) -> View:
-    """Return a View from which one job is left out."""
+    """Return a View without the job of trace row `row`."""
     keep = view.job != row
     columns: dict[str, Any] = {}
     for column in fields(view):

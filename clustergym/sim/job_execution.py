@@ -121,7 +121,7 @@ class JobProgress:
         self.update_speed(row)
 
     def update_speed(self, row: int, event: EventType = EventType.RATE, **marks: Any) -> None:
-        """Recompute and log a running job's speed, after its batch or share of network links has changed."""
+        """Recompute and log a running job's speed, and reschedule its completion, after a change."""
         jobs = self.jobs
         jobs.settle(row, self.clock.now)
         gpu_type, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
@@ -315,7 +315,7 @@ class JobExecution:
         return seconds(undone), lost
 
     def stop(self, row: int, saves: bool) -> None:
-        """Release a job's GPUs; unless it saves first, it loses its work since the last checkpoint."""
+        """Release a job's GPUs; where stops lose work and it does not save first, undo its unsaved work."""
         if saves or not self.jobs.stops_lose:
             self.vacate(row)
             return
@@ -325,7 +325,7 @@ class JobExecution:
         self.log.record(EventType.UNDO, row, *held, lost_s=lost_s, lost_iterations=lost, write_share=share)
 
     def preempt(self, row: int, saves: bool = True) -> None:
-        """Take the GPUs of a running job, which then waits."""
+        """Take the GPUs of a running job, which then waits; unless it `saves`, it may lose work."""
         self.stop(row, saves)
         self._wait_again(row)
 
@@ -357,7 +357,7 @@ class JobExecution:
         self.queue.leave(row, phase)
 
     def defragment(self) -> None:
-        """Ask the placer for moves of jobs to nodes closer together; make those that are worth a restart."""
+        """Unless done recently, move jobs to closer nodes where the placer proposes it and a restart pays."""
         placer, now = self.allocator.placer, self.clock.now
         if placer.defragment_s is None or now - self.defragmented_at < ticks(placer.defragment_s):
             return

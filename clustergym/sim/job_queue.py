@@ -100,7 +100,7 @@ class JobQueue:
         self.clock.after(rules.find_next_round(self._round, later, now) - now, self._begin_round)
 
     def ask_at(self, tick: int) -> None:
-        """Request a decision at a given tick, which replaces an earlier request."""
+        """Request a decision at a future tick, in place of an earlier request; ignored with rounds."""
         if self._round is None and tick != self._asked_for and tick > self.clock.now:
             self._asked_for = tick
             self.clock.after(tick - self.clock.now, self._decide_as_asked)

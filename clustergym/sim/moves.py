@@ -55,14 +55,14 @@ def list_moves(decision: Decision, allocations: Allocations) -> dict[int, Nodes 
 
 
 def list_launched_jobs(decision: Decision, jobs: JobStates, allocations: Allocations) -> set[int]:
-    """Return the rows of the jobs whose GPUs a decision changes, in a scenario where jobs share no GPUs."""
+    """Return the rows of jobs that a decision launches, rescales or moves, where jobs share no GPUs."""
     changed = jobs.gpu_type[decision.job] != decision.gpu_type
     changed |= jobs.gpus[decision.job] != decision.gpus
     return set(decision.job[changed].tolist()) | list_moves(decision, allocations).keys()
 
 
 def list_stops(decision: Decision, rows: Ints, jobs: JobStates) -> tuple[list[int], list[int]]:
-    """Return two lists of jobs that a decision stops: those that stop at once, and those that save first."""
+    """Return rows of running jobs a decision preempts, not drops: those stopped at once; those that save."""
     leaving = jobs.gpus[rows] > 0
     # A decision names all that is to hold GPUs; a running job that it does not name loses its own.
     leaving[np.searchsorted(rows, decision.job)] = False

@@ -18,7 +18,7 @@ from clustergym.sim.state import JobStates
 
 
 class PairFault(NamedTuple):
-    """An error in a decision's pairs of jobs that share GPUs: which job is wrong, why, and a remedy."""
+    """An error in a decision's pairs of jobs that share GPUs: the job's position in it, why, and a remedy."""
 
     row: int
     message: str
@@ -148,7 +148,7 @@ class Sharing:
         self._changed: set[int] = set()
 
     def join(self, row: int, other: int, now: int) -> Nodes | Infeasible:
-        """Let a job share another job's GPUs from tick `now`; return their (node, GPUs) pairs."""
+        """Let a job share another job's GPUs from tick `now`; return (node, GPUs) pairs, or why it cannot."""
         jobs = self._jobs
         if not jobs.gpus[other]:
             return Infeasible(f"{self._trace.job_id[other]}, whose GPUs it was to share, has none")
@@ -176,7 +176,7 @@ class Sharing:
         return rows
 
     def get_kept_speed(self, row: int, gpu_type: int, level: int) -> float:
-        """Return the share of its speed that a job keeps beside its partner, by GPU count index `level`."""
+        """Return the share of its speed a job keeps beside its partner, by GPU count index; 1 if alone."""
         other = int(self._partner[row])
         return 1.0 if other == NO_JOB else self.get_pair_speed(row, other, gpu_type, level)
 

@@ -185,7 +185,7 @@ class Profiler:
                 self._start(profile, nodes)
 
     def postpone(self, holder: int, forget: bool = False) -> None:
-        """Stop the profiling run `holder`, whose nodes are needed, and put it first in its GPU type's queue.
+        """Stop profiling run `holder` and put it first in its queue; with `forget` it measures all anew.
 
         Parameters
         ----------

@@ -122,7 +122,7 @@ def limit(cpu_s: int, memory_bytes: int) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an error as one line, with the number of the program's line that caused it."""
+    """Return an error of a policy program as one line, with the number of the program's line at fault."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<string>"
     ]

@@ -48,7 +48,7 @@ def decode_message(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[An
 
 
 def packed_setting(setting: Setting, seed: int) -> bytes:
-    """Encode a run's constants and a seed as the first message to a policy program."""
+    """Encode a run's constants and a seed as the message that begins a run of a policy program."""
     words = {"gpu_types": setting.gpu_types, "round_s": setting.round_s, "seed": seed}
     return encode_message(words, {name: getattr(setting, name) for name in SETTING})
 

@@ -58,7 +58,7 @@ def compute_restart_s(
     searched: Number,
     search_s: Number,
 ) -> Number:
-    """Return the seconds a job stands still at launch: to load, wait for a disturbance and search a plan.
+    """Return the seconds a job stands still at launch: to load, after a disturbance, and to search a plan.
 
     It loads its checkpoint, the first time only if that costs too, as a job that never ran has none; waits
     for what a disturbance has added; and searches for a plan where it has none yet.
@@ -118,7 +118,7 @@ def pays_to_move(
 
 
 def needs_profile(fits: bool, hidden: Number, gpu_type: int, asked: int, asked_only: bool) -> bool:
-    """Return whether a job fits on a GPU type and is not yet profiled there (the type's bit in `hidden`).
+    """Return whether a job fits on a GPU type, is not profiled there, and asks for it if `asked_only`.
 
     With `asked_only`, only if the job asks for that type (`asked`) or for any.
     """

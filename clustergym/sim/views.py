@@ -183,7 +183,7 @@ class ViewMaker:
         return np.where(profiled.reshape(*profiled.shape, *(1,) * (known.ndim - 2)), known, otherwise)
 
     def find_fitting_types(self, rows: Ints, level: Ints) -> Bools:
-        """Return a mask (m, T) of GPU types where jobs `rows` fit, with the GPU counts of index `level`."""
+        """Return a mask (m, T) of profiled GPU types where jobs `rows` fit at GPU counts of index `level`."""
         found: Bools = self._of_profiled(self.feasible[self.class_of[rows], :, level], rows)
         return found
 
@@ -272,7 +272,7 @@ class ViewMaker:
         return self.batches.options(rows, self.jobs.compute_remaining(rows, now), times)
 
     def costs(self, rows: Ints) -> Floats:
-        """Return the seconds jobs would stand still if launched, by type and count, (len(rows), T, K)."""
+        """Return the seconds jobs would stand still if launched, 0 for what they hold, (len(rows), T, K)."""
         jobs = self.jobs
         cost = jobs.restart_cost_s(rows)
         held = np.flatnonzero(jobs.gpus[rows] > 0)

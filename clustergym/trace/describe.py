@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_outcomes(trace: Trace, key: str) -> None:
-    """Print how a trace's jobs end, if known, and `key`, the configuration key to change it."""
+    """Print how a trace's jobs end, or that its log's outcomes are ignored and how to change it (`key`)."""
     found = trace.provenance.get("outcomes", {})
     if trace.outcome is None:
         if found:
@@ -162,7 +162,7 @@ def check_models(trace: Trace) -> None:
 
 
 def print_statistics(figures: dict[str, Any]) -> None:
-    """Print the figures of `trace_statistics`, with a warning if the offered load is above 1."""
+    """Print the figures of `trace_statistics` as tables, and warn of high load and jobs that do not fit."""
     from rich.console import Console
     from rich.text import Text
 
@@ -186,7 +186,7 @@ def print_statistics(figures: dict[str, Any]) -> None:
 
 
 def warnings(figures: dict[str, Any]) -> list[str]:
-    """Return warnings about an offered load above 1, one line each."""
+    """Return warnings about an offered load above 1 and about jobs that do not fit, one line each."""
     load, cluster = figures["offered_load"], figures["cluster"]
     lines = [
         f"offered load on {gpu_type} of {cluster} is {_load(value)}, above 1: "

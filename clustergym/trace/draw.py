@@ -214,7 +214,7 @@ class ReferenceTimes:
         return self._known[model, gpu_type, gpus]
 
     def prepare(self, models: Sequence[ModelClass], counts: Sequence[int], gpu_type: str = "") -> None:
-        """Compute many iteration times at once, on all GPU types of the cluster and on `gpu_type`."""
+        """Compute and cache many iteration times on the cluster's GPU types, or on a `gpu_type` it lacks."""
         missing = gpu_type and gpu_type not in self._cluster.gpu_types
         gpu_types = [gpu_type] if missing else self._cluster.gpu_types
         wanted = ((model, type_name, gpus) for model in models for type_name in gpu_types for gpus in counts)
@@ -231,7 +231,7 @@ class ReferenceTimes:
                     self._known[model, type_name, gpus] = float(execution[c, t, k, tier])
 
     def prepare_rule(self, rule: Rule, pairs: Iterable[tuple[int, int]]) -> None:
-        """Compute times of all models that a rule may choose for (class of GPU-hours, GPU count) pairs."""
+        """Compute and cache times of all models a rule may choose for (GPU-hours class, GPU count) pairs."""
         prepared = self._prepared.setdefault(rule, set())
         if new := set(pairs) - prepared:
             models = {model for pair in new for tier in rule.tiers(*pair) for model, _ in tier}

@@ -62,7 +62,7 @@ def with_outcomes(
 
 
 def with_drawn_outcomes(trace: Trace, cluster: str, duration_s: Floats, seed: int) -> Trace:
-    """Return a trace with random outcomes, in the shares of a published cluster on average.
+    """Return the trace with random outcomes, in a published cluster's shares, and the work asked for.
 
     The odds of failing and of being killed, against completing, are each a power of the job's GPU time; the
     two powers and the two factors are those at which the expected shares, by number and by GPU time, are the

@@ -101,7 +101,7 @@ def read_outcomes(table: TextTable, column: str, known: Mapping[str, str]) -> li
 def draw_asked(
     outcome: Sequence[str], duration_s: Floats, gpus: Ints, chance: Floats
 ) -> tuple[Floats, dict[str, int]]:
-    """Sample the seconds that failed and killed jobs would have run; return them, and job counts by method.
+    """Return the seconds each job asks for, sampled for failed and killed ones, and job counts by method.
 
     The cases are jobs that take the time of one with as many GPUs, of one with any number, or their own.
 

@@ -167,6 +167,11 @@ class Trace:
         return parse_seconds(origin) if isinstance(origin, str) else None
 
     @property
+    def clock_start_s(self) -> float:
+        """The same time for a sum with the trace's times, which stay as they are if its log has no dates."""
+        return self.origin_s or 0.0
+
+    @property
     def work_iterations(self) -> Ints:
         """Iterations that each job does before it completes, fails or is killed, shape (n,)."""
         return self.iterations if self.end_iterations is None else self.end_iterations

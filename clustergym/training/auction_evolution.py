@@ -220,7 +220,7 @@ def objectives(
     weights: Floats,
     index: int,
 ) -> Floats:
-    """Return the objective of each row of weights on one sampled scenario, shape (rows,)."""
+    """Return the objective of each row of auction weights on one sampled scenario, shape (rows,)."""
     scenario = draw_scenario(distribution, split, seed, index)
     jct_s_of, judged = auction_episodes(scenario, information), goal.judge(scenario)
     return np.array([judged(jct_s_of(row)) for row in weights])

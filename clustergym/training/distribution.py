@@ -102,7 +102,7 @@ class Distribution(Parameters):
         return draw_scenario(self, split, seed, index)
 
     def draw_factors(self, rng: np.random.Generator) -> tuple[float, float, float]:
-        """Sample the load, the factor on restart costs, and the error of the known iteration times."""
+        """Sample a load, a factor on restart costs, and how far known times are off (deviation of logs)."""
         load = float(rng.uniform(self.load[0], self.load[1]))
         restart = float(np.exp(rng.uniform(*np.log(self.restart_factor))))
         return load, restart, float(rng.uniform(self.size_error[0], self.size_error[1]))

@@ -156,7 +156,7 @@ class EquivariantPolicy(MaskableActorCriticPolicy):
         return [value for part in (heads.actor, heads.options, heads.stop) for value in part.parameters()]
 
     def sharpen(self, temperature: float) -> None:
-        """Divide all logits by a temperature; below 1, the most probable action becomes more probable."""
+        """Scale the last layers so that all logits are divided by a temperature (below 1: sharper)."""
         heads: Any = self.mlp_extractor
         with torch.no_grad():
             for last in (heads.options[-1], heads.stop[-1]):

@@ -45,7 +45,7 @@ class History(TrainingHistory):
     validated: list[list[float]] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raise a ValueError if the history cannot come from a training with these parameters."""
+        """Raise a ValueError if the history cannot come from a training with the parameters in its `key`."""
         every, last = int(self.key["validate_every"]), int(self.key["generations"])
         done = range(1, len(self.fitness) + 1)
         numbers = np.array(self.fitness, dtype=np.float64).reshape(len(self.fitness), self.key["population"])

@@ -1,6 +1,4 @@
-"""Agents on edits of allotments that may imitate a policy first.
-
-`agent=maskable_ppo`: masked PPO on edits, after imitation of a policy.
+"""`agent=maskable_ppo`: masked PPO on edits of allotments, after imitation of a policy.
 
 Set-valued imitation of a policy's edits, in the states that the imitator reaches.
 
@@ -30,7 +28,7 @@ from clustergym.envs.scheduling_costs import jobs_in_system
 from clustergym.scenario.policy import Decision, InformationError, Policy, View
 from clustergym.scenario.registry import parse_policy
 from clustergym.training.agents import Progress
-from clustergym.training.network_agent import NetworkAgent, greedy_figures
+from clustergym.training.network_agent import greedy_figures
 from clustergym.training.split_env import SplitEnv
 from clustergym.training.stable_baselines import Ppo
 from clustergym.training.training_state import History, Tensors, arrays, load_arrays
@@ -39,10 +37,11 @@ EXPERT = "learned checkpoint=elastic round_s=300"
 
 
 @dataclass
-class ImitatingAgent(NetworkAgent):
-    """Base of agents whose network may first learn to imitate an expert policy.
+class MaskablePpo(Ppo):
+    """PPO with masks of legal actions (Huang and Ontanon, 2022), and a network that treats all jobs alike.
 
-    The actor imitates `expert` in `imitation_rounds` rounds of `imitation_traces` traces.
+    The actor first imitates `expert` in `imitation_rounds` rounds of `imitation_traces` traces. Then the
+    critic alone learns for `critic_segments` segments, and after that both. `steps=0` is the imitator alone.
 
     Parameters
     ----------
@@ -53,6 +52,11 @@ class ImitatingAgent(NetworkAgent):
     imitation_rate : float
     temperature : float
         What the imitator's logits are divided by.
+    critic_segments : int
+    critic_rate : float
+        Learning rate in these segments.
+    target_kl : float
+        An update of the policy stops where it has moved by this (KL divergence).
     """
 
     expert: str | None = EXPERT
@@ -62,86 +66,6 @@ class ImitatingAgent(NetworkAgent):
     imitation_batch: PositiveInt = 128
     imitation_rate: PositiveFloat = 1e-3
     temperature: PositiveFloat = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.expert is not None:
-            parse_policy(self.expert, "agent.expert")
-
-    def check_env(self, env: SplitEnv) -> None:
-        """Raise an InputError if the environment lacks rows of jobs and masks of legal actions."""
-        if not isinstance(getattr(env.unwrapped, "actions", None), EditActions):
-            raise InputError(
-                "has no rows of jobs with masked edits",
-                field="env",
-                remedy="give env=elastic-16, or agent=ppo",
-            )
-
-    def prepare(
-        self, model: Any, validate: SplitEnv, seed: int, history: History, progress: Progress
-    ) -> Tensors | None:
-        """Train in rounds to imitate an expert; return the best round's tensors, or None without expert."""
-        if self.expert is None:
-            return None
-        import torch
-
-        env = self.make_env(self.split, self.traces)
-        expert, rng = parse_policy(self.expert, "agent.expert"), random_streams.IMITATION.generator(seed)
-        kept = Demonstrations(int(env.action_space.n))  # type: ignore[attr-defined]
-        optimizer = torch.optim.Adam(model.policy.actor_parameters(), lr=self.imitation_rate)
-        rows: list[dict[str, float]] = []
-        history.stage["expert"] = self._expert_figures(validate)
-        best: Tensors = {}
-        for number in range(self.imitation_rounds):
-            began = time.monotonic()
-            choose = as_expert(rng) if number == 0 else as_learner(model.policy)
-            for place in range(self.imitation_traces):
-                index = (number * self.imitation_traces + place) % self.traces
-                demonstrate(env, expert, index, choose, kept)
-            loss, agreement = fit(
-                model.policy, kept, self.imitation_epochs, self.imitation_batch, optimizer, rng
-            )
-            row = {"examples": len(kept), "imitation_loss": loss, "agreement": agreement}
-            row |= greedy_figures(model.policy, validate, self.validation)
-            rows.append(row)
-            if row["dev_return"] > history.best:
-                history.best, best = row["dev_return"], arrays(model.policy)
-            shown = {f"imitation/{name}": value for name, value in row.items()}
-            took = {"imitation/seconds": time.monotonic() - began}
-            progress(number + 1, self.imitation_rounds, {**shown, **took})
-        history.stage["imitation"] = rows
-        history.stage["imitator"] = history.best
-        load_arrays(model.policy, best)
-        model.policy.sharpen(self.temperature)
-        return arrays(model.policy)
-
-    def _expert_figures(self, env: SplitEnv) -> dict[str, float]:
-        """Return mean JCT in hours of the expert on the dev traces."""
-        assert self.expert is not None
-        expert, hours = parse_policy(self.expert, "agent.expert"), []
-        ignored = Demonstrations(int(env.action_space.n))  # type: ignore[attr-defined]
-        for index in range(self.validation):
-            demonstrate(env, expert, index, as_expert(random_streams.EXPERT.generator(index)), ignored)
-            hours.append(jobs_in_system(env.unwrapped.outcomes))  # type: ignore[attr-defined]
-        return {"dev_jct_h": float(np.mean(hours))}
-
-
-@dataclass
-class MaskablePpo(ImitatingAgent, Ppo):
-    """PPO with masks of legal actions (Huang and Ontanon, 2022), and a network that treats all jobs alike.
-
-    After imitation the critic alone learns for `critic_segments` segments, and after that both. `steps=0` is
-    the imitator alone.
-
-    Parameters
-    ----------
-    critic_segments : int
-    critic_rate : float
-        Learning rate in these segments.
-    target_kl : float
-        An update of the policy stops where it has moved by this (KL divergence).
-    """
-
     env: Mapping[str, Any] = field(
         default_factory=lambda: {
             "id": "ClusterGym/Elastic-16-v1",
@@ -164,6 +88,29 @@ class MaskablePpo(ImitatingAgent, Ppo):
     target_kl: PositiveFloat = 0.01
 
     name = "maskable_ppo"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.expert is not None:
+            parse_policy(self.expert, "agent.expert")
+
+    def check_env(self, env: SplitEnv) -> None:
+        """Raise an InputError if the environment lacks rows of jobs and masks of legal actions."""
+        if not isinstance(getattr(env.unwrapped, "actions", None), EditActions):
+            raise InputError(
+                "has no rows of jobs with masked edits",
+                field="env",
+                remedy="give env=elastic-16, or agent=ppo",
+            )
+
+    def prepare(
+        self, model: Any, validate: SplitEnv, seed: int, history: History, progress: Progress
+    ) -> Tensors | None:
+        """Train in rounds to imitate an expert; return the best round's tensors, or None without expert."""
+        if self.expert is None:
+            return None
+        expert = parse_policy(self.expert, "agent.expert")
+        return imitate(self, expert, model, validate, seed, history, progress)
 
     def model(self, envs: Any, seed: int) -> Any:
         """Make sb3-contrib's MaskablePPO for the training environments."""
@@ -190,7 +137,7 @@ Chooser = Callable[[Any, Bools, Bools], int]
 
 @dataclass
 class Demonstrations:
-    """Recorded steps of an expert: observations, legal actions, and actions that the expert accepts."""
+    """Recorded steps to imitate: observations, legal actions, and actions that the expert would accept."""
 
     actions: int
     observations: list[npt.NDArray[np.float16]] = field(default_factory=list)
@@ -292,6 +239,59 @@ def as_expert(rng: np.random.Generator) -> Chooser:
 def as_learner(policy: Any) -> Chooser:
     """Return a function that chooses a network's most probable legal action."""
     return lambda observation, legal, acceptable: int(policy.greedy_masked(observation, legal))
+
+
+def imitate(
+    agent: MaskablePpo,
+    expert: Policy,
+    model: Any,
+    validate: SplitEnv,
+    seed: int,
+    history: History,
+    progress: Progress,
+) -> Tensors:
+    """Train the network in rounds to imitate an expert; return the best round's tensors."""
+    import torch
+
+    env = agent.make_env(agent.split, agent.traces)
+    rng = random_streams.IMITATION.generator(seed)
+    kept = Demonstrations(int(env.action_space.n))  # type: ignore[attr-defined]
+    optimizer = torch.optim.Adam(model.policy.actor_parameters(), lr=agent.imitation_rate)
+    rows: list[dict[str, float]] = []
+    history.stage["expert"] = measure_expert(expert, validate, agent.validation)
+    best: Tensors = {}
+    for number in range(agent.imitation_rounds):
+        began = time.monotonic()
+        choose = as_expert(rng) if number == 0 else as_learner(model.policy)
+        for place in range(agent.imitation_traces):
+            index = (number * agent.imitation_traces + place) % agent.traces
+            demonstrate(env, expert, index, choose, kept)
+        loss, agreement = fit(
+            model.policy, kept, agent.imitation_epochs, agent.imitation_batch, optimizer, rng
+        )
+        row = {"examples": len(kept), "imitation_loss": loss, "agreement": agreement}
+        row |= greedy_figures(model.policy, validate, agent.validation)
+        rows.append(row)
+        if row["dev_return"] > history.best:
+            history.best, best = row["dev_return"], arrays(model.policy)
+        shown = {f"imitation/{name}": value for name, value in row.items()}
+        took = {"imitation/seconds": time.monotonic() - began}
+        progress(number + 1, agent.imitation_rounds, {**shown, **took})
+    history.stage["imitation"] = rows
+    history.stage["imitator"] = history.best
+    load_arrays(model.policy, best)
+    model.policy.sharpen(agent.temperature)
+    return arrays(model.policy)
+
+
+def measure_expert(expert: Policy, env: SplitEnv, traces: int) -> dict[str, float]:
+    """Return an expert's mean JCT in hours on the first traces of an environment."""
+    hours = []
+    ignored = Demonstrations(int(env.action_space.n))  # type: ignore[attr-defined]
+    for index in range(traces):
+        demonstrate(env, expert, index, as_expert(random_streams.EXPERT.generator(index)), ignored)
+        hours.append(jobs_in_system(env.unwrapped.outcomes))  # type: ignore[attr-defined]
+    return {"dev_jct_h": float(np.mean(hours))}
 
 
 def set_loss(logits: Any, acceptable: Any) -> Any:

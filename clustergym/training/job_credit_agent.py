@@ -89,7 +89,7 @@ class JobCreditAgent(NetworkAgent):
         return made
 
     def check_env(self, env: SplitEnv) -> None:
-        """Raise an InputError if rewards are not a sum over jobs, or observations have no rows of jobs."""
+        """Raise an InputError if the environment has a baseline, no rows of jobs, or rewards not by job."""
         core: Any = env.unwrapped
         if not isinstance(getattr(core, "features", None), JobRows):
             raise InputError(

@@ -91,10 +91,10 @@ class NetworkAgent(EnvironmentAgent):
         return None
 
     def segment(self, model: Any, number: int) -> None:
-        """Prepare the algorithm for segment `number` of the training."""
+        """Do nothing; subclasses may prepare the algorithm for segment `number` of the training."""
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train from the beginning, or from the last segment that a killed run completed."""
+        """Train from the beginning, or on from a killed run's last whole segment; return the best network."""
         needs_torch()
         path = state.with_suffix(".safetensors")
         history, tensors = read_state(path, {"agent": self.name, "seed": seed, **asdict(self)})
@@ -161,7 +161,7 @@ class NetworkAgent(EnvironmentAgent):
         return made
 
     def check_env(self, env: SplitEnv) -> None:
-        """Raise an `InputError` if the agent cannot play an environment."""
+        """Do nothing; subclasses raise an `InputError` for an environment that the agent cannot play."""
 
 
 def greedy_figures(policy: Any, env: SplitEnv, traces: int) -> dict[str, float]:

@@ -53,7 +53,7 @@ class NetworkCheckpoint:
 
 
 def describe_env(env: Any) -> dict[str, Any]:
-    """Return what a network depends on of its environment: id, number of inputs, number of actions."""
+    """Return what a network depends on of its environment: id, sizes and, in scheduling, layout and types."""
     core = env.unwrapped
     described: dict[str, Any] = {
         "environment": core.spec.id,

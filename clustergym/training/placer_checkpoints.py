@@ -23,7 +23,7 @@ from clustergym.sim.parts.fragmentation import find_usual_requests
 
 @dataclass(frozen=True, eq=False)
 class PlacerCheckpoint:
-    """The weights of a trained placer, which chooses nodes for jobs, and what its YAML file says.
+    """The weights of a trained placer, which chooses nodes for jobs, and the digest of their file.
 
     Attributes
     ----------

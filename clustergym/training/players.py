@@ -48,7 +48,7 @@ class NetworkPlayer:
         self._known = times_known(self.information_class)
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an InputError if the cluster's GPU types or counts differ from those of the training."""
+        """Raise an InputError if the cluster's GPU types, GPUs or counts differ from the training's."""
         trained, message = self._trained, ""
         if setting.gpu_types != trained.gpu_types or not np.array_equal(setting.counts, trained.counts):
             message = (

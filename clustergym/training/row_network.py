@@ -178,10 +178,10 @@ class RowNetwork(nn.Module):
         return filled
 
     def predict(self, observation: Singles, deterministic: bool = True) -> tuple[npt.NDArray[Any], None]:
-        """Return the best action for one observation, with the interface of Stable-Baselines3's policies."""
+        """Return the best action for one observation, whatever `deterministic`, with None for a state."""
         return self.decide(np.asarray(observation, np.float32)[None], np.ones((1, 1), np.int8))[0], None
 
     def greedy_masked(self, observation: Singles, mask: npt.NDArray[np.int8]) -> npt.NDArray[Any] | int:
-        """Return the most probable legal action for one observation."""
+        """Return the best action for one observation: most probable legal one, or jobs' mean priorities."""
         chosen = self.decide(np.asarray(observation, np.float32)[None], np.asarray(mask)[None])[0]
         return int(chosen) if self.discrete else chosen

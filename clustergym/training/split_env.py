@@ -84,7 +84,7 @@ class EnvironmentAgent(Agent):
     traces: int
 
     def leak(self) -> tuple[str, str] | None:
-        """Return a field's name and an error message if the agent would train on test traces, else None."""
+        """Return a field's name and an error if training would use test traces or a fixed one, else None."""
         if has_fixed_trace(self.env):
             return "env.trace", "every episode would be the one trace that the agent is measured on"
         if self.env.get("split") == "test":

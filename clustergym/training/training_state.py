@@ -193,7 +193,7 @@ class TrainingHistory:
         return history
 
     def check(self) -> None:
-        """Raise a ValueError if the history cannot come from a training with these parameters."""
+        """Do nothing; subclasses raise a ValueError if no training with its `key` can have written it."""
 
     def write(self, path: Path) -> None:
         """Write the progress to a file, atomically."""

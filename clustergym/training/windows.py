@@ -203,7 +203,7 @@ class TraceFiles:
         return tuple(text.replace("{data}", str(data_folder().absolute())) for text in given)
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
-        """Return the scenario of trace file number `index`, with a decision point at every event.
+        """Return the scenario of trace file `index` (not drawn), with a decision point at every event.
 
         Nobody profiles, as in drawn windows, unless `overrides` name costs.
         """

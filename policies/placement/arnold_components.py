@@ -141,7 +141,7 @@ class BestSplit(NamedTuple):
 
 
 def find_components(free: Ints, groups: int, size: int, most: int, node_limit: int) -> BestSplit:
-    """Search `node_limit` choices for sets of minipods that hold `groups` groups of `size` nodes.
+    """Search at most `node_limit` choices for sets of minipods that hold `groups` groups of `size` nodes.
 
     Depth-first search: the smallest minipod that is left is unused or in some component, whose other
     minipods are tried. What a component or an unused minipod holds over its groups is wasted,

@@ -62,7 +62,7 @@ class LearnedPlacer(Placer):
         self._weights = self._loaded.weights
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a run on a cluster.
+        """Prepare for a run; raise an `InputError` if only one of checkpoint and cluster has parts of GPUs.
 
         Raises
         ------

@@ -52,7 +52,7 @@ class MinipodPlacer(Buddy):
         return self.algorithm in ("best_fit", "random_fit", "gpu_packing")
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a run on a cluster.
+        """Prepare for a run on a cluster; raise an `InputError` if the algorithm is unknown.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class MinipodPlacer(Buddy):
         return self._scores.place(allocations, job)
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
-        """Choose nodes for `gpus` GPUs of a type, without allocating them; return (node, GPUs) pairs.
+        """Choose nodes for `gpus` GPUs by `algorithm`, without allocating them; return (node, GPUs) pairs.
 
         It raises the errors of `Buddy.place`.
         """

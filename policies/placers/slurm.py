@@ -26,7 +26,7 @@ class SlurmPlacer(Placer):
     name: ClassVar[str] = "slurm"
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
-        """Choose nodes for `gpus` GPUs of a type, without allocating them; return (node, GPUs) pairs.
+        """Choose the tightest neighbouring nodes for `gpus` GPUs, not allocating; return (node, GPUs) pairs.
 
         Raises
         ------
@@ -49,7 +49,7 @@ class SlurmPlacer(Placer):
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
-        """Choose `nodes` nodes with equally many GPUs on each, among those with enough free GPUs."""
+        """Choose `nodes` nodes with `gpus` / `nodes` GPUs on each, among those with as many free GPUs."""
         free = _free(allocations, gpu_type)
         found = consecutive_best_fit(free, int(gpus), int(nodes))
         if found is None:

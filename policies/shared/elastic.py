@@ -113,7 +113,7 @@ class VirtualCluster(Allotments):
         return Launches(self, waiting).first()
 
     def losses(self, gpu_type: Ints, level: Ints) -> Floats:
-        """Return the least loss of value that frees `counts[level]` GPUs of each type; inf if impossible."""
+        """Return for each (type, level) the least loss that frees `counts[level]` GPUs; inf: impossible."""
         known = self._loss[gpu_type, level]
         new = np.isnan(known)
         if not new.any():
@@ -277,7 +277,7 @@ class VirtualCluster(Allotments):
         )
 
     def growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
-        """Return the gain of running jobs from more GPUs or another type, and these types and counts.
+        """Return gains, types and levels for jobs at positions `held`: any type, count one step less to more.
 
         Returns
         -------

@@ -52,6 +52,10 @@ class Gangs:
         self.loss = [0.0] * len(view)
         self.waited_s = np.nan_to_num(view.now_s - view.queued_s).tolist()
 
+    def order_of_stop(self, at: int) -> tuple[float, ...]:
+        """Return a value by which the jobs of a queue are stopped, least first."""
+        return self.priority[at], self.loss[at], self.ran_s[at], -at
+
 
 class _Start(NamedTuple):
     """A job that starts, and the rule by which others are stopped for it; empty: none is stopped."""
@@ -86,13 +90,7 @@ class GangQueues(NoticePolicy):
     book: QueueHoldings = field(init=False, repr=False)
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _counters: Counter[str] = field(default_factory=Counter, init=False, repr=False)
-    _begun: list[_Start] = field(default_factory=list, init=False, repr=False)
     _evictions: Evictions = field(init=False, repr=False)
-
-    @property
-    def _strict(self) -> bool:
-        """Whether a job that cannot start keeps those behind it in its queue from starting."""
-        return False
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Start a run, in which no job has started yet."""
@@ -107,7 +105,6 @@ class GangQueues(NoticePolicy):
     def decide(self, view: View) -> Decision:
         """Start jobs in the order of queues, and stop jobs that must release GPUs for others."""
         self.book.open(view)
-        self._begun = []
         gangs = Gangs(view, self.book.tree.leaves, self._since_s)
         if self.victims == "cheapest":
             gangs.loss = losses_per_gpu(view, self.notice).tolist()
@@ -115,9 +112,10 @@ class GangQueues(NoticePolicy):
         waiting = np.flatnonzero(view.state == QUEUED)
         # Rows are in the order of submission, which decides between equal priorities.
         waiting = waiting[np.lexsort((waiting, -view.priority[waiting]))]
+        starts = GangStarts(self, gangs)
         for ways in self.passes:
-            self._serve(gangs, [at for at in waiting.tolist() if gangs.gpu_type[at] < 0], ways)
-        self._evict(gangs)
+            starts.serve([at for at in waiting.tolist() if gangs.gpu_type[at] < 0], ways)
+        self._counters.update(starts.evict(self._evictions))
         held = [at for at, gpu_type in enumerate(gangs.gpu_type) if gpu_type >= 0]
         jobs = view.job.tolist()
         self._since_s = {
@@ -134,158 +132,149 @@ class GangQueues(NoticePolicy):
         """Record which jobs hold GPUs after the decision."""
 
     @abstractmethod
-    def _key(self, gangs: Gangs, queue: str, at: int) -> Any:
+    def rank_queue(self, gangs: Gangs, queue: str, at: int) -> Any:
         """Return the key by which sibling queues are ordered, least first; `at` is the next job."""
 
     @abstractmethod
-    def _claims(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
+    def may_claim(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
         """Return whether a waiting job may have others stopped for it by the rule `way`."""
 
     @abstractmethod
-    def _gives(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
+    def may_stop(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
         """Return whether a running job may now be stopped for another by the rule `way`."""
 
     @abstractmethod
-    def _excess(self, queue: str, gpu_type: int) -> float:
+    def compute_excess(self, queue: str, gpu_type: int) -> float:
         """Return how far a leaf queue is above its due; the leaf furthest above loses a job first."""
 
     def may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
         """Return whether the rules let a leaf queue have this many more GPUs, if they are free."""
         return self.book.within_limits(leaf, gpu_type, gpus)
 
-    def _agrees(self, gangs: Gangs, at: int, gpu_type: int, stopped: list[int]) -> bool:
-        """Return whether a job may start in the place of others."""
+    def may_replace(self, gangs: Gangs, at: int, gpu_type: int, stopped: list[int]) -> bool:
+        """Return whether a job may start in the place of the others that would stop."""
         return True
 
-    def _victim_key(self, gangs: Gangs, at: int) -> tuple[float, ...]:
-        """Return a value by which the jobs of a queue are stopped, least first."""
-        return gangs.priority[at], gangs.loss[at], gangs.ran_s[at], -at
 
-    def _take(self, leaf: str, gpu_type: int, gpus: int) -> None:
-        self.book.take(leaf, gpu_type, gpus)
+class GangStarts:
+    """The jobs that start at a decision point by a policy's rules, and those stopped for them.
 
-    def _serve(self, gangs: Gangs, waiting: list[int], ways: tuple[str, ...]) -> None:
-        lists: dict[str, list[int]] = {}
-        most = max(self.book.free)
+    Parameters
+    ----------
+    rules : GangQueues
+    gangs : Gangs
+        Changed as jobs start and stop.
+    """
+
+    def __init__(self, rules: GangQueues, gangs: Gangs) -> None:
+        self._rules, self._gangs, self._book = rules, gangs, rules.book
+        self._starts: list[_Start] = []
+
+    def serve(self, waiting: list[int], ways: tuple[str, ...]) -> None:
+        """Start those of the waiting jobs that may start, in turn; `ways` are the rules to stop others."""
+        gangs, lists = self._gangs, dict[str, list[int]]()
+        most = max(self._book.free)
         for at in reversed(waiting):
-            if ways or self._strict or gangs.gpus[at] <= most:
+            if ways or gangs.gpus[at] <= most:
                 lists.setdefault(gangs.leaf[at], []).append(at)
         keys: dict[tuple[str, int], Any] = {}
         failed: set[tuple[Any, ...]] = set()
         while lists:
-            leaf = self._next(gangs, {name: rows[-1] for name, rows in lists.items()}, keys, None)
+            leaf = self._next({name: rows[-1] for name, rows in lists.items()}, keys, None)
             at = lists[leaf].pop()
             # Where one job found nobody to stop, another of the same shape would not either, until something
             # starts.
             alike = leaf, gangs.gpus[at], gangs.priority[at], tuple(gangs.options[at])
-            if self._start(gangs, at) or (alike not in failed and self._try_stopping(gangs, at, ways)):
+            if self._start(at) or (alike not in failed and self._try_stopping(at, ways)):
                 # A start changes what queues hold, and with it every key and every failure.
                 keys.clear()
                 failed.clear()
-            elif self._strict:
-                lists[leaf] = []
-            elif self._has_waited(gangs, at):
+            elif self._has_waited(at):
                 failed.add(alike)
             if not lists[leaf]:
                 del lists[leaf]
 
-    def _next(
-        self, gangs: Gangs, heads: Mapping[str, int], keys: dict[tuple[str, int], Any], parent: str | None
-    ) -> str:
+    def _next(self, heads: Mapping[str, int], keys: dict[tuple[str, int], Any], parent: str | None) -> str:
         """Return the leaf queue below `parent` to serve next; empty if none of them has a waiting job."""
         best, found = None, ""
-        for child in self.book.tree.children[parent]:
-            inner = bool(self.book.tree.children[child])
-            leaf = self._next(gangs, heads, keys, child) if inner else child
+        for child in self._book.tree.children[parent]:
+            inner = bool(self._book.tree.children[child])
+            leaf = self._next(heads, keys, child) if inner else child
             if leaf not in heads:
                 continue
             at = heads[leaf]
             if (child, at) not in keys:
-                keys[child, at] = self._key(gangs, child, at)
+                keys[child, at] = self._rules.rank_queue(self._gangs, child, at)
             if best is None or keys[child, at] < best:
                 best, found = keys[child, at], leaf
         return found
 
-    def _start(self, gangs: Gangs, at: int) -> bool:
-        leaf, gpus = gangs.leaf[at], gangs.gpus[at]
-        for gpu_type in gangs.options[at]:
-            if gpus <= self.book.free[gpu_type] and self.may_have(leaf, gpu_type, gpus):
-                gangs.gpu_type[at] = gpu_type
-                self._take(leaf, gpu_type, gpus)
-                self._begun.append(_Start(at, "", []))
+    def _has_room(self, at: int, gpu_type: int) -> bool:
+        gpus = self._gangs.gpus[at]
+        fits = gpus <= self._book.free[gpu_type]
+        return fits and self._rules.may_have(self._gangs.leaf[at], gpu_type, gpus)
+
+    def _take(self, at: int, gpu_type: int, sign: int = 1) -> None:
+        """Count a job's GPUs as held by its queue, or with sign -1 as free again."""
+        self._book.take(self._gangs.leaf[at], gpu_type, sign * self._gangs.gpus[at])
+
+    def _start(self, at: int) -> bool:
+        for gpu_type in self._gangs.options[at]:
+            if self._has_room(at, gpu_type):
+                self._gangs.gpu_type[at] = gpu_type
+                self._take(at, gpu_type)
+                self._starts.append(_Start(at, "", []))
                 return True
         return False
 
-    def _has_waited(self, gangs: Gangs, at: int) -> bool:
-        return bool(gangs.waited_s[at] >= self.book.tree.queues[gangs.leaf[at]].preemption_delay_s)
+    def _has_waited(self, at: int) -> bool:
+        delay_s = self._book.tree.queues[self._gangs.leaf[at]].preemption_delay_s
+        return bool(self._gangs.waited_s[at] >= delay_s)
 
-    def _try_stopping(self, gangs: Gangs, at: int, ways: tuple[str, ...]) -> bool:
-        return self._has_waited(gangs, at) and any(
-            self._claims(gangs, at, gpu_type, way) and self._start_by_stopping(gangs, at, gpu_type, way)
+    def _try_stopping(self, at: int, ways: tuple[str, ...]) -> bool:
+        gangs, claims = self._gangs, self._rules.may_claim
+        return self._has_waited(at) and any(
+            claims(gangs, at, gpu_type, way) and self._start_by_stopping(at, gpu_type, way)
             for way in ways
             for gpu_type in gangs.options[at]
         )
 
-    def _start_by_stopping(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
+    def _start_by_stopping(self, at: int, gpu_type: int, way: str) -> bool:
         """Start a job where others are stopped for it; without success nothing changes."""
-        leaf, gpus = gangs.leaf[at], gangs.gpus[at]
-        lists, stopped = self._victims(gangs, at, gpu_type), list[int]()
-
-        def room() -> bool:
-            return gpus <= self.book.free[gpu_type] and self.may_have(leaf, gpu_type, gpus)
-
-        while not room():
+        gangs, rules = self._gangs, self._rules
+        lists, stopped = self._victims(at, gpu_type), list[int]()
+        while not self._has_room(at, gpu_type):
             found = [
-                next((one for one in rows if self._gives(gangs, at, gpu_type, way, one)), -1)
+                next((one for one in rows if rules.may_stop(gangs, at, gpu_type, way, one)), -1)
                 for rows in lists.values()
             ]
             some = [one for one in found if one >= 0]
             if not some:
                 break
-            victim = max(some, key=lambda one: self._excess(gangs.leaf[one], gpu_type))
+            victim = max(some, key=lambda one: rules.compute_excess(gangs.leaf[one], gpu_type))
             lists[gangs.leaf[victim]].remove(victim)
-            self._take(gangs.leaf[victim], gpu_type, -gangs.gpus[victim])
+            self._take(victim, gpu_type, -1)
             stopped.append(victim)
-        succeeds = room() and self._agrees(gangs, at, gpu_type, stopped)
+        succeeds = self._has_room(at, gpu_type) and rules.may_replace(gangs, at, gpu_type, stopped)
         for victim in list(stopped):
-            self._take(gangs.leaf[victim], gpu_type, gangs.gpus[victim])
+            self._take(victim, gpu_type)
             # Victims are taken in the order of excess, so early ones may turn out not to be needed once a
             # later, wider one is stopped: each is put back, and stops only if there is no room without it.
-            if succeeds and not room():
-                self._take(gangs.leaf[victim], gpu_type, -gangs.gpus[victim])
+            if succeeds and not self._has_room(at, gpu_type):
+                self._take(victim, gpu_type, -1)
             else:
                 stopped.remove(victim)
         if succeeds:
             for victim in stopped:
                 gangs.gpu_type[victim] = -1
             gangs.gpu_type[at] = gpu_type
-            self._take(leaf, gpu_type, gpus)
-            self._begun.append(_Start(at, way, stopped))
+            self._take(at, gpu_type)
+            self._starts.append(_Start(at, way, stopped))
         return succeeds
 
-    def _evict(self, gangs: Gangs) -> None:
-        """Stop the victims; undo starts whose victims may not stop yet, and later starts on that type."""
-        view, waiting = gangs.view, set[int]()
-        self._evictions.open()
-        for at, way, stopped in self._begun:
-            gpu_type, jobs = gangs.gpu_type[at], view.job[stopped].tolist()
-            if (
-                # A list, not a generator: every victim is told, even after one that does not go at once.
-                not all([self._evictions.note_eviction(job, view.now_s) for job in jobs])
-                or gpu_type in waiting
-            ):
-                waiting.add(gpu_type)
-                for one in stopped:
-                    gangs.gpu_type[one] = gpu_type
-                    self._take(gangs.leaf[one], gpu_type, gangs.gpus[one])
-                gangs.gpu_type[at] = -1
-                self._take(gangs.leaf[at], gpu_type, -gangs.gpus[at])
-            elif way:
-                self._counters[f"jobs_stopped_to_{way}"] += len(stopped)
-
-    def _victims(self, gangs: Gangs, at: int, gpu_type: int) -> dict[str, list[int]]:
+    def _victims(self, at: int, gpu_type: int) -> dict[str, list[int]]:
         """Return the jobs of a type that have had their minimum run time, in order, by leaf."""
-        taker, tree = gangs.leaf[at], self.book.tree
+        gangs, taker, tree = self._gangs, self._gangs.leaf[at], self._book.tree
         found: dict[str, list[int]] = {}
         least_s = {
             leaf: tree.preempt_min_runtime_s(leaf)
@@ -296,9 +285,29 @@ class GangQueues(NoticePolicy):
         for one, leaf in enumerate(gangs.leaf):
             if gangs.gpu_type[one] == gpu_type and gangs.before[one] and gangs.ran_s[one] >= least_s[leaf]:
                 found.setdefault(leaf, []).append(one)
-        return {
-            leaf: sorted(rows, key=lambda one: self._victim_key(gangs, one)) for leaf, rows in found.items()
-        }
+        return {leaf: sorted(rows, key=gangs.order_of_stop) for leaf, rows in found.items()}
+
+    def evict(self, evictions: Evictions) -> Counter[str]:
+        """Stop the victims, and count them; undo starts whose victims may not stop yet, and later starts."""
+        gangs, waiting, stops = self._gangs, set[int](), Counter[str]()
+        evictions.open()
+        for at, way, stopped in self._starts:
+            gpu_type, jobs = gangs.gpu_type[at], gangs.view.job[stopped].tolist()
+            if (
+                # A list, not a generator: every victim is told, even after one that does not go at once.
+                not all([evictions.note_eviction(job, gangs.view.now_s) for job in jobs])
+                # Later starts on a type that waits for its victims wait too.
+                or gpu_type in waiting
+            ):
+                waiting.add(gpu_type)
+                for one in stopped:
+                    gangs.gpu_type[one] = gpu_type
+                    self._take(one, gpu_type)
+                gangs.gpu_type[at] = -1
+                self._take(at, gpu_type, -1)
+            elif way:
+                stops[f"jobs_stopped_to_{way}"] += len(stopped)
+        return stops
 
 
 def of_lower_priority(gangs: Gangs, at: int, victim: int) -> bool:

@@ -143,7 +143,7 @@ class KueueScheduler:
         return CycleResult(result.admitted, result.preempted, not changed)
 
     def run(self, now: float) -> list[CycleResult]:
-        """Run admission cycles, one second apart, until nothing changes; return the changes of each.
+        """Run admission cycles at times `now` + 1, + 2, … until nothing changes; return the changes of each.
 
         Jobs may preempt each other for ever: this ends, too, where a cycle that preempts leaves a state that
         was there before.

@@ -226,7 +226,7 @@ class MovingPolicy(NoticePolicy):
         return self.moves_per_hour > 0 or super().needs_places
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Start a run, in which up to `moves_per_hour` jobs may be moved at once."""
+        """Start a run with a full budget of `moves_per_hour` moves, which refills at that rate."""
         super().reset(setting, rng)
         self._moves_left, self._counted_s = self.moves_per_hour, 0.0
 

@@ -80,7 +80,7 @@ class Target(Allotments):
         return bool(float(self.view.remaining_iterations[at]) * faster_s > self.hysteresis * standing_s)
 
     def place(self, order: Ints, allowed: Bools | Callable[[Ints], Bools]) -> None:
-        """Give each job without GPUs, in order, the fastest allowed GPU type and count that is free.
+        """Give jobs without GPUs in this plan, in order, the fastest allowed type and count that is free.
 
         A running job keeps what it holds, where that is allowed and has room, unless moving
         repays its restart.

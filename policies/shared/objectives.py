@@ -54,7 +54,7 @@ THROUGHPUTS: dict[str, Callable[[View], Floats]] = {
 
 
 def meets_deadline(view: View) -> Bools:
-    """Return on which GPU types and counts each job ends by its deadline, if it has one, shape (n, T, K)."""
+    """Return on which GPU types and counts each job ends by its deadline; all if it has none, (n, T, K)."""
     late = view.now_s + remaining_s(view) > view.deadline_s[:, None, None]
     return ~late
 

@@ -93,7 +93,7 @@ class QueueHoldings:
         return self.held[queue][gpu_type] + gpus <= self.quota[queue][gpu_type]
 
     def sides(self, one: str, other: str) -> tuple[list[str], list[str]]:
-        """Return the queues above each of two leaf queues, without those that are above both."""
+        """Return the paths of queues down to two leaf queues, without the queues that are above both."""
         first, second = self.paths[one], self.paths[other]
         depth = next(at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
         return first[depth:], second[depth:]

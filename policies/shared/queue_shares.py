@@ -296,7 +296,7 @@ class QueueLimits:
         return room
 
     def fits(self, queue: Ints, wanted: Floats, used: Floats, idle: Floats) -> Bools:
-        """Return which leaf queues have a job that fits in what they may use, if only leaves have limits.
+        """Return which leaf queues have a job that fits; correct only where no other queues have limits.
 
         Parameters
         ----------
@@ -311,7 +311,7 @@ class QueueLimits:
         return found
 
     def limit_shares(self, due: Floats, more: Floats) -> Floats:
-        """Reduce the GPUs `more` to be added to leaf queues such that no queue exceeds its limit."""
+        """Cut in place, and return, the GPUs `more` to add to queues' `due`, so that no limit is exceeded."""
         for at in self._limited.tolist():
             below = self.above[at]
             # The excess is cut from all leaves below alike, so that their proportions stay.

@@ -94,7 +94,7 @@ class Reservations:
         self._room = self._find_room(self.free)
 
     def plans(self, job: Demand) -> Plans:
-        """Return when a job would finish under each cap if it uses all free GPUs up to the cap."""
+        """Return when a job would finish under each cap, using all free GPUs up to it, and its count now."""
         usable = job.best[np.minimum(job.caps[:, None], self._room)]
         speed = job.rate[usable]
         # The standstill is charged as work at the count of the last segment, so that the plan needs no

@@ -63,7 +63,7 @@ class RoundMechanism:
         self.turn_end_s = np.concatenate([self.turn_end_s, np.zeros(len(self.share) - len(self.turn_end_s))])
 
     def decide(self, view: View, share: Floats, time_s: Floats) -> Decision:
-        """Choose the jobs that run in the next round on their requested GPUs, given their shares of time.
+        """Choose the next round's jobs by shares of time per type; `time_s`: seconds per iteration.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class PackedRounds:
         return self._share
 
     def decide(self, view: View, share: Floats, time_s: Floats) -> Decision:
-        """Choose jobs and pairs to run in the next round on their requested GPUs, given their shares of time.
+        """Choose jobs and pairs for the next round by their shares of time; `time_s`: seconds per iteration.
 
         Parameters
         ----------

@@ -51,7 +51,7 @@ class SlurmClock:
         self._seen = state
 
     def begins_backfill(self, now_s: float) -> bool:
-        """Return whether a backfill pass is due: its interval is over, and something has changed since."""
+        """Return whether a backfill pass is due (interval over, state changed); if so, note its begin."""
         if self._passes_idly and now_s > self._next_backfill_s:
             # Slurm's last pass found nobody waiting; the next is as long after it as after any.
             self._next_backfill_s += self.backfill_interval_s
@@ -61,7 +61,7 @@ class SlurmClock:
         return True
 
     def begins_main_pass(self, view: View) -> bool:
-        """Return whether Slurm's main pass is due: jobs or GPUs changed, and its interval is over."""
+        """Return whether Slurm's main pass is due (interval over, jobs or GPUs changed); if so, note it."""
         there = view.job.tobytes() + view.available.tobytes()
         if there == self._tried or view.now_s < self._next_main_s:
             self._puts_off_main_pass = there != self._tried
@@ -71,7 +71,7 @@ class SlurmClock:
         return True
 
     def begins_shares(self, now_s: float) -> bool:
-        """Return whether fair shares are due to be recomputed.
+        """Return whether fair shares are due to be recomputed; if so, set when they are due next.
 
         That is at whole intervals after slurmctld began, not an interval after the last time.
         """

@@ -238,6 +238,7 @@ def test_sweep(name):
 
     from clustergym.scenario.configuration.sweeps import total_runs
 
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'clustergym[sweep]'")
     hydra = content(*name.split("="))["hydra"]
     assert hydra["sweep"]["dir"] == f"multirun/{name.partition('=')[2]}"
     params = hydra["sweeper"]["params"]

@@ -72,7 +72,7 @@ def best_known(
     workers: Processes = 1,
     done: Callable[[SearchOutcome], None] = lambda searched: None,
 ) -> Path:
-    """Try `evaluations` schedules in each cell (scenario, seed); store those better than the best so far.
+    """Try `evaluations` schedules in each cell (scenario, seed); store better ones; return the entry's path.
 
     Parameters
     ----------

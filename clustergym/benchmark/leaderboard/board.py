@@ -39,7 +39,7 @@ class Cell(NamedTuple):
 
 
 class CellConstants(StrictSchema):
-    """The results of baseline (score 0) and reference (score 1) in a cell (scenario, seed), and its hash.
+    """A cell's (scenario, seed) baseline and reference result, lower bound on mean JCT, and scenario hash.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class BoardScenario(StrictSchema):
         return {key: value for key, _, value in (words.partition("=") for words in self.overrides)}
 
     def find_chosen_file(self, group: str) -> str | None:
-        """Return the file chosen in a configuration group, such as `trace`; None if none is chosen."""
+        """Return the name of the file chosen in a configuration group, such as `trace`; None if none is."""
         path = conf_dir() / "scenario" / f"{self._given.get('scenario', '')}.yaml"
         if group in self._given or not path.is_file():
             return self._given.get(group)

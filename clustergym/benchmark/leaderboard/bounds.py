@@ -29,7 +29,7 @@ TOLERANCE = 1e-9
 
 
 class CellBound(StrictSchema):
-    """A proven lower bound on the metric in one cell (scenario and seed), with its proof.
+    """A bound on the metric that provably no schedule beats in one cell (scenario, seed), with its proof.
 
     Attributes
     ----------

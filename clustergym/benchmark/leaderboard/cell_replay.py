@@ -154,7 +154,7 @@ class EntryLog(ABC):
         """Replay the log; return the simulation and the number of decisions; raise if it does not fit."""
 
     def idle(self, simulation: Simulation) -> bool:
-        """Return whether any logged decision changed nothing in the replay; call it after `replay`."""
+        """Return whether the replay shows that a logged decision changes nothing; False unless overridden."""
         return False
 
     def wrong(self, header: Mapping[str, Any], scenario: Scenario) -> str:

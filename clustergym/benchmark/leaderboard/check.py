@@ -56,7 +56,7 @@ def check_entries(
     workers: Processes = 1,
     progress: bool = False,
 ) -> dict[str, list[Flag]]:
-    """Check entries by replaying their logs, and rerun some scenarios and seeds; return failures by entry.
+    """Check entries by replaying their logs and rerunning max(`strict`, 1) cells; return failures by entry.
 
     Parameters
     ----------

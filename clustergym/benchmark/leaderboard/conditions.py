@@ -143,7 +143,7 @@ def changes_nothing(usual: Scenario, changed: Scenario, board: Board, parameters
 def list_condition_problems(
     board: Board, folder: Path, parameters: Mapping[str, Any] | None, cells: Sequence[Cell]
 ) -> Iterator[str]:
-    """Yield errors in an entry's results under changed conditions; rerun it in `cells` if given."""
+    """Yield errors in an entry's results under changed conditions; rerun `cells` if `parameters` are set."""
     found = read_conditions(board, folder)
     absent = [point for point in list_points(board) if point not in found]
     if absent:

@@ -106,7 +106,7 @@ class Entry(StrictSchema):
     board, board_version
     title : str
     authors : list of str
-    policy, placer : Chosen
+    policy, placer : ComponentChoice
         What the board lets entries choose; the other is None.
     version : str
         Version of its code.
@@ -160,7 +160,7 @@ class Entry(StrictSchema):
         return keys if len(keys) > 1 else next(iter(keys.values()))
 
     def division(self, board: Board) -> str:
-        """Return the ranking group as text: what the policy knows, and `open` if trained on this board.
+        """Return the ranking group, as `profiled, open`: what its policy knows; open: trained on this board.
 
         What it knows is of iteration times; an example is `profiled, open`. Any other ends in `closed`.
         """

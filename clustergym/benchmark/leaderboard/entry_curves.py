@@ -148,7 +148,7 @@ def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
 
 
 def difference(board: Board, folder: Path, cell: Cell, simulation: Simulation) -> str:
-    """Describe how an entry's stored curves differ from those of a replay; empty if they are equal."""
+    """Describe how an entry's stored curves differ from a replay's; empty if equal, or if `cell` has none."""
     if cell not in select_shown_cells(board):
         return ""
     try:

@@ -39,7 +39,7 @@ class Chance(NamedTuple):
     best: Mapping[Cell, float]
 
     def gained(self, board: Board, values: Mapping[Cell, float]) -> Aggregate | None:
-        """Return the mean score over cells: 0 is random play, 1 the best known schedule; None: undefined."""
+        """Return the score, mean within, then over families: 0 is random play, 1 best known; or None."""
         if self.random is None or any(self.random[cell] == self.best[cell] for cell in board.cells):
             return None
         ends = {cell: (self.random[cell], self.best[cell]) for cell in board.cells}
@@ -96,7 +96,7 @@ def compare_conditions(board: Board, folder: Path) -> dict[str, Aggregate | None
 
 
 def compare_with_baseline(board: Board, values: Mapping[Cell, float]) -> Aggregate | None:
-    """Return an entry's metric divided by the baseline's, averaged over cells; None if a baseline is 0."""
+    """Return an entry's metric / the baseline's, mean within, then over families; None if a baseline is 0."""
     base = {cell: board.constants(cell).baseline for cell in board.cells}
     if not all(base.values()):
         return None

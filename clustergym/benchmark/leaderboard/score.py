@@ -94,7 +94,7 @@ class RankedEntry:
 
 
 def standings(board: Board) -> list[RankedEntry]:
-    """Score and rank a leaderboard's entries; return them by division (group ranked together), best first.
+    """Score and rank entries not found in hindsight; return them by division (ranked together), best first.
 
     Schedules that were found in hindsight are in no division, and left out.
 

@@ -145,7 +145,7 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
 
 
 def gain_claims(runs: RunComparison, metric: str, where: str, source: str) -> Iterator[PaperClaim]:
-    """Yield the claimed gains of the paper's policy over each baseline, beside ours; they cite `source`.
+    """Yield claims, without figures, that the paper's policy gains over each baseline, beside our gains.
 
     `where` names the runs in the claim's text, and `source` is the section or figure of the paper.
     """
@@ -253,7 +253,7 @@ def _testbeds(found: Found) -> Iterator[PaperClaim]:
 
 
 def deadline_claims(found: Found, preset: str) -> Iterator[PaperClaim]:
-    """Yield the claims on deadlines met by the policy `preset` (`arena` or `crius`), beside our results."""
+    """Yield claims of `preset` (`arena`, `crius`) against ElasticFlow with deadlines, beside our results."""
     source = CRIUS_DEADLINES if preset == "crius" else cite_preprint("section 5.6", CRIUS_DEADLINES)
     first = "" if preset == "crius" else PREPRINT
     runs = compare_labelled_runs(found, parts.deadlines(preset), preset, "elasticflow")

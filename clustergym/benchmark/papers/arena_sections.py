@@ -119,7 +119,7 @@ DEPTHS = (1, 3, 5)
 
 
 def ablations(rounds: int) -> Section:
-    """Return the page's section on runs of Arena with parts of the policy switched off."""
+    """Return the page's section on runs of Arena, `rounds` rounds long, without parts of the policy."""
     runs = {
         (label, setting): arena(f"{setting}{to}", rounds, **parameters)
         for setting in SETTINGS
@@ -224,7 +224,7 @@ CLASS_RUNS = {
 
 
 def gpu_time(found: Found, name: str) -> dict[str, float]:
-    """Return, by model family, a policy's mean GPU time per sample divided by Arena's."""
+    """Return, by model family and for `all`, a policy's mean GPU time per sample divided by Arena's."""
     theirs, arenas = (found[CLASS_RUNS[policy]]["gpu_s_per_sample"] for policy in (name, "arena"))
     ratios: dict[str, list[float]] = {}
     for model in sorted(theirs.keys() & arenas.keys()):

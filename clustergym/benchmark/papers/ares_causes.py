@@ -170,7 +170,7 @@ class Causes(NamedTuple):
         return Section([s for trace in self.traces for at in points for s in self.point(trace, *at)], text)
 
     def plot(self, found: Found) -> Draw:
-        """Return a function that plots which policy has the least mean JCT at each exponent and load."""
+        """Return a function that plots whether Ares or Pollux has the lower mean JCT, by exponent, load."""
         powers, loads = self.axes
         values = [[self.compute_ratios(found, power, load) for load in loads] for power in powers]
         return grid_plot(

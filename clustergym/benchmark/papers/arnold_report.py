@@ -38,7 +38,7 @@ PAPER_RATIOS = "up to 1.67, 1.2 on average"
 
 
 def report(figures: dict[str, Any]) -> str:
-    """Return the Markdown report on the results of `run_benchmark` and `characterise`."""
+    """Return the Markdown report on the results of `placement_figures`."""
     parts = [
         HEAD.format(**figures),
         _summary(figures),

@@ -139,7 +139,7 @@ class PaperClaim:
 
     @property
     def main_verdict(self) -> str:
-        """The verdict under the paper's own rules alone."""
+        """The verdict as one of `VERDICTS`, without its remarks on equal rules and on other claims."""
         return next(name for name in VERDICTS if self.verdict.startswith(name))
 
     @property
@@ -201,7 +201,7 @@ def quantity(
     why: str = "",
     **others: Any,
 ) -> PaperClaim:
-    """Return a paper's quantity and ours: `fair` by equal rules, `as_published` by the paper's rules.
+    """Return a claim that a quantity is `paper`; ours: `fair` by equal rules, `as_published` by the paper's.
 
     Ours should equal the paper's.
     """

@@ -300,7 +300,10 @@ Rates = Mapping[str, Mapping[tuple[str, int], float]]
 
 
 def read_rates(path: Path) -> Rates:
-    """Read Gavel's throughput table; raise an `InputError` if its layout is not the published one."""
+    """Read Gavel's throughput table: steps/s of a job alone, by GPU type, then (job type, number of GPUs).
+
+    Raises an `InputError` if its layout is not the published one.
+    """
     remedy = "give simulation_throughputs.json"
     table = read_json(path, LARGEST_BYTES, remedy)
     try:

@@ -226,7 +226,7 @@ def _by_priority(result: Result) -> dict[str, dict[str, float]]:
 
 
 def compute_padded_jct(runs: Mapping[str, Mapping[str, Any]], reference: str) -> dict[str, float]:
-    """Return mean JCTs (s) by policy, where jobs that a policy left unfinished count with the greatest JCT.
+    """Return mean JCTs (s) by policy; jobs finished by `reference` but not by it count with the greatest JCT.
 
     The list of a policy that finished fewer jobs than the reference is padded to as many with the greatest
     JCT of any policy; the mean of any other policy is over its finished jobs. Empty where the reference

@@ -1,4 +1,4 @@
-"""Whether a ranking of policies stays as it is when the conditions change: Kendall's tau under six changes.
+"""Whether a ranking of policies stays as it is when the conditions change: Kendall's tau under seven changes.
 
 How much of what can be gained over chance a policy gains: its score between random decisions and the best
 known ones.
@@ -71,7 +71,7 @@ def misstate_times(scenario: Scenario, seed: int) -> Scenario:
 
 
 def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Change, ...]:
-    """Return the changes of conditions, such as another load, under which policies are ranked again.
+    """Return changes of conditions to rank policies under, such as load `load`, or durations up to `cap_s`.
 
     Parameters
     ----------

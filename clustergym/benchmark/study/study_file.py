@@ -275,7 +275,7 @@ def parse_key(word: str) -> str:
 
 
 def check_run(overrides: Sequence[str]) -> None:
-    """Raise an `InputError` if the configuration of a run cannot be composed from these overrides."""
+    """Raise an `InputError` unless overrides make a valid run, without what the study sets (as `seed`)."""
     for word in overrides:
         if parse_key(word) in ("seed", "compare") or word.startswith("hydra"):
             raise InputError("is not for a run of a study", field=parse_key(word), remedy="leave it out")

@@ -181,7 +181,7 @@ def score_shadow(path: Path, trace: Trace) -> dict[str, Any]:
     for now_s, starts in polls:
         for name in starts:
             first.setdefault(name, now_s)
-    begun = dict(zip(trace.job_id, (trace.start_s + (trace.origin_s or 0.0)).tolist(), strict=True))
+    begun = dict(zip(trace.job_id, (trace.start_s + trace.clock_start_s).tolist(), strict=True))
     late = np.array([begun.get(name, np.nan) - at for name, at in first.items()])
     late = late[np.isfinite(late)]
     close = np.abs(late) <= CLOSE_S

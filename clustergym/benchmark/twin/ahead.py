@@ -106,7 +106,7 @@ class Ahead:
         log = self.log
         known_s = min(self.until_s, float(log.submit_s[-1]))
         # A moment of the log itself is on the log's clock, any other since 1970.
-        clock = self.present.now_s - ((log.origin_s or 0.0) if self.until_s == np.inf else 0.0)
+        clock = self.present.now_s - (log.clock_start_s if self.until_s == np.inf else 0.0)
         whole = int((known_s - days * DAY_S - clock % DAY_S) // DAY_S)
         if whole < 1:
             return []

@@ -103,7 +103,7 @@ class TwinFolder:
         return [*words, *more]
 
     def policy_words(self, given: str | None) -> list[str]:
-        """Return the overrides that choose a policy, given as `NAME KEY=VALUE …` or as a YAML file.
+        """Return the overrides that choose a policy: `NAME KEY=VALUE …`, a YAML file, or None: the folder's.
 
         Raises
         ------

@@ -50,11 +50,11 @@ def list_sections(figures: Mapping[str, Any]) -> list[Section]:
 
 
 def _overview(options: Mapping[str, Any], ratios: Mapping[str, Any]) -> Section:
-    rows = [["mean wait (min)", *(_wait_mean(its) for its in options.values())]]
+    waits = [its["waits"]["all"][BY["all"]] for its in options.values()]
+    rows = [["mean wait (min)", *(_interval(wait.get("mean_s"), 60.0) for wait in waits)]]
     rows.append(["to today's", *(_ratio(ratios[label].get("all", {}).get(BY["all"])) for label in options)])
     for name, title in (("p50_s", "half wait less than"), ("p90_s", "9 of 10"), ("p99_s", "99 of 100")):
-        cells = (its["waits"]["all"][BY["all"]].get(name) for its in options.values())
-        rows.append([f"{title} (min)", *(_interval(cell, 60.0) for cell in cells)])
+        rows.append([f"{title} (min)", *(_interval(wait.get(name), 60.0) for wait in waits)])
     cells = (its.get("utilisation") for its in options.values())
     rows.append(["GPUs in use, steady window", *(share(cell["mean"]) if cell else "-" for cell in cells)])
     titles = {"cost": "cost of all GPUs", "energy_kwh": "energy (kWh)", "carbon_kg": "carbon (kg CO2)"}
@@ -63,10 +63,6 @@ def _overview(options: Mapping[str, Any], ratios: Mapping[str, Any]) -> Section:
             given = (its[key]["all"] if key == "cost" else its[key] for its in options.values())
             rows.append([title, *(_plain(cell) for cell in given)])
     return Section("In short", ["", *options], rows)
-
-
-def _wait_mean(its: Mapping[str, Any]) -> str:
-    return _interval(its["waits"]["all"][BY["all"]].get("mean_s"), 60.0)
 
 
 def _interval(cell: Mapping[str, float] | None, unit: float) -> str:

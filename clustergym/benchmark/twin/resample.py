@@ -82,7 +82,7 @@ def draw_log(trace: Trace, days: float, seed: int, path: Path) -> Drawn:
                 job_id.append(f"{trace.job_id[row]}~{at}")
     if not rows:
         raise InputError("has no job in the drawn days", file=trace.path or None, remedy="give more days")
-    drawn, origin = trace.take(rows), (trace.origin_s or 0.0)
+    drawn, origin = trace.take(rows), trace.clock_start_s
     log = RecordedJobs(
         path=path,
         format="drawn",

@@ -56,7 +56,7 @@ class JobTable(NamedTuple):
         """Return the table of a trace's jobs; assume, without a check, that iterations last one second."""
         gpu_s = trace.gpus.astype(np.float64) * trace.work_iterations
         partition = trace.partition or ("",) * len(trace)
-        return cls(trace.gpus, gpu_s, trace.submit_s, trace.origin_s or 0.0, trace.virtual_cluster, partition)
+        return cls(trace.gpus, gpu_s, trace.submit_s, trace.clock_start_s, trace.virtual_cluster, partition)
 
 
 def list_groups(jobs: JobTable, by: str) -> Iterator[tuple[str, Bools]]:

@@ -280,7 +280,7 @@ RULES_FIGURES = (
 
 
 def planning_section(planning: Figures) -> str:
-    """Return the accuracy page's section on how fast parallel plans of a pruned search are, in Markdown."""
+    """Return the accuracy page's section on estimates, proxy plans and pruned searches, in Markdown."""
     measured, every = planning["as_measured"], planning["all"]
     rows = [(what, show(measured[name]), show(every[name]), papers) for what, name, show, papers in PLANNING]
     rows.append(("Allocations", f"{measured['allocations']:,}", f"{every['allocations']:,}", "-"))

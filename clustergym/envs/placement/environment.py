@@ -18,7 +18,7 @@ from clustergym.common.parameters import build, build_from_keywords
 from clustergym.envs.placement.drawing import PlacementParameters, Problem, episode_instance
 from clustergym.envs.placement.state import COSTS, PlacementState, as_pixels, as_text
 from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
-from clustergym.envs.placing import Observation, PlacingEnv, Step
+from clustergym.envs.placing import Observation, PlacingEnv, Step, join_boxes
 from clustergym.envs.rewards import Reward
 from clustergym.scenario.placement_problem import Assignment, Instance, PretrainingJob, cells
 
@@ -132,7 +132,8 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         ends = np.cumsum([len(scale) for scale in self._layout.values()]).tolist()
         self._parts = list(zip(self._layout, map(slice, [0, *ends], ends), strict=False))
         self.action_space = spaces.Discrete(self.minipods)
-        self.observation_space = self._observation_space()
+        boxes = {name: spaces.Box(0.0, 1.0, scale.shape) for name, scale in self._layout.items()}
+        self.observation_space = join_boxes(boxes, self.parameters.observation)
 
     def _make_costs(self) -> Reward[PlacementState]:
         step_time = StepTimeCost(self.problem, self.parameters.model)
@@ -228,13 +229,6 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
             "left": np.array([groups.nodes, groups.number], dtype=np.float64),
             "spread": np.full(2, float(minipods)),
         }
-
-    def _observation_space(self) -> spaces.Space[Any]:
-        if self.parameters.observation == "flat":
-            return spaces.Box(0.0, 1.0, self._scale.shape, np.float32)
-        return spaces.Dict(
-            {name: spaces.Box(0.0, 1.0, scale.shape, np.float32) for name, scale in self._layout.items()}
-        )
 
     def _observe(self) -> Observation:
         state = self.state

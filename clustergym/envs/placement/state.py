@@ -83,7 +83,7 @@ class PlacementState:
 
     @property
     def spread(self) -> Spread:
-        """The most minipods over which any data-parallel and any pipeline-parallel group spreads so far."""
+        """Spread (dp, pp) so far: most minipods of one placed group; for the other type, all of the job."""
         if self.instance.unit == "pp":
             return Spread(self._touched, self._most)
         return Spread(self._most, self._touched)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from clustergym.common.parameters import build_from_keywords
-from clustergym.envs.placing import Observation, PlacingEnv, Step
+from clustergym.envs.placing import Observation, PlacingEnv, Step, join_boxes
 from clustergym.envs.racks.gangs import SIZES, RackParameters, episode_gangs
 from clustergym.envs.racks.state import COSTS, RackState, as_pixels, as_text, observe
 from clustergym.envs.rewards import Reward
@@ -116,14 +116,9 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
         self._reward: Reward[RackState] = Reward(COSTS, self.parameters.reward)
         racks = self.racks = self.parameters.racks
         self.action_space = spaces.Discrete(2 * racks + 1)
-        self.observation_space = self._observation_space()
-
-    def _observation_space(self) -> spaces.Space[Any]:
-        racks = self.racks
         sizes = {"free": racks, "gang": 3, "leaves": racks, "moves": 1, "own": racks, "queue": 1 + len(SIZES)}
-        if self.parameters.observation == "flat":
-            return spaces.Box(0.0, 1.0, (sum(sizes.values()),), np.float32)
-        return spaces.Dict({name: spaces.Box(0.0, 1.0, (size,), np.float32) for name, size in sizes.items()})
+        boxes = {name: spaces.Box(0.0, 1.0, (size,)) for name, size in sizes.items()}
+        self.observation_space = join_boxes(boxes, self.parameters.observation)
 
     def action_masks(self) -> npt.NDArray[np.int8]:
         """Return a 0/1 mask, (2 R + 1,), of legal actions: place in each of R racks, move from each, wait.

@@ -102,7 +102,7 @@ class RackState:
         return self.free[rack] >= self.size and used + self.size <= self._most_trays
 
     def find_move(self, rack: int) -> tuple[int, int] | None:
-        """Find the smallest gang wholly in `rack` that fits in another one; return its index and that rack's.
+        """Return the smallest gang wholly in `rack` that fits in another, and that rack; None: no move helps.
 
         None: there is none, no move is left, or the gang that is offered has room without.
         """
@@ -116,7 +116,7 @@ class RackState:
         return None
 
     def may_wait(self) -> bool:
-        """Return whether the offered gang may wait: it may while other gangs will still end or arrive."""
+        """Return whether the offered gang may wait: no segment is placed, and gangs will end or arrive."""
         offered = self.offered
         if offered is None or self.left != int(self.gangs.segments[offered]):
             return False

@@ -59,7 +59,7 @@ def fill(
         K distinct requests.
     arrivals : ndarray of int, shape (A,)
         Index of each arrival among the distinct requests.
-    usual : Usual
+    usual : UsualRequests
     placer : str
         One of `clustergym.sim.parts.placers.PLACERS`.
     seed : int

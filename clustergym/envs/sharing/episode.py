@@ -111,7 +111,7 @@ def make_empty_episode(
     requests : Requests
     arrivals : ndarray of int, shape (A,)
         Index of the distinct request of each.
-    usual : Usual
+    usual : UsualRequests
     """
     # The compiled step is called without a look at the types of its arguments.
     nodes, requests = Nodes(*map(_whole, nodes)), Requests(*map(_whole, requests))
@@ -166,7 +166,7 @@ _next = Direct(_put)
 
 @compile_in_place
 def accept(episode: SharingEpisode, node: int, device: int) -> None:
-    """Place the current request on a node where it fits, without advancing to the next."""
+    """Place the current request on a node where it fits, and count it as served; `seek` finds the next."""
     arrival = episode.counts[AT]
     request = episode.arrivals[arrival]
     episode.node[arrival] = node
@@ -291,7 +291,7 @@ def classify_request(requests: Requests, request: int) -> int:
 
 @entry_in_place
 def choose(episode: SharingEpisode, weights: Floats) -> int:
-    """Return the node with the highest weighted sum of features for the current request."""
+    """Return the node with the greatest sum of features x weights[request's type]; -1 if none fits."""
     request = episode.arrivals[episode.counts[AT]]
     own, rank, best, most = weights[classify_request(episode.requests, request)], episode.nodes.rank, -1, 0.0
     for at in range(len(rank)):

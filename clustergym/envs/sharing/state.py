@@ -16,6 +16,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from clustergym.cluster.parts import WHOLE
+from clustergym.envs.placing import join_boxes
 from clustergym.envs.rendering import (
     EMPTY,
     FAINT,
@@ -155,14 +156,8 @@ def layout(nodes: int, devices: int, by_device: bool) -> dict[str, int]:
 
 def space(sizes: dict[str, int], form: str) -> spaces.Space[Any]:
     """Return the Gymnasium space of observations with parts of these sizes, in the form `dict` or `flat`."""
-    low = {name: -1.0 if name == SIGNED else 0.0 for name in sizes}
-    if form == "dict":
-        boxes: dict[str, spaces.Space[Any]] = {
-            name: spaces.Box(low[name], 1.0, (size,), np.float32) for name, size in sizes.items()
-        }
-        return spaces.Dict(boxes)
-    lowest = np.repeat(np.array(list(low.values()), np.float32), list(sizes.values()))
-    return spaces.Box(lowest, np.ones_like(lowest), dtype=np.float32)
+    boxes = {name: spaces.Box(-1.0 if name == SIGNED else 0.0, 1.0, (size,)) for name, size in sizes.items()}
+    return join_boxes(boxes, form)
 
 
 def observe(state: SharingState, sizes: dict[str, int]) -> dict[str, npt.NDArray[np.float32]]:

@@ -41,7 +41,7 @@ class Source(NamedTuple):
         The distinct ones among them.
     request : ndarray of int, shape (rows,)
         Index of the distinct request of each row.
-    usual : Usual
+    usual : UsualRequests
     orders : mapping
         Seed -> a published order of arrivals; empty where there is none.
     """
@@ -66,7 +66,7 @@ class Stream(NamedTuple):
         Index of the distinct request of each.
     leaves_at : ndarray of int, shape (A,)
         The arrival before which it leaves, later than itself, or NEVER.
-    usual : Usual
+    usual : UsualRequests
     """
 
     nodes: Nodes

@@ -38,7 +38,7 @@ class AuctionCore(Core):
         self._own = AuctionRules(actions.decides_by, usual, added == ["ranked"], actions.hold, weights)
 
     def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
-        """Check the actions, one row of numbers per episode, and return them as float64."""
+        """Check the actions, one row of numbers within bounds per episode, and return them as float64."""
         return check_numbers(actions, (self.size, self._actions.number), self._actions.bound)
 
     def legal(self, taken: Any) -> Bools:
@@ -46,7 +46,7 @@ class AuctionCore(Core):
         return np.ones(self.size, dtype=np.bool_)
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
-        """Apply actions where an episode is not over; copy observations and masks to `copies`, if given."""
+        """Apply actions where an episode is not over, at all points they hold for, and fill `copies`."""
         self._numbers[:] = self._actions.deciding(taken)
         self.step(np.where(over, steps.LEAVE, 0), *copies)
         while (held := ~over & (self.outcomes == HELD)).any():
@@ -59,7 +59,7 @@ class AuctionCore(Core):
         return numbers
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Return a function (first, last) that applies the actions in the episodes first..last - 1."""
+        """Return a function (first, last) that steps these episodes; `actions`: BEGIN, LEAVE or 0 (act)."""
         return partial(
             self._step,
             *self.arrays,

@@ -208,7 +208,7 @@ def step(
     first: int,
     last: int,
 ) -> None:
-    """Apply an auction's action in each of the episodes first..last - 1, and write rewards and outcomes.
+    """Apply `numbers` as auction actions in episodes first..last - 1 where `actions` is 0; write the rewards.
 
     An action that holds for several decision points is taken at one of them, as there may be no room for more
     events; the outcome is HELD until it has been taken at all.

@@ -82,7 +82,7 @@ class CompiledEpisode:
 
     @property
     def outcomes(self) -> Outcomes:
-        """The times at which jobs have left the cluster so far."""
+        """When each job has left the cluster so far, and whether it had completed."""
         return self._core.get_outcomes(0)
 
     def find_mask(self) -> npt.NDArray[np.int8]:

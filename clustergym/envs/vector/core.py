@@ -259,7 +259,7 @@ class Core:
         return bool(self.outcomes[row] == steps.STALLED)
 
     def get_outcomes(self, row: int) -> Outcomes:
-        """Return when each job of the episode in row `row` has left, so far."""
+        """Return when each job of the episode in row `row` has left so far, and whether it had completed."""
         scenario, episodes = self.scenarios[row], self.batch.episodes
         assert scenario is not None
         found = Outcomes(ReferenceCostTimes.from_scenario(scenario))

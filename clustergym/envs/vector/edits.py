@@ -32,7 +32,7 @@ def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) ->
 
 @compile_part
 def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
-    """Write the indices of at most `rows` jobs to show into `shown`, and return their number.
+    """Write indices of at most `rows` jobs to show into `shown`, others at each `turn`; return their number.
 
     `clustergym.envs.actions.choose_rows` says which they are, and how `turn` varies them.
     """
@@ -154,7 +154,7 @@ def edit(
 
 @compile_in_place
 def decide(episode: Episode, episode_state: EpisodeState, rules: EpisodeRules) -> None:
-    """End the decision point: admit every job in the observation that was not rejected."""
+    """Mark the observation's jobs as decided, so that no later edit rejects them, if rules are binding."""
     if rules.binding:
         for at in range(episode_state.state[d.SHOWN]):
             episode.job[episode_state.shown[at], c.DECIDED] = 1

@@ -270,7 +270,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.core.draw(self._draws)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method of each environment, or return an attribute of each, like `SyncVectorEnv.call`.
+        """Return a tuple of action masks, or of an attribute all environments share; raise for the rest.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The arrays that an agent sees and edits at a decision point."""
+"""The arrays of one episode that actions update, and of its observation and costs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.int8]
 
 
 class EpisodeState(NamedTuple):
-    """The arrays that an agent sees and edits in an episode: mask, observation, free GPUs and costs so far.
+    """One episode's arrays that actions update: legal-action mask, observation, free GPUs, last costs.
 
     In a batch of episodes every array has one axis more, the first.
 

@@ -46,7 +46,7 @@ class PreparedScenario(NamedTuple):
 def prepare_scenario(
     scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None, run_seed: int = 0
 ) -> PreparedScenario:
-    """Make the arrays of a scenario for compiled episodes, with the baseline policy's outcome on it."""
+    """Make a scenario's arrays for compiled episodes; `reference` is the baseline policy's outcome on it."""
     information, counts = parameters.information_class, scenario.tables.counts
     arrays = scenario_arrays(scenario, information, parameters.round_s)
     yardsticks = ReferenceCostTimes.from_scenario(scenario, simulate_fluid)

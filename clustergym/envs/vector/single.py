@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from clustergym.envs.auction_actions import AnyActions
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.simpy_episode import PlayedEpisode
@@ -12,9 +10,6 @@ from clustergym.envs.vector.compiled_episode import CompiledEpisode
 from clustergym.envs.vector.core import Core
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 from clustergym.scenario.scenario import Scenario
-
-OF_COMPILED = frozenset({"_core", "_prepared"})
-"""Attributes of compiled episodes, which a copy makes anew."""
 
 
 class EngineEnv(SchedulingEnv):
@@ -26,28 +21,20 @@ class EngineEnv(SchedulingEnv):
     """
 
     def make_parts(self) -> None:
-        """Make the objects of an episode, and the compiled engine if it can run the scenario."""
+        """Make the environment's parts, and a compiled engine if it can run what the parameters ask for."""
         self._core: Core | None = None
         self._prepared: PreparedScenarios | None = None
         super().make_parts()
         if self.parameters.engine == "simpy":
             return
         try:
-            self._check_pictures()
+            if self.render_mode is not None:
+                remedy = "give engine='simpy', or no render_mode"
+                raise UncoveredError("compiled episodes draw no pictures", field="render_mode", remedy=remedy)
             self._prepared = PreparedScenarios(self)
             self._core = make_core(self, 1, logged=True)
         except UncoveredError as refusal:
             fall_back(refusal, self.parameters.engine)
-
-    def _check_pictures(self) -> None:
-        if self.render_mode is not None:
-            message, remedy = "compiled episodes draw no pictures", "give engine='simpy', or no render_mode"
-            raise UncoveredError(message, field="render_mode", remedy=remedy)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return all but the simulations: replaying the actions taken restores them."""
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in OF_COMPILED}
 
     def begin_episode(self, scenario: Scenario, run_seed: int) -> PlayedEpisode:
         """Begin an episode on the compiled engine if it can run the scenario, else on SimPy."""

@@ -95,7 +95,7 @@ def _move(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState,
 def charge(
     episode: Episode, episode_state: EpisodeState, rules: EpisodeRules, outcome: int, terms: Floats
 ) -> float:
-    """Compute the reward of a step, and write its terms: by how much each cost has fallen.
+    """Return a step's reward; write its terms: how far each cost has fallen, less the baseline's fall.
 
     Returns the reward: their weighted sum, less the penalty of a stall.
     """

@@ -296,7 +296,7 @@ def drive_scripts(
     patience_s: float,
     queues: str | None = None,
 ) -> dict[str, Any]:
-    """Run the scripts in folder `jobs` as the policy from `make` decides, until all of them have ended.
+    """Run the scripts in folder `jobs` as a policy decides until all have ended; return how many, by outcome.
 
     It does nothing if they already have.
 

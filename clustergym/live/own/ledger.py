@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import IO, Any
 
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_regular
+from clustergym.live.journal import open_locked
 
 LEDGER_SCHEMA = "clustergym.live-jobs/1"
 FILE_NAME = "jobs.jsonl"
@@ -99,21 +99,15 @@ def apply_event(entries: dict[str, Entry], line: Mapping[str, Any]) -> None:
 
 @contextmanager
 def open_ledger(folder: Path) -> Iterator[Ledger]:
-    """Open the record in a folder, or begin one; only one process at a time can have it open.
+    """Give a context with the record in a folder, or a new one; only one process can have it open.
 
     Raises
     ------
     InputError
         If another process has it open, or it cannot be read.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE_NAME
-    with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            message, remedy = "another process drives this run", "wait for it, or give another hydra.run.dir"
-            raise InputError(message, file=path, remedy=remedy) from None
+    with open_locked(path) as file:
         run, entries, length = os.urandom(4).hex(), dict[str, Entry](), 0
         if path.stat().st_size:
             run, entries, length = read_ledger(path)

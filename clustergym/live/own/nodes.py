@@ -113,7 +113,7 @@ class Room:
     def take(
         self, partition: str, gpu_type: str, shape: tuple[int, int], limit_s: float, reservation: str = ""
     ) -> bool:
-        """Reserve GPUs on the fullest nodes for a job of (nodes, GPUs on each); return whether it fits.
+        """Count a job's GPUs (nodes, GPUs on each) as taken on the fullest nodes; return whether they fit.
 
         Nodes that are kept for others before the job's limit has passed are left out.
         """

@@ -101,7 +101,7 @@ class OwnQueue:
         return found[0]
 
     def find(self, script: str, attempt: int) -> str:
-        """Return the job number of a script's submission number `attempt`; empty if there was none."""
+        """Return the job number of a script's submission `attempt` in Slurm's queue; empty: not in it."""
         words = ("squeue", "-h", "-a", "-u", self._user, "-o", "%A|%k")
         wanted = self._comment(script, attempt)
         for line in self.read(*words):
@@ -129,7 +129,7 @@ class OwnQueue:
         return found
 
     def ends(self, numbers: Sequence[str]) -> dict[str, dict[str, object]]:
-        """Return how jobs ended, by number, as `sacct` reports; jobs that have not ended are left out."""
+        """Ask Slurm's `sacct` how jobs ended, by job number; jobs that have not ended are left out."""
         found: dict[str, dict[str, object]] = {}
         for at in range(0, len(numbers), MOST_AT_ONCE):
             some = ",".join(numbers[at : at + MOST_AT_ONCE])
@@ -162,7 +162,7 @@ class OwnQueue:
         self.slurm.run("scancel", "-u", self._user, f"--signal={script.signal}", *batch, number)
 
     def cancel(self, number: str) -> None:
-        """Cancel a job, given its number."""
+        """Cancel one of the user's jobs in Slurm (`scancel`), given its number."""
         self.slurm.run("scancel", "-u", self._user, number)
 
 

@@ -110,7 +110,7 @@ def planning(oracle: GridOracle) -> Figures:
 
 
 def plan_clusters(oracle: GridOracle, counts: Sequence[int]) -> dict[str, PlanningOutcomes]:
-    """Search parallel plans for the models of the Arena paper; return their times and costs by cluster."""
+    """Search plans for the Arena paper's models; return iteration times and search costs by cluster."""
     classes = arena_classes(oracle.catalog)
     return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}
 

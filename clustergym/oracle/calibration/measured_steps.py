@@ -28,7 +28,7 @@ from clustergym.oracle.stacks.memory import (
 )
 from clustergym.oracle.stacks.search import assess_plan
 from clustergym.oracle.stacks.step_time import ATTENTION_BACKWARD
-from clustergym.oracle.stacks.throughput import REQUIRED, Setting, read_throughput
+from clustergym.oracle.stacks.throughput import REQUIRED, Setting, make_rows
 
 MEASURED = Path("benchmarks/measured/h100-steps.csv")
 """What `--data measured` names."""
@@ -112,7 +112,7 @@ def read_steps(
     reserved = numbers(table, "peak_reserved_bytes", low=1.0)
     free = numbers(table, "free_bytes", low=1.0)
     found = []
-    for at, row in enumerate(read_throughput(path, shapes, accelerators)):
+    for at, row in enumerate(make_rows(table, shapes, accelerators)):
         line = table.line[at]
         if row.setting is None:
             remedy = "give a model, a GPU and a plan that are known"
@@ -139,7 +139,7 @@ def read_steps(
 
 
 def predict_bytes(setting: Setting, loss_bytes: float = 0.0) -> float:
-    """Return the bytes that a training step on one GPU needs, with the buffers of the loss.
+    """Return the bytes that a step on a GPU needs; its loss takes `loss_bytes` per token and vocabulary word.
 
     They stand beside what the layers keep; a layer that is computed again does so after they are gone.
     """
@@ -173,7 +173,7 @@ def predict_largest(step: MeasuredStep, rule: Rule) -> int:
 
 
 def find_borders(steps: Iterable[MeasuredStep]) -> list[tuple[MeasuredStep, MeasuredStep]]:
-    """Pair, for each model, the largest micro-batch that fits with the smallest that does not, as steps.
+    """Pair steps of the largest fitting and least failing micro-batch, by model, GPU, length, recomputation.
 
     One pair for each GPU, model, length and recomputation that has both, of steps with nothing changed.
     """
@@ -344,7 +344,7 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
 
 
 def read_shares(path: Path) -> dict[str, Figures]:
-    """Return, by operator, the share of the peak rate that it reached in a CSV file, and that stacks assume.
+    """Return, by operator in a CSV file, the measured shares of the peak rate, and those that stacks assume.
 
     Returns
     -------

@@ -205,7 +205,7 @@ def fit(
     schemes: Sequence[str] = SCHEMES,
     progress: Progress = _silent,
 ) -> Fit:
-    """Fit the oracle's constants to a CSV file of measured iteration times.
+    """Fit the grid oracle's constants to a CSV file of measured iteration times; return them with errors.
 
     Parameters
     ----------

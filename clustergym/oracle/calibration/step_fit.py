@@ -126,7 +126,7 @@ def fitted_stack(rows: Sequence[ThroughputRow], name: str, constants: StackConst
 
 
 def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> StackConstants:
-    """Fit a software stack's constants to its measured rows, and return the constants.
+    """Return a stack's constants, fitted to its measured rows; the one named by `without` is fixed at 0.
 
     Parameters
     ----------

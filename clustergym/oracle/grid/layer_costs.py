@@ -99,7 +99,7 @@ class GraphAllocations:
 
     @property
     def operators(self) -> int:
-        """The number of operators of each model, K."""
+        """The number K of operators in a model's graph, equal for all rows."""
         return len(self.graphs[0])
 
     def take(self, rows: Ints) -> GraphAllocations:
@@ -169,7 +169,7 @@ class Machine:
 
     @staticmethod
     def from_rows(rows: GraphAllocations, constants: Constants, schedule: str = "1f1b") -> Machine:
-        """Compute the rates that kernels and links reach on each model's allocation.
+        """Compute the rates that kernels and links reach on each allocation (row: a model on some GPUs).
 
         Parameters
         ----------
@@ -294,7 +294,7 @@ class OperatorCosts(NamedTuple):
 
 
 def operator_costs(rows: GraphAllocations, machine: Machine, samples: Floats, split: Split) -> OperatorCosts:
-    """Compute the times and memory of operators for one micro-batch under a split.
+    """Compute operators' times and memory for a micro-batch of `samples` (of all ranks) under a split.
 
     Parameters
     ----------

@@ -167,7 +167,7 @@ def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
 
 
 def slower_ends(size: Ints) -> tuple[Ints, Ints]:
-    """Return the smaller of the two sizes at each stage's border to its predecessor, and to its successor.
+    """Return the size of the smaller, slower stage at each stage's border with the one before, and after it.
 
     Fewer GPUs, on fewer nodes, send and receive more slowly, and a transfer takes as long at both ends as at
     its slower one.

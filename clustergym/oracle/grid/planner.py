@@ -40,7 +40,7 @@ BIAS_STEP, EXACT = 1 / 16, 1e-6
 
 @lru_cache(maxsize=256)
 def compositions(gpus: int, stages: int) -> Ints:
-    """List all ways to divide the GPUs among stages in powers of two, shape (C, stages).
+    """List the ways to divide GPUs among stages in powers of two, none too uneven, shape (C, stages).
 
     No stage has more than `WIDEST` times the GPUs of another: operators are clustered evenly.
     """
@@ -201,7 +201,7 @@ class Planner:
         )
 
     def transfers(self, first: Ints, last: Ints, gpus: Ints) -> Floats:
-        """Return the seconds in which each stage receives and sends a micro-batch.
+        """Return the seconds in which each stage receives and sends a micro-batch, both added up.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ def _normalise_partitions(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
 
 
 def reduce_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
-    """Return steps by which each division's bias (distance from ideal GPUs) exceeds the least; inf: unusable.
+    """Return, in steps of `bias_step`, by how much each division's bias exceeds the least; inf: unusable.
 
     A step is the share `bias_step` of all GPUs.
     """

@@ -93,7 +93,7 @@ class Estimates:
 def estimate(
     rows: GraphAllocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
 ) -> Estimates:
-    """Estimate each model's least time for each number of stages, as the profiler of the Arena paper does."""
+    """Estimate each row's least iteration time by number of stages, as the Arena paper's profiler does."""
     check_choice(strategy, STRATEGIES, "oracle.strategy")
     check_rule(rule)
     stages = tuple(stage_counts(rows.operators, int(rows.layout.gpus[0])))

@@ -100,7 +100,7 @@ def every_variant(rows: GraphAllocations, machine: Machine) -> tuple[Ints, Float
 
 
 def fastest(rows: int, some: Ints, seconds: Floats) -> Ints:
-    """Return the position of each model's fastest entry; `some` has the model's row number of each entry."""
+    """Return the position of each model's fastest finite entry; `some` has the model's row of each entry."""
     # Sorted by row and then by time: the first of each row is its fastest.
     order = np.lexsort((seconds, some))
     first = order[np.searchsorted(some[order], np.unique(some))]
@@ -117,7 +117,7 @@ def nothing(rows: GraphAllocations) -> BestPlans:
 def improve_plans(
     best: BestPlans, some: Ints, plans: Pipelines, counts: Floats, seconds: Floats
 ) -> BestPlans:
-    """Return, for each model, the faster one of the best known plan and a new plan.
+    """Return each model's fastest plan among the best known and new ones; `some` has the new plans' rows.
 
     Parameters
     ----------

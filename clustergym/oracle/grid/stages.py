@@ -78,7 +78,7 @@ def stage_table(
     objective: str = "seconds",
     allowed: Bools | None = None,
 ) -> StageTable:
-    """Choose the best way to split each run of operators over each number of GPUs.
+    """Choose the best way, by `objective`, to split each run of operators over each number of GPUs.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ class _Sums:
 def operator_seconds(
     costs: OperatorCosts, micro_batches: Floats, recomputes: bool, objective: str = "seconds"
 ) -> Floats:
-    """Return operators' seconds for a micro-batch, including its share of gradient synchronisation."""
+    """Return operators' seconds for a micro-batch, or only of their communication, as `objective` says."""
     # Recomputing repeats the collectives of the forward pass, half of those of forward and backward.
     exchange = 1.5 if recomputes else 1.0
     seconds = costs.synchronise_s / micro_batches + exchange * costs.exchange_s

@@ -41,7 +41,7 @@ class Training:
     noise: Floats
 
     def interpolate_iterations(self, global_batch: int) -> float:
-        """Return the iterations of a training at a global batch, interpolated log-linearly.
+        """Return the iterations of a training at a global batch, interpolated between logarithms of both.
 
         Raises
         ------

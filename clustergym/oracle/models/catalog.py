@@ -106,7 +106,7 @@ class Catalog:
 
 
 def load_catalog(extra: str | Path | None = None) -> Catalog:
-    """Load the catalogue of models from `conf/model`; each YAML file is named after its family.
+    """Load the catalogue of models from `conf/model`, and from the file or folder `extra` if given.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ class Family(StrictSchema):
         }
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Compute the costs (FLOPs, bytes, parameters) of one model size."""
+        """Compute the costs (FLOPs, bytes, parameters) of a model size; each subclass has its own formula."""
         raise NotImplementedError
 
     def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
@@ -255,7 +255,7 @@ class TransformerFamily(Family):
     sizes: dict[Text, TransformerSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Compute the costs (FLOPs, bytes, parameters) of one model size."""
+        """Compute the costs (FLOPs, bytes, parameters) of a transformer with a size's dimensions."""
         return models.transformer(size, self.sequence_length, self.vocabulary, self.element_bytes)
 
 
@@ -269,7 +269,7 @@ class MoeFamily(Family):
     sizes: dict[Text, MoeSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Compute the costs (FLOPs, bytes, parameters) of one model size."""
+        """Compute the costs (FLOPs, bytes, parameters) of a mixture of experts with a size's dimensions."""
         return models.mixture_of_experts(
             size, self.sequence_length, self.vocabulary, self.element_bytes, self.expert_group_size
         )
@@ -284,7 +284,7 @@ class WideResNetFamily(Family):
     sizes: dict[Text, WideResNetSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Compute the costs (FLOPs, bytes, parameters) of one model size."""
+        """Compute the costs (FLOPs, bytes, parameters) of a wide ResNet with a size's dimensions."""
         return models.wide_resnet(size, self.image_size, self.classes, self.element_bytes)
 
 
@@ -295,7 +295,7 @@ class DenseFamily(Family):
     sizes: dict[Text, DenseSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Compute the costs (FLOPs, bytes, parameters) of one model size."""
+        """Return a size's costs, whose FLOPs, parameters and activation bytes stand in the model file."""
         return models.dense(size)
 
     def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
@@ -304,7 +304,7 @@ class DenseFamily(Family):
 
 
 class ShapeFamily(Family):
-    """A parsed model file of published transformers, given by their names in the catalogue."""
+    """A parsed model file of published transformers, given by names in the catalogue or config.json files."""
 
     sequence_length: Whole
     size: ShapeSize = Field(default=ABSENT)

@@ -187,7 +187,7 @@ class TransformerShape:
 
     @cached_property
     def shared_parameters(self) -> int:
-        """Number of parameters that every token uses, which is all but the experts'."""
+        """Number of parameters that every token uses in layers: no experts, embeddings or output layer."""
         router = self.hidden * (self.experts + self._matrices * self.shared_expert_width)
         # The projections to what experts take in, and back.
         latent = 2 * self.hidden * self.expert_hidden if self.expert_hidden else 0

@@ -139,7 +139,7 @@ def _entry(name: str, known: Mapping[str, T], field: str) -> T:
 
 
 def load_accelerator(name: str, more: Path | None = None) -> Machine:
-    """Return an accelerator from the catalogue by name, in upper or lower case.
+    """Return an accelerator by name, in upper or lower case, from the catalogue or from the file `more`.
 
     Parameters
     ----------

@@ -151,7 +151,7 @@ def recomputes(work: Work, plan: UniformPlan) -> Bools:
 
 
 def micro_batch(work: Work, plan: UniformPlan, memory_bytes: Floats) -> tuple[Floats, Bools]:
-    """Return the number of samples in a micro-batch, and whether the plan fits in memory.
+    """Return the samples of one data-parallel rank's micro-batch, and whether the plan fits in memory.
 
     Models that are only data-parallel accumulate gradients over as many micro-batches as memory requires; the
     others run 16 micro-batches, or up to 32 where the plan does not fit otherwise.

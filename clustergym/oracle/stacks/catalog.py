@@ -82,7 +82,7 @@ def stack_names() -> list[str]:
 
 
 def choose_stack(family: str, architecture: str, gpu_type: str, *, fp8: bool) -> ChosenStack:
-    """Choose the stack for a model on a GPU type: the newest that was measured on both.
+    """Choose a model's stack on a GPU type: the newest that was measured on both, else an extrapolated one.
 
     A stack that was measured on the model's family goes before those of transformers in general. Where there
     is none, a transformer has the newest one that was measured on the GPU type; else the family's own, or a

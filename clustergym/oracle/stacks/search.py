@@ -75,7 +75,7 @@ def search_plans(
     precision: Precision = "bf16",
     also: Iterable[ParallelPlan] = (),
 ) -> list[PlannedStep]:
-    """Return all plans for a number of GPUs, those that fit in memory first, of these the fastest first.
+    """Return the plans for a number of GPUs, and `also`: first those that fit in memory, fastest first.
 
     Parameters
     ----------

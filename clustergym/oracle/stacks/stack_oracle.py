@@ -263,7 +263,7 @@ def _entries(
     allowed = [plan for plan in plans if cell.segment(plan) <= segment][:TRIED]
     kept = [step for step in steps if cell.segment(step.plan) <= segment]
     proxies = [grid.proxy.step.plan for grid in list_grids(cell.shape, kept, strategy)]
-    parallel = next((plan for plan in plans if _is_data_parallel(plan)), None)
+    parallel = next((p for p in plans if p.tensor == p.pipeline == p.context == p.expert == 1), None)
     for tier in Locality:
         if tier >= best:
             tried = plans[:1] if tier == Locality.DOMAIN else allowed[:1] if tier == best else allowed
@@ -274,10 +274,6 @@ def _entries(
     # Data parallelism is one of the plans, whether or not it is among those tried.
     times[0] = np.minimum(times[0], times[2])
     return times, segment
-
-
-def _is_data_parallel(plan: ParallelPlan) -> bool:
-    return plan.tensor == plan.pipeline == plan.context == plan.expert == 1
 
 
 def classify_transformer(spec: ModelSpec) -> str:
@@ -312,7 +308,7 @@ def _has_fp8(group: NodeGroup) -> bool:
 
 
 def make_machine(group: NodeGroup) -> Machine:
-    """Return the machine of a node group, with missing rates from the catalogue of accelerators.
+    """Return a node group's GPU with its links and port, missing rates taken from the accelerator catalogue.
 
     Raises
     ------

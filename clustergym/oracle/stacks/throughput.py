@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError
-from clustergym.common.text_files import read_csv
+from clustergym.common.text_files import TextTable, read_csv
 from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, Sharding, TransformerShape
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
 from clustergym.oracle.stacks.catalog import choose_for_shape
@@ -112,14 +112,17 @@ def read_throughput(
         that
         row inexpressible, with the reason.
     """
-    table = read_csv(path, REQUIRED)
-    columns = table.columns
-    rows = []
-    for position in range(len(columns["id"])):
+    return make_rows(read_csv(path, REQUIRED), shapes, accelerators)
+
+
+def make_rows(table: TextTable, shapes: Path | None, accelerators: Path | None) -> list[ThroughputRow]:
+    """Return the rows of a table of measured training throughputs, as `read_throughput` does of a file."""
+    columns, rows = table.columns, []
+    for position in range(len(table)):
         cells = {name: columns[name][position] if name in columns else "" for name in (*REQUIRED, *OPTIONAL)}
         rows.append(_row(cells, shapes, accelerators))
     if not rows:
-        raise InputError("has no rows", file=path, remedy="give measured rows")
+        raise InputError("has no rows", file=table.path, remedy="give measured rows")
     return rows
 
 

@@ -108,7 +108,7 @@ def round_certificate(certificate: Certificate) -> Certificate:
 
 
 def first_edges(programme: Programme) -> Floats:
-    """Choose the first time intervals' edges: half at quantiles of arrivals, half evenly spaced."""
+    """Choose the edges of the initial time intervals: half at quantiles of arrivals, half evenly spaced."""
     jobs = programme.jobs
     rows = np.flatnonzero((jobs.weight > 0) & (np.diff(jobs.first) > 0))
     if not len(rows):

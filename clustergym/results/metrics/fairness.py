@@ -132,7 +132,7 @@ def finish_time_fairness(
     submitted: Bools,
     gpus: float,
 ) -> Fairness:
-    """Return each job's JCT over its JCT if jobs, up to their requests, shared the GPUs equally.
+    """Return each job's JCT over its JCT if jobs, up to their requests, shared GPUs equally; and the latter.
 
     The reference serves all submitted jobs of known work, finished or not, dropped or not.
 
@@ -187,10 +187,7 @@ class FluidSharing:
         return self._jobs
 
     def arrive(self, job: int, work_gpu_s: float, cap: float = math.inf) -> float:
-        """Add a job; return the GPU-seconds that each job of equal cap will have got by the time it ends.
-
-        That is the job's virtual finish time.
-        """
+        """Add a job; return its virtual finish time: GPU-seconds a job of its cap gets by its end."""
         cap = min(cap, self.gpus)
         if cap not in self._clock:
             self._clock[cap], self._active[cap] = 0.0, []

@@ -117,7 +117,8 @@ def measure_scenario(
     )
     if scenario.tables.segments is not None:
         own = {name: _plain(value) for name, value in stranded_metrics(scenario, events, end_s).items()}
-        measured = measured._replace(metrics=_in_order(measured.metrics | own))
+        both = measured.metrics | own
+        measured = measured._replace(metrics={name: both[name] for name in METRICS if name in both})
     if scenario.parts is None or not isinstance(scenario.cluster, DivisibleCluster):
         return measured
     # It loads Numba, which runs of whole GPUs do without.
@@ -220,10 +221,6 @@ def _measure_queues(
     held = usage.get_held_gpus(run.timeline.time_s)
     names = [f"{OF_QUEUE}{name}" for name in tenants.tree.leaves]
     return measured, replace(run.timeline, further=dict(zip(names, held.T, strict=True)))
-
-
-def _in_order(metrics: Metrics) -> Metrics:
-    return {name: metrics[name] for name in METRICS if name in metrics}
 
 
 def _only(run: _Run, scored: Bools) -> _Run:

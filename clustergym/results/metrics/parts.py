@@ -91,7 +91,7 @@ def part_metrics(
     queue_s: Floats,
     seen: Bools,
 ) -> dict[str, float | int | None]:
-    """Return by name the metrics that only runs with divisible GPUs have.
+    """Return metrics of divisible GPUs by name: allocation, fragmentation, mean waits by request size.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ def human_unit(metric: Metric, greatest: float) -> Unit:
 
 
 def human_number(value: float | int) -> str:
-    """Return a number as text, with thousands separated and at least three significant digits."""
+    """Return a number as text, with thousands separated and as many decimals (0 to 4) as its size needs."""
     if isinstance(value, int) or value == 0:
         return f"{value:,.0f}"
     decimals = next((d for limit, d in ((1000, 0), (100, 1), (10, 2), (1, 3)) if abs(value) >= limit), 4)
@@ -165,7 +165,7 @@ def _style(metric: Metric, share: float, low: float, high: float) -> str:
 
 
 def verdict(rows: Sequence[Mapping[str, Any]], horizon: bool) -> str:
-    """Return a sentence: by how much policy `rows[0]` beats `rows[1]` in mean JCT, and at what cost.
+    """Return a sentence: how much less or more mean JCT policy `rows[0]` has than `rows[1]`, at what cost.
 
     Parameters
     ----------

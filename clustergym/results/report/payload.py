@@ -306,7 +306,7 @@ class _Lanes:
 
     def __init__(self, node_gpus: Sequence[int]) -> None:
         self._node_gpus = node_gpus
-        self._explain_taken: dict[tuple[int, int], list[_Taken]] = {}
+        self._taken: dict[tuple[int, int], list[_Taken]] = {}
         self._last: dict[tuple[int, str], tuple[list[Box], float]] = {}
 
     def place(self, holding: Holding, node: int, gpus: int) -> list[Box]:
@@ -363,6 +363,6 @@ class _Lanes:
 
     def _find_taken(self, node: int, gpu: int, start_s: float) -> list[_Taken]:
         """Return which parts of a GPU's row are taken from a time on; times must ascend from call to call."""
-        held = [taken for taken in self._explain_taken.get((node, gpu), ()) if taken.until_s > start_s]
-        self._explain_taken[node, gpu] = held
+        held = [taken for taken in self._taken.get((node, gpu), ()) if taken.until_s > start_s]
+        self._taken[node, gpu] = held
         return held

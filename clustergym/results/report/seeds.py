@@ -18,7 +18,7 @@ OVER_TIME = ("throughput", "queued_jobs")
 def band_over_time(
     series: Sequence[tuple[Sequence[float], Sequence[float], float]], end_s: float, intervals: int
 ) -> tuple[Floats, Floats]:
-    """Return equally spaced times, and the mean, least and greatest of curves (times, values, end) at them.
+    """Return equal intervals' starts, and mean, least and greatest of curves (times, values, end) in each.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
-    """Return a column of a CSV file's rows as numbers; NaN for empty fields.
+    """Return a column of a CSV file's rows as numbers of 0 or more; NaN for empty fields.
 
     Raises
     ------

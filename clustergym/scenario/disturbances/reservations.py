@@ -67,7 +67,7 @@ class PlannedJobs(Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> PlannedJobs | None:
-        """Build the planned jobs from their configuration keys, in order of planned start.
+        """Build the planned jobs from their configuration keys, by planned start; None if there are none.
 
         Raises
         ------
@@ -166,7 +166,7 @@ class ActiveReservations(ActiveDisturbance):
         }
 
     def note_interruption(self, row: int) -> None:
-        """Choose new nodes for the planned job in a trace row that lost its nodes."""
+        """Mark the planned job in a trace row, which lost its nodes, as due; `serve` chooses new nodes."""
         if row in self.start:
             self.nodes[row] = ()
             self.due.add(row)

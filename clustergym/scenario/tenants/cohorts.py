@@ -134,7 +134,7 @@ class QuotaNode:
         return self.nominal[at] + self._most_borrowed[at]
 
     def use(self, at: int, gpus: float) -> None:
-        """Count GPUs of type index `at` as used here and by the cohorts from which this node borrows them.
+        """Count GPUs of type index `at` as used here and, beyond those kept for this node, by its cohorts.
 
         Below 0 they are given back: `use(at, -n)` undoes `use(at, n)` exactly, whatever came in between.
         """
@@ -149,7 +149,7 @@ class QuotaNode:
         return self.used[at] + more > self.quota[at]
 
     def share(self) -> tuple[bool, float]:
-        """Return a sort key: GPUs borrowed / weight; nodes of weight 0 that borrow come last.
+        """Return a sort key: borrowed share of what is lendable / weight; last those of weight 0 that borrow.
 
         Kueue's dominant resource share; GPUs of all types are one resource. A node of weight 0 that borrows
         comes after all others (True), and then by its share before the weight.

@@ -85,9 +85,9 @@ class Division:
         self._top = rows(None)
 
     def claims(self, requests: Mapping[str, float]) -> Claims:
-        """Return what each queue may claim: the GPUs that it would get if no other queue wanted any.
+        """Return each queue's claim: the GPUs it asks for, at least its reserve and at most its limit.
 
-        One that asks for less than nobody else may use of its own would have that all the same.
+        A queue that asks for less than its reserve, which no other queue may use, still claims the reserve.
 
         Parameters
         ----------

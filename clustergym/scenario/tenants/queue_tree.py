@@ -38,7 +38,7 @@ class Queue:
     quota: Amount = 0.0
     """GPUs that it has whenever its jobs want them; null: all of its parent's."""
     limit: Amount = None
-    """A queue of a tree; a queue without children accepts jobs."""
+    """Most GPUs that it ever has; of types left out as many as there are, here and below."""
     weight: NonNegativeFloat = 1.0
     """Its part of GPUs beyond quotas, against its siblings of equal priority."""
     priority: int = 100
@@ -302,7 +302,7 @@ def get_most_gpus(queue: Queue, gpu_type: str) -> float:
 
 
 def get_reserved_gpus(queue: Queue, gpu_type: str) -> float:
-    """Return the GPUs of a type reserved for a queue: its guarantee, or the part of its quota not lent."""
+    """Return the GPUs of a type reserved for a queue: its guarantee or, if more, the quota it never lends."""
     guarantee = of_type(queue.guarantee, gpu_type)
     if queue.lending_limit is None:
         return guarantee
@@ -405,5 +405,5 @@ class Tenants:
         return cls(tree, leaf)
 
     def fingerprint(self) -> Any:
-        """Return all settings of the tree that can change a run, as plain values for the digest."""
+        """Return the settings of the tree that can change a run, and each job's queue, for the digest."""
         return [self.tree.plain(), self.leaf.tolist()]

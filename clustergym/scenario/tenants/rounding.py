@@ -45,7 +45,7 @@ class Offers:
         missing: Sequence[float],
         epsilon: float,
     ) -> None:
-        """Record a step of a division: what each queue in `wanting` lacks and is offered of the `left` GPUs.
+        """Record for `bounds` one round of offers: of `left` GPUs, what queues in `wanting` get and lack.
 
         One has all that it lacks if the offer is no more than `epsilon` below that, or else whole GPUs.
         """
@@ -65,7 +65,7 @@ class Offers:
     def deal(
         self, left: float, missing: Sequence[tuple[int, float]], rank: Sequence[int], lost: Sequence[float]
     ) -> None:
-        """Record which queues get GPUs left over by rounding: by priority `rank`, then those that lost more.
+        """Record for `bounds` who gets GPUs left over by rounding: by priority `rank`, then who lost more.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class Offers:
             turn.most[row] = min(turn.most[row], turn.floor[row] + between)
 
     def bounds(self, history_weight: float) -> Bounds:
-        """Return bounds on queues' past use, within which every offer is rounded to the same GPUs."""
+        """Return bounds on queues' past GPU time within which all recorded offers round to the same GPUs."""
         if not self.certain or not self._turns:
             return Bounds.none(self.certain)
         queue, even, left, some, _, least, most = zip(*self._turns, strict=True)
@@ -128,7 +128,7 @@ class _Turn(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Limits on queues' past GPU time; while it stays within them, a division gives the same GPUs.
+    """Conditions on queues' and cluster's past GPU time under which a division gives the same GPUs.
 
     Attributes
     ----------
@@ -156,13 +156,13 @@ class Bounds(NamedTuple):
     @staticmethod
     @cache
     def none(certain: bool = True) -> Bounds:
-        """Return bounds that hold for any past use if `certain`, otherwise for none."""
+        """Return bounds on queues' past GPU time that always hold if `certain`, otherwise never."""
         empty, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
         return Bounds(certain, whole, whole, empty, empty, empty, empty.astype(np.bool_), empty, empty)
 
     @staticmethod
     def together(several: Sequence[Bounds]) -> Bounds:
-        """Join the bounds of several divisions into one object."""
+        """Join the bounds of several divisions into one, which holds only while all of them hold."""
         begins, columns = 0, list[tuple[Floats | Ints | Bools, ...]]()
         for one in several:
             columns.append((one.queue, one.turn + begins, *one[3:]))

@@ -43,7 +43,7 @@ _GPU_LIMIT = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,7})", re.ASCII)
 
 @dataclass
 class Rules:
-    """A cluster's scheduling rules, as the keys of a queues file and of a policy, and what was guessed.
+    """A Slurm cluster's rules as the keys of a queues file and of a policy, with counts of what was guessed.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class _Config:
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
-    """Read `scontrol show config` as parameters of the policy `slurm-multifactor`; count what was guessed.
+    """Read a file with `scontrol show config` as parameters of the policy `slurm-multifactor`; count guesses.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
 def read_accounts(
     path: Path, by: Literal["account", "user"] = "account"
 ) -> tuple[dict[str, Any], Counter[str]]:
-    """Read `sacctmgr -P show assoc` as a queues file's tree of accounts; count what had to be guessed.
+    """Read a file with `sacctmgr -P show assoc` as a queues file's tree of accounts; count guesses.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ def _take_away(episode: Episode, cluster: ClusterArrays, rows: Ints) -> None:
 
 @compile_in_place
 def launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running: Bools) -> None:
-    """Launch the jobs `launches` once all have released their GPUs; mark in `was_running` which held any."""
+    """Take the GPUs of all jobs in `launches`, then launch each; mark in `was_running` which held any."""
     job = episode.job
     # All give up their GPUs before the first is launched: a decision is legal as a whole, and jobs may swap
     # GPUs.

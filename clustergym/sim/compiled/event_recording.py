@@ -55,7 +55,7 @@ def record_plain(episode: Episode, event_type: int, row: int) -> None:
 
 @compile_in_place
 def make_void(episode: Episode, due: np.int64) -> None:
-    """Record that a completion planned for tick `due` is cancelled."""
+    """Note that the completion due at tick `due` will not happen; only the latest such tick is kept."""
     clock = episode.clock
     # The SimPy engine keeps a cancelled completion in its queue until its time, which can prolong a run.
     # Only the latest such tick matters, so one number stands for all of them.

@@ -95,7 +95,7 @@ def request_decision(episode: Episode) -> None:
 
 @compile_in_place
 def enqueue(episode: Episode, row: int) -> None:
-    """Let a job wait for GPUs, and show it to the policy."""
+    """Let a job wait for GPUs, show it to the policy, and request a decision."""
     clock, rows = episode.clock, episode.in_view
     rules.wait(episode.job[row], clock[c.NOW])
     at = clock[c.IN_VIEW]
@@ -216,7 +216,7 @@ def restart_s(episode: Episode, row: int, gpu_type: int, level: int) -> float:
 
 @compile_in_place
 def find_locality(cluster: ClusterArrays, nodes: Ints) -> int:
-    """Return the lowest network tier that connects nodes, as a number."""
+    """Return the lowest network tier that connects nodes: 0 one node, 1 leaf, 2 minipod, 3 beyond."""
     if len(nodes) == 1:
         return 0
     tier = 1

@@ -86,7 +86,7 @@ def compile_inline(function: F) -> F:
 
 
 def let_compiled_call(function: Callable[..., Any]) -> None:
-    """Let compiled functions call a plain Python function, which must make no arrays.
+    """Register a Python function to be compiled where compiled functions call it; it must make no arrays.
 
     Where Python calls it, it stays uncompiled.
     """

@@ -130,7 +130,7 @@ class CompiledSimulation:
         return _changes(self._episode)
 
     def advance(self) -> View | None:
-        """Simulate up to the next decision point, and return what the policy sees there; None at the end."""
+        """Return what the policy sees at the decision point that `apply` moved on to; None at the end."""
         if self._outcome == c.STALLED:
             rows = self._episode.in_view[: self.jobs_in_view].copy()
             profiled = self._views.jobs.find_profiled_types(rows)
@@ -141,7 +141,7 @@ class CompiledSimulation:
         return self._views.view_of_now()
 
     def apply(self, decision: Decision) -> None:
-        """Check and carry out a decision at the present decision point.
+        """Check and carry out a decision, and simulate to the next decision point; `advance` shows it.
 
         Raises the errors of `Simulation.apply`.
         """

@@ -45,7 +45,7 @@ def find_fitting_requests(nodes: Nodes, requests: Requests) -> Bools:
 def score_nodes(
     nodes: Nodes, requests: Requests, request: int, placer: str, usual: UsualRequests
 ) -> tuple[Ints, Ints]:
-    """Return a placer's score of each node for a request, and the GPU there that would be used in part.
+    """Return a placer's score of each node for a request (-1: no room), and the GPU to be used in part.
 
     Returns
     -------

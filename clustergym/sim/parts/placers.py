@@ -105,7 +105,7 @@ def tightest_device(nodes: Nodes, at: int, milli: int) -> int:
 
 @compile_in_place
 def draw_device(nodes: Nodes, at: int, milli: int, chance: float) -> int:
-    """Choose one of the devices with enough free GPU, given a random number `chance` from 0 to 1."""
+    """Choose a device with enough free GPU by a random number `chance` from 0 to 1; return -1 if none has."""
     fitting = 0
     for device in range(nodes.devices[at]):
         fitting += nodes.gpu_milli[at, device] >= milli
@@ -260,7 +260,7 @@ def refresh(
     scores: KnownScores,
     device: Ints,
 ) -> None:
-    """Recompute the cached scores of a request on nodes that have changed since they were computed."""
+    """Recompute cached scores of a request on nodes changed since then; `device` is working memory."""
     for at in range(len(nodes.devices)):
         if scores.version[request, at] != nodes.version[at]:
             scores.value[request, at] = score(nodes, at, requests, request, placer, usual, device)

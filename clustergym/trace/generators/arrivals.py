@@ -94,7 +94,7 @@ def in_bursts(submit_s: Floats, tenants: Sequence[str], share: float, seed: int)
 
 
 def whole_milliseconds(seconds: Floats) -> Floats:
-    """Round seconds to milliseconds, so that all machines give equal results."""
+    """Return seconds rounded to whole milliseconds (still in seconds), equal on all machines."""
     return np.rint(np.asarray(seconds, dtype=np.float64) * 1000.0) / 1000.0
 
 

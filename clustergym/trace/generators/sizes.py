@@ -66,7 +66,7 @@ def draw_gpus(
 
 
 def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
-    """Sample each job's virtual cluster (a team's part of a cluster) by its GPU count; empty if none."""
+    """Sample each job's virtual cluster (a team's part of a cluster) by GPU count; empty texts if none."""
     if not source.virtual_clusters:
         return [""] * len(gpus)
     chance = random_streams.VIRTUAL_CLUSTERS.generator(seed).random(len(gpus))

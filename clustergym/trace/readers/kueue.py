@@ -24,7 +24,7 @@ NAME = "kueue"
 
 @dataclass
 class Names:
-    """Names of cluster queues and GPU types to which the Workloads in a file of Kueue refer.
+    """Lookup for a file of Kueue's Workloads: cluster queues by local queue, and GPU types by flavor.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Names:
 
     @classmethod
     def from_objects(cls, objects: Sequence[KubernetesObject]) -> Names:
-        """Collect the names of cluster queues and GPU types from a list of Kubernetes objects."""
+        """Read from Kubernetes objects each local queue's cluster queue and each flavor's GPU type."""
         found = cls()
         for one in objects:
             if one.kind == "LocalQueue":
@@ -50,13 +50,13 @@ class Names:
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Return whether a file's first lines hold an object of Kueue, or of a list of Kubernetes objects."""
+    """Return whether a file's first lines look like an object of Kueue or a list of Kubernetes objects."""
     text = "".join(lines)
     return "apiVersion" in text and ("kueue.x-k8s.io" in text or "kind: List" in text or '"List"' in text)
 
 
 def read_rows(path: Path) -> tuple[list[SlurmJob], Counter[str], str]:
-    """Read all Workloads of Kueue as rows of jobs, with counts of what was left out, and a digest.
+    """Read all Workloads of Kueue as rows of jobs, with an empty count of those left out, and a digest.
 
     Raises
     ------

@@ -248,7 +248,7 @@ def _text(content: bytes, at: int, path: Path) -> tuple[str, int]:
 
 
 def read_gpu_ids(path: Path) -> dict[str, str]:
-    """Read which GPU type each resource id of a cluster's Slurm database means; empty text: any type.
+    """Read which GPU type each resource id in a Slurm archive means, from the file beside; empty: any.
 
     Raises
     ------
