@@ -144,5 +144,6 @@ def validate_collectives(path: Path, accelerator: str) -> dict[str, dict[str, An
                     "median_ape": float(np.median(errors[1])),
                 }
     if not found:
-        raise InputError("has no all-reduce in a node, and no send", file=path, field="collective")
+        message, remedy = "has no all-reduce in a node, and no send", "measure one of them"
+        raise InputError(message, file=path, field="collective", remedy=remedy)
     return found
