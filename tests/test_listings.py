@@ -25,7 +25,6 @@ from golden_texts import GOLDEN, check_lines
 from pydantic import BaseModel
 
 import clustergym
-from clustergym.common.errors import InputError
 from clustergym.common.parameters import Parameters
 
 LONGEST = 160
@@ -62,19 +61,23 @@ def told(value: object) -> str:
         return repr(value)
     if isinstance(value, re.Pattern):
         return repr(value.pattern)
+    if inspect.isfunction(value) or inspect.isclass(value):
+        return value.__name__
+    return told_of_parts(value)
+
+
+def told_of_parts(value: object) -> str:
+    """Return the text of what is made of other values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [(one.name, getattr(value, one.name)) for one in dataclasses.fields(value)]
         return f"{type(value).__name__}({', '.join(f'{name}={told(inner)}' for name, inner in fields)})"
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return f"{type(value).__name__}({', '.join(map(told, value))})"
     if isinstance(value, tuple | list):
-        return f"({', '.join(map(told, value))})"
+        name = type(value).__name__ if hasattr(value, "_fields") else ""
+        return f"{name}({', '.join(map(told, value))})"
     if isinstance(value, set | frozenset):
         return f"{{{', '.join(sorted(map(told, value)))}}}"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{told(name)}: {told(inner)}' for name, inner in value.items())}}}"
-    if inspect.isfunction(value) or inspect.isclass(value):
-        return value.__name__
     raise UnknownKindError(type(value))
 
 

@@ -141,6 +141,15 @@ def test_what_may_be_left_stands_in_the_error_line(slurm):
         raise InputError("first", remedy="do it again")
 
 
+def test_what_may_be_left_after_a_good_run_is_a_note(slurm, capsys):
+    ours = backend(slurm)
+    with live_run._closing(ours):
+        ours.submit("cg-x-0-1.0", Part((0,), 2))
+        slurm.before["scancel"] = lambda words: ("", "scancel: error: no answer\n", 1)
+    note = "note: the run may have left jobs: scancel: error: no answer: scancel 1\n"
+    assert capsys.readouterr().err == note
+
+
 @pytest.mark.parametrize("told", ["", "\ufffd\ufffd", "salloc: Granted job allocation \ufffd"])
 def test_an_allocation_whose_number_cannot_be_read_is_found_by_user_and_name(slurm, told):
     ours = backend(slurm)

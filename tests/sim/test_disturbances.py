@@ -80,7 +80,7 @@ class Slow(Toy):
     def _slow(self, run):
         for time_s, factor, duration_s in self.times_s:
             yield ticks(time_s)
-            run.slow(0, factor, ticks(duration_s), ("slow", "slow_end"))
+            run.slow(0, factor, ticks(duration_s), ("slow", "slow_end"), "hot")
 
 
 def test_a_job_is_as_slow_as_its_slowest_node():
@@ -91,6 +91,13 @@ def test_a_job_is_as_slow_as_its_slowest_node():
     assert events_of(run, EventType.COMPLETE) == [(123.0, 0)]
     paces = [e.iteration_time_s for e in run.simulation.log.events if e.event_type == EventType.RATE]
     assert paces == [2.0, 5.0, 2.0, 1.0]
+    told = [(e.time_s, e.event_type, e.cause) for e in run.simulation.log.events if e.cause]
+    assert told == [
+        (20.0, "slow", "hot"),
+        (40.0, "slow", "hot"),
+        (50.0, "slow_end", "hot"),
+        (60.0, "slow_end", "hot"),
+    ]
     # Work is conserved at these speeds, or this raises.
     assert measure_run(run.simulation).metrics["jobs_finished"] == 1
 
