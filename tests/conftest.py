@@ -97,7 +97,7 @@ def marks_of(path):
 
 
 def told_in_full(made):
-    """Return an `InputError.__init__` that refuses errors without message or remedy, or with a line of no file.
+    """Return an `InputError.__init__` that refuses errors without message or remedy, or a line without file.
 
     The message may say itself what must be, not what is, or be another error's whole line with its remedy.
     """

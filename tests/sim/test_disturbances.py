@@ -63,6 +63,8 @@ def test_what_takes_many_nodes_fails_a_job_once_and_outages_may_overlap():
     assert events_of(run, EventType.FAIL) == [(50.0, 0)]
     assert events_of(run, EventType.COMPLETE) == [(100.0, 1), (190.0, 0)]
     assert events_of(run, "switch_fail") == [(time_s, NO_JOB) for time_s in (50.0, 50.0, 60.0, 60.0)]
+    outages = [e for e in run.simulation.log.events if e.event_type in ("switch_fail", "switch_repair")]
+    assert {(e.event_type, e.cause) for e in outages} == {(e.event_type, "switch failed") for e in outages}
     available = {view.now_s: int(view.available[0]) for view in script.views}
     assert available == {0.0: 12, 50.0: 4, 60.0: 4, 70.0: 4, 90.0: 12, 100.0: 12}
     assert measure_run(run.simulation).metrics["lost_gpu_hours"] == pytest.approx(8 * 50 / 3600)
