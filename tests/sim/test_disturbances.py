@@ -51,7 +51,7 @@ class Switch(Toy):
         for time_s, repair_s in self.times_s:
             yield ticks(time_s)
             for node in self.nodes:
-                run.take_out(node, ticks(repair_s), self.outages[0], "switch failed")
+                run.take_out(node, ticks(repair_s), self.outages[0], "switch failed", "heat")
 
 
 def test_what_takes_many_nodes_fails_a_job_once_and_outages_may_overlap():
@@ -64,7 +64,9 @@ def test_what_takes_many_nodes_fails_a_job_once_and_outages_may_overlap():
     assert events_of(run, EventType.COMPLETE) == [(100.0, 1), (190.0, 0)]
     assert events_of(run, "switch_fail") == [(time_s, NO_JOB) for time_s in (50.0, 50.0, 60.0, 60.0)]
     outages = [e for e in run.simulation.log.events if e.event_type in ("switch_fail", "switch_repair")]
-    assert {(e.event_type, e.cause) for e in outages} == {(e.event_type, "switch failed") for e in outages}
+    fails = [(time_s, "switch_fail", "heat") for time_s in (50.0, 50.0, 60.0, 60.0)]
+    repairs = [(time_s, "switch_repair", "") for time_s in (70.0, 70.0, 90.0, 90.0)]
+    assert [(e.time_s, e.event_type, e.cause) for e in outages] == fails + repairs
     available = {view.now_s: int(view.available[0]) for view in script.views}
     assert available == {0.0: 12, 50.0: 4, 60.0: 4, 70.0: 4, 90.0: 12, 100.0: 12}
     assert measure_run(run.simulation).metrics["lost_gpu_hours"] == pytest.approx(8 * 50 / 3600)
