@@ -18,12 +18,21 @@ from clustergym.common.errors import InputError
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 LARGEST_BYTES = 20_000
-PLACES = 8
+PLACES = 6
 """Of numbers and of words, those that are replaced."""
-SLOW = re.compile("accelerators|board|checkpoint|config|entry|oracle-steps|sharing|stack|study|transformers")
+SLOW = re.compile("accelerators|agent|checkpoint|entry|generator|models|oracle-|sharing|stack|transformers")
 FEWER = 1
 """Places in the files of slow readers."""
-LEFT_OUT = ("checkpoint-schema", "network", "network-weights", "result-cluster", "result-key", "study")
+LEFT_OUT = (
+    "board",
+    "checkpoint-schema",
+    "config",
+    "network",
+    "network-weights",
+    "result-cluster",
+    "result-key",
+    "study",
+)
 """Readers that take seconds, or that refuse nothing of this."""
 OF_LIBRARIES = re.compile(
     r"(is not valid YAML|[Nn]o[nt] JSON[^:]*|broken JSON|cannot be read|npz file of arrays): [^()]* \("

@@ -22,7 +22,6 @@ TEXTS = {
     "cluster-of-racks": "cluster describe llm-2026",
     "tree": "cluster draw llm-2026",
     "plans": "oracle explain --model llama3-8B --gpus 16xH100 --batch 256",
-    "bound": "bound cluster=arena-16 trace=philly-like trace.jobs=8",
     "run": f"{RUN} policy=srtf hydra.run.dir=OUT/a",
     "run-of-parts": "run scenario=sharing trace.jobs=40 progress=false report=false hydra.run.dir=OUT/a",
 }
