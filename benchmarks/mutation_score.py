@@ -74,6 +74,8 @@ AGAIN = (
     "not browser and not docs and not slurm and not wheel",
 )
 """How tests run with a mutant on disk."""
+LISTINGS = "tests/test_listings.py"
+"""Tests of what modules have once they are imported; they call no function."""
 
 
 def source_files() -> list[str]:
@@ -468,7 +470,7 @@ class Trial:
         live = [(one, bodies[name]) for name in bodies for one in self.live.get((str(path), name), [])]
         closed = any(one.__code__.co_freevars != body.co_freevars for one, body in live)
         imported = closed or at_import(old) != at_import(new)
-        tests = self.chosen(mutant)
+        tests = [*self.chosen(mutant), *[LISTINGS] * imported]
 
         def run() -> int:
             if imported:
@@ -518,7 +520,8 @@ class SecondTrial:
         texts = {str(path): path.read_text() for path in Path("tests").rglob("test_*.py")}
         naming = {file for file, text in texts.items() if name in Path(file).stem or imported.search(text)}
         found = files | naming or {file for file in texts if file.startswith(own)}
-        return sorted(found, key=lambda file: (file not in naming, not file.startswith(own), file))
+        ordered = sorted(found, key=lambda file: (file not in naming, not file.startswith(own), file))
+        return [*ordered, LISTINGS]
 
     def outcome(self, mutant: dict[str, Any], changed: str) -> dict[str, Any]:
         """Write a mutant and run the tests; a test that fails without it, too, kills nothing."""

@@ -97,12 +97,17 @@ def marks_of(path):
 
 
 def told_in_full(made):
-    """Return an `InputError.__init__` that refuses an error without a message, or with a line of no file."""
+    """Return an `InputError.__init__` that refuses errors without message or remedy, or a line without file.
+
+    The message may say itself what must be, not what is, or be another error's whole line with its remedy.
+    """
 
     def make(self, message, **told):
         made(self, message, **told)
         assert isinstance(message, str)
         assert message not in ("", "None")
+        says_itself = "must be " in message or ", not " in message or message.endswith(")")
+        assert told.get("remedy") or says_itself, f"{message}: what is to be done?"
         assert told.get("line") is None or told.get("file") is not None, f"{message}: a line of which file?"
 
     return make

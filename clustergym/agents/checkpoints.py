@@ -26,6 +26,7 @@ NETWORK_SCHEMA = "clustergym.network/1"
 TRAINED = PACKAGE / "agents" / "trained"
 """Checkpoints that come with the package, by name."""
 LARGEST_BYTES = 2**26
+BOTH = "give both files of a checkpoint"
 SUFFIX = ".safetensors"
 
 
@@ -92,7 +93,7 @@ def read_schema(name: str) -> str:
     InputError
         If there is none of the name, or it has no YAML.
     """
-    with open_regular_file(find(name).with_suffix(".yaml")) as file:
+    with open_regular_file(find(name).with_suffix(".yaml"), BOTH) as file:
         line = file.readline(200).decode(errors="replace").strip()
     return line.removeprefix("schema: ") if line.startswith("schema: ") else ""
 
@@ -125,9 +126,9 @@ def read(name: str, schema: str) -> CheckpointContent:
         If one is missing or damaged, or the YAML has another schema.
     """
     path = find(name)
-    file, both = path.with_suffix(".yaml"), "give both files of a checkpoint"
-    data = read_regular(path, LARGEST_BYTES, both)
-    about = parse_mapping(read_regular(file, LARGEST_BYTES, both), file).content
+    file = path.with_suffix(".yaml")
+    data = read_regular(path, LARGEST_BYTES, BOTH)
+    about = parse_mapping(read_regular(file, LARGEST_BYTES, BOTH), file).content
     if about.get("schema") != schema:
         raise InputError(
             "is not a checkpoint of this schema", file=file, field="schema", remedy=f"want {schema}"

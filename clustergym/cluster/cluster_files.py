@@ -155,7 +155,7 @@ class _Builder:
         self.keys: ClusterKeys = validate_content(ClusterKeys, content, file=self.file, source=source)
         self.own = {name: _gpu_type(name, keys) for name, keys in self.keys.gpu_types.items()}
 
-    def error(self, message: str, *keys: str | int, remedy: str | None = None) -> InputError:
+    def error(self, message: str, *keys: str | int, remedy: str) -> InputError:
         from clustergym.common.yaml_file import field_name
 
         line = None if self.source is None else self.source.line(keys)
@@ -183,7 +183,7 @@ class _Builder:
                 raise self.error("is missing", "nodes", row, missing, remedy=remedy)
             if keys.gpus_per_node > MOST_GPUS_PER_NODE:
                 message = f"a divisible node has at most {MOST_GPUS_PER_NODE} GPUs"
-                raise self.error(message, "nodes", row, "gpus_per_node")
+                raise self.error(message, "nodes", row, "gpus_per_node", remedy="divide the node")
             shapes.append(
                 NodeShape(keys.gpu_type, keys.gpus_per_node, keys.cpu_milli, keys.memory_mib, keys.count)
             )
@@ -236,7 +236,8 @@ class _Builder:
             seen.add(name)
         total = sum(group.nodes * group.gpus_per_node for group in groups)
         if total > MOST_GPUS:
-            raise self.error(f"{total} GPUs are more than the {MOST_GPUS} a cluster may have", "nodes")
+            message = f"{total} GPUs are more than the {MOST_GPUS} a cluster may have"
+            raise self.error(message, "nodes", remedy="give fewer nodes")
 
     def _fabric(self, keys: FabricKeys, nodes: int) -> Fabric:
         if keys.minipods is not None and keys.leaves_per_minipod is not None:
@@ -245,7 +246,8 @@ class _Builder:
                 "minipods and leaves_per_minipod exclude each other", "fabric", "minipods", remedy=remedy
             )
         if keys.minipods is not None and keys.minipods > nodes:
-            raise self.error(f"{keys.minipods} minipods but only {nodes} nodes", "fabric", "minipods")
+            message = f"{keys.minipods} minipods but only {nodes} nodes"
+            raise self.error(message, "fabric", "minipods", remedy=f"give at most {nodes}")
         self._check_factors(keys)
         return Fabric(**{name: value for name, value in keys.model_dump().items() if value is not None})
 

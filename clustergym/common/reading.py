@@ -24,7 +24,7 @@ MOST_DIGITS = 300
 
 
 @contextmanager
-def open_regular_file(path: Path, remedy: str | None = None) -> Iterator[BinaryIO]:
+def open_regular_file(path: Path, remedy: str) -> Iterator[BinaryIO]:
     """Open a regular file for reading; refuse devices, and pipes, which could block the reader.
 
     Raises
@@ -50,7 +50,7 @@ def _reason(error: Exception) -> str:
     return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
-def read_regular(path: Path, largest_bytes: int, remedy: str | None = None) -> bytes:
+def read_regular(path: Path, largest_bytes: int, remedy: str) -> bytes:
     """Return a regular file's bytes; raise an `InputError` if they are more than `largest_bytes`.
 
     Raises

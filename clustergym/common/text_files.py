@@ -78,7 +78,8 @@ def _missing(path: Path) -> InputError:
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
-    return InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=path)
+    reason = getattr(error, "strerror", None) or error
+    return InputError(f"cannot be read: {reason}", file=path, remedy="give a file that can be read")
 
 
 def read_bytes(path: Path) -> bytes:

@@ -90,7 +90,8 @@ def parse_mapping(content: bytes, path: Path) -> YamlMapping:
     except (RecursionError, ValueError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"is not YAML that can be read: {error}", file=path) from None
+        message = f"is not YAML that can be read: {error}"
+        raise InputError(message, file=path, remedy="give a YAML file") from None
 
 
 def _content(path: Path) -> bytes:
@@ -107,7 +108,8 @@ def _content(path: Path) -> bytes:
         if isinstance(error, InputError):
             raise
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot be read: {reason}", file=path) from None
+        message = f"cannot be read: {reason}"
+        raise InputError(message, file=path, remedy="give a file that can be read") from None
 
 
 def _text(content: bytes, path: Path) -> str:
@@ -136,7 +138,7 @@ def _check_events(text: str, path: Path) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:
-                raise InputError(f"is nested deeper than {DEEPEST} levels", file=path, line=line)
+                raise _too_deep(path, line)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         tag = getattr(event, "tag", None)
@@ -241,13 +243,18 @@ def _step(node: yaml.Node, key: str | int) -> tuple[yaml.Mark, yaml.Node] | None
     return None
 
 
+def _too_deep(path: Path, line: int | None) -> InputError:
+    message = f"is nested deeper than {DEEPEST} levels"
+    return InputError(message, file=path, line=line, remedy="write it flatter")
+
+
 def _input_error(error: yaml.YAMLError, path: Path) -> InputError:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be parsed"
     line = None if mark is None else mark.line + 1
     if "nesting depth" in problem:  # libyaml from 0.2.6 on has a limit of its own, of 1,000, and reads ahead.
-        return InputError(f"is nested deeper than {DEEPEST} levels", file=path, line=line)
-    return InputError(f"is not valid YAML: {problem}", file=path, line=line)
+        return _too_deep(path, line)
+    return InputError(f"is not valid YAML: {problem}", file=path, line=line, remedy="correct it")
 
 
 def field_name(keys: Sequence[str | int]) -> str:

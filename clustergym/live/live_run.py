@@ -161,7 +161,8 @@ def _closing(backend: Backend) -> Iterator[Backend]:
     except InputError as error:
         left = backend.close()
         if left:
-            raise InputError(f"{error}; it may have left jobs: {left}") from None
+            message = f"{error}; it may have left jobs: {left}"
+            raise InputError(message, remedy="end them by hand") from None
         raise
     except BaseException:
         _note_left(backend.close())

@@ -175,7 +175,7 @@ class Store:
         # Files of one shape have one size, so that nothing larger is ever read.
         size = len(pack(key, np.empty(shape)))
         try:
-            content = read_regular(self.folder / f"{key}.npz", size)
+            content = read_regular(self.folder / f"{key}.npz", size, "build it anew")
         except InputError:
             return None
         return unpack(key, content, shape) if len(content) == size else None

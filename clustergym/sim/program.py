@@ -180,7 +180,7 @@ class Program(Policy):
         if not isinstance(answer, dict):
             raise _error("answers with what is no decision", "return Decision.of(...)")
         if "error" in answer:
-            raise ProgramError(str(answer["error"])[:1000])
+            raise ProgramError(str(answer["error"])[:1000], remedy="correct the program")
         return answer
 
     def _ended(self) -> ProgramError:

@@ -15,7 +15,7 @@ import yaml
 from clustergym.commands.collect import main
 from clustergym.common.errors import InputError
 from clustergym.results.report.groups import group_results
-from clustergym.results.result_files import read_result, read_results
+from clustergym.results.result_files import find_results, read_result, read_results
 
 
 def result(policy="fcfs", seed=0, **changes):
@@ -518,3 +518,13 @@ def test_a_result_keeps_where_it_was_read(save):
     assert read.path == path
     assert (read.policy.name, read.seed, read.metrics["jobs_finished"]) == ("fcfs", 0, 10)
     assert type(read.metrics["jobs_finished"]) is int
+
+
+def test_a_folder_that_cannot_be_searched_is_one_line(tmp_path, monkeypatch):
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(InputError) as refused:
+        find_results([tmp_path])
+    assert str(refused.value) == f"{tmp_path}: Permission denied (check its rights)"

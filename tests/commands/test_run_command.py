@@ -105,6 +105,15 @@ def test_a_finished_run_is_not_run_again_but_a_changed_one_is(small, tmp_path, c
     assert run.main(args) == 0
     assert "fcfs: finished already, not run again" in capsys.readouterr().out
     assert (tmp_path / "out" / "result.json").read_bytes() == first
+    # Nor is its report written again, unless it is gone.
+    report = tmp_path / "out" / "report.html"
+    report.write_text("mine")
+    assert run.main(args) == 0
+    assert report.read_text() == "mine"
+    report.unlink()
+    assert run.main(args) == 0
+    assert "<html" in report.read_text()
+    capsys.readouterr()
     assert run.main([*args, "policy.queue=cluster"]) == 0
     assert "finished already" not in capsys.readouterr().out
     assert (tmp_path / "out" / "result.json").read_bytes() != first

@@ -248,7 +248,9 @@ def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         line_of(lambda: read_bytes(Path("/dev/null")))
         == "/dev/null: is not a regular file (save it to a file first)"
     )
-    assert line_of(lambda: read_bytes(Path("a\0b"))).endswith("cannot be read: embedded null byte")
+    assert line_of(lambda: read_bytes(Path("a\0b"))).endswith(
+        ": embedded null byte (give a file that can be read)"
+    )
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:

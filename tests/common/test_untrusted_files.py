@@ -435,11 +435,11 @@ def test_reading(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=said):
             read_json(path, 100 * 1024, "remedy")
     with pytest.raises(InputError, match="No such file"):
-        read_regular(tmp_path / "none", 10)
+        read_regular(tmp_path / "none", 10, "mend")
     with pytest.raises(InputError, match="null byte"):
-        read_regular(Path("a\0b"), 10)
+        read_regular(Path("a\0b"), 10, "mend")
     with contextlib.suppress(OSError), pytest.raises(InputError, match="not a regular file"):
-        read_regular(Path("/dev/full"), 10)
+        read_regular(Path("/dev/full"), 10, "mend")
 
 
 def test_what_is_visible() -> None:

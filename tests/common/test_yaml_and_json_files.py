@@ -72,8 +72,8 @@ DEEP = "a: " + "[" * 39 + "1" + "]" * 39
         ("a: " + "1" * 101, "m.yaml:1: a number of 101 characters, the longest allowed is 100 (put it in"
          " quotes, or write the number out)"),
         ("a: &x\n  b: *x\n", "m.yaml:1: an anchor refers to itself (write the value out)"),
-        ("a: [1\n", "m.yaml:2: is not valid YAML: did not find expected ',' or ']'"),
-        (DEEP.replace("1", "[1]"), "m.yaml:1: is nested deeper than 40 levels"),
+        ("a: [1\n", "m.yaml:2: is not valid YAML: did not find expected ',' or ']' (correct it)"),
+        (DEEP.replace("1", "[1]"), "m.yaml:1: is nested deeper than 40 levels (write it flatter)"),
     ],
 )  # fmt: skip
 def test_yaml_that_is_refused(text: str, line: str) -> None:
@@ -151,7 +151,10 @@ def test_json() -> None:
     assert line_of(lambda: reading.read_json(Path("x"), 2, "mend")) == (
         "x: cannot be read: No such file or directory (mend)"
     )
-    assert line_of(lambda: reading.read_regular(Path("."), 2)) == ".: cannot be read: Is a directory"
+    assert (
+        line_of(lambda: reading.read_regular(Path("."), 2, "mend"))
+        == ".: cannot be read: Is a directory (mend)"
+    )
     os.mkfifo("pipe")
     assert (
         line_of(lambda: reading.read_regular(Path("pipe"), 2, "mend")) == "pipe: is not a regular file (mend)"

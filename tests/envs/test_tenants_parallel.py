@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,3 +120,11 @@ def test_the_example_runs(capsys, tmp_path):
     assert "all at the largest weight: mean JCT: 1.000" in capsys.readouterr().out
     assert out.is_file()
     assert module.main(["--traces", "0"]) == 2
+
+
+def test_without_pettingzoo_a_line_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pettingzoo", None)
+    monkeypatch.delitem(sys.modules, tenants_parallel.__name__)
+    message = r"^tenants_parallel: needs the package pettingzoo \(pip install .*\[pettingzoo\]'\)$"
+    with pytest.raises(InputError, match=message):
+        importlib.import_module(tenants_parallel.__name__)

@@ -111,7 +111,7 @@ def test_close_ends_an_allocation_of_which_the_answer_was_lost(slurm):
     def hang(words):
         del slurm.before["salloc"]
         slurm.run(*words)
-        raise InputError("salloc did not come back within 60 s")
+        raise InputError("salloc did not come back within 60 s", remedy="ask again")
 
     slurm.before["salloc"] = hang
     with pytest.raises(InputError, match="did not come back"):
@@ -136,9 +136,18 @@ def test_what_may_be_left_stands_in_the_error_line(slurm):
     ours = backend(slurm)
     ours.submit("cg-x-0-1.0", Part((0,), 2))
     slurm.before["scancel"] = lambda words: ("", "scancel: error: no answer\n", 1)
-    message = r"^first; it may have left jobs: scancel: error: no answer: scancel 1$"
+    message = r"^first \(do it again\); it may have left jobs: .* no answer: scancel 1 \(end them by hand\)$"
     with pytest.raises(InputError, match=message), live_run._closing(ours):
-        raise InputError("first")
+        raise InputError("first", remedy="do it again")
+
+
+def test_what_may_be_left_after_a_good_run_is_a_note(slurm, capsys):
+    ours = backend(slurm)
+    with live_run._closing(ours):
+        ours.submit("cg-x-0-1.0", Part((0,), 2))
+        slurm.before["scancel"] = lambda words: ("", "scancel: error: no answer\n", 1)
+    note = "note: the run may have left jobs: scancel: error: no answer: scancel 1\n"
+    assert capsys.readouterr().err == note
 
 
 @pytest.mark.parametrize("told", ["", "\ufffd\ufffd", "salloc: Granted job allocation \ufffd"])

@@ -284,3 +284,14 @@ def test_errors_are_told_of_parts_of_the_rows(tmp_path: Path) -> None:
     }
     assert found["without A40 on several nodes"]["mape"] == pytest.approx(0.25)
     assert found["of each GPU count the placement on fewest nodes"]["gpt3_mape"] == pytest.approx(0.3)
+
+
+def test_each_model_is_left_out_with_all_of_its_rows_and_no_other():
+    models = tuple(ModelClass(*one, 8) for one in (("a", "1B"), ("b", "1B"), ("a", "2B"), ("a", "1B")))
+    rows = Rows(models, (), (), np.ones(4), "")
+    left_out = {name: held.tolist() for name, held in calibration._list_left_out(rows)}
+    assert left_out == {
+        "a-1B": [True, False, False, True],
+        "a-2B": [False, False, True, False],
+        "b-1B": [False, True, False, False],
+    }

@@ -215,6 +215,10 @@ def test_fit_stack_writes_a_stack_that_validate_takes(tmp_path, capsys):
     path, target = table(tmp_path / "t.csv", {"date_or_release": "26.04"}), tmp_path / "own.yaml"
     assert main(["fit", "--data", str(path), "--stack", "megatron-2026", "-o", str(target)]) == 0
     assert load_stack(str(target)).fitted_to == "1 rows of megatron-bridge, 26.04 to 26.04"
+    names = [one for group in FREE["megatron-2026"] for one in group]
+    head = target.read_text().splitlines()
+    at = head.index(f"# Fitted: {', '.join(names[:6])},")
+    assert head[at + 1] == f"# {', '.join(names[6:])}; the others are not."
     assert main(["validate", "--data", str(path), "--stack", str(target)]) == 0
     assert "megatron-2026, fitted to" in capsys.readouterr().out
 

@@ -51,7 +51,7 @@ class Switch(Toy):
         for time_s, repair_s in self.times_s:
             yield ticks(time_s)
             for node in self.nodes:
-                run.take_out(node, ticks(repair_s), self.outages[0], "switch failed")
+                run.take_out(node, ticks(repair_s), self.outages[0], "switch failed", "heat")
 
 
 def test_what_takes_many_nodes_fails_a_job_once_and_outages_may_overlap():
@@ -63,6 +63,10 @@ def test_what_takes_many_nodes_fails_a_job_once_and_outages_may_overlap():
     assert events_of(run, EventType.FAIL) == [(50.0, 0)]
     assert events_of(run, EventType.COMPLETE) == [(100.0, 1), (190.0, 0)]
     assert events_of(run, "switch_fail") == [(time_s, NO_JOB) for time_s in (50.0, 50.0, 60.0, 60.0)]
+    outages = [e for e in run.simulation.log.events if e.event_type in ("switch_fail", "switch_repair")]
+    fails = [(time_s, "switch_fail", "heat") for time_s in (50.0, 50.0, 60.0, 60.0)]
+    repairs = [(time_s, "switch_repair", "") for time_s in (70.0, 70.0, 90.0, 90.0)]
+    assert [(e.time_s, e.event_type, e.cause) for e in outages] == fails + repairs
     available = {view.now_s: int(view.available[0]) for view in script.views}
     assert available == {0.0: 12, 50.0: 4, 60.0: 4, 70.0: 4, 90.0: 12, 100.0: 12}
     assert measure_run(run.simulation).metrics["lost_gpu_hours"] == pytest.approx(8 * 50 / 3600)
@@ -80,7 +84,7 @@ class Slow(Toy):
     def _slow(self, run):
         for time_s, factor, duration_s in self.times_s:
             yield ticks(time_s)
-            run.slow(0, factor, ticks(duration_s), ("slow", "slow_end"))
+            run.slow(0, factor, ticks(duration_s), ("slow", "slow_end"), "hot")
 
 
 def test_a_job_is_as_slow_as_its_slowest_node():
@@ -91,6 +95,13 @@ def test_a_job_is_as_slow_as_its_slowest_node():
     assert events_of(run, EventType.COMPLETE) == [(123.0, 0)]
     paces = [e.iteration_time_s for e in run.simulation.log.events if e.event_type == EventType.RATE]
     assert paces == [2.0, 5.0, 2.0, 1.0]
+    told = [(e.time_s, e.event_type, e.cause) for e in run.simulation.log.events if e.cause]
+    assert told == [
+        (20.0, "slow", "hot"),
+        (40.0, "slow", "hot"),
+        (50.0, "slow_end", "hot"),
+        (60.0, "slow_end", "hot"),
+    ]
     # Work is conserved at these speeds, or this raises.
     assert measure_run(run.simulation).metrics["jobs_finished"] == 1
 

@@ -134,8 +134,8 @@ def test_an_error_of_a_policy_comes_with_its_traceback():
     with pytest.raises(ZeroDivisionError, match="mine") as raised:
         run_guarded(Scripted(partial(raise_, ZeroDivisionError("mine"))))
     assert 'test_guard.py", line' in raised.value.__notes__[0]
-    with pytest.raises(InputError, match=r"^is wrong$"):
-        run_guarded(Scripted(partial(raise_, InputError("is wrong"))))
+    with pytest.raises(InputError, match=r"^is wrong \(give 1\)$"):
+        run_guarded(Scripted(partial(raise_, InputError("is wrong", remedy="give 1"))))
 
 
 def loop():

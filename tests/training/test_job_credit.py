@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import gymnasium
 import numpy as np
 import pytest
 from error_lines import error_line
+from gymnasium.spaces import Discrete
 
 from clustergym.commands import train as train_command
 from clustergym.common.errors import InputError
@@ -26,7 +29,7 @@ from clustergym.training.job_credit import (  # noqa: E402
 )
 from clustergym.training.job_credit_agent import JobCreditAgent  # noqa: E402
 from clustergym.training.network_agent import greedy_figures, play  # noqa: E402
-from clustergym.training.row_network import Rows  # noqa: E402
+from clustergym.training.row_network import SHARED, RowNetwork, Rows  # noqa: E402
 from clustergym.training.split_env import make_split_env  # noqa: E402
 
 pytestmark = pytest.mark.compiled
@@ -269,3 +272,13 @@ def test_bad_input_is_one_line(tmp_path, capsys, words, said):
 def test_the_discount_by_time_is_over_six_hours():
     """Of the published recipe: a discount by time of exp(-t / 6 h)."""
     assert JobCreditAgent().discount_s == 21_600.0
+
+
+def test_layers_begin_orthogonal_each_with_its_gain():
+    layout = {"jobs": (4, 3), **dict.fromkeys(SHARED, (2,))}
+    network = RowNetwork(SimpleNamespace(layout=layout), Discrete(4 * 5 + 1), (6, 4))
+    gains = {"row": 2**0.5, "mixed": 2**0.5, "head": 0.01, "stop": 0.01, "value": 1.0}
+    for name, gain in gains.items():
+        found = torch.linalg.svdvals(getattr(network, name).weight.detach())
+        assert found.numpy() == pytest.approx(gain, rel=1e-5), name
+        assert not getattr(network, name).bias.any()

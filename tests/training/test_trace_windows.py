@@ -11,6 +11,7 @@ from clustergym.commands import train
 from clustergym.common.errors import InputError
 from clustergym.common.paths import PACKAGE
 from clustergym.scenario.policy import InformationClass
+from clustergym.training import windows
 from clustergym.training.distribution import Distribution, draw_scenario
 from clustergym.training.simulated_episodes import AuctionEpisode
 from clustergym.training.windows import TraceFiles
@@ -142,3 +143,18 @@ def test_windows_that_fail_have_failures_of_their_own() -> None:
             0,
         ).trace.submit_s.tolist()
     )
+
+
+def test_arrivals_of_a_synthetic_window_begin_at_the_hour_drawn_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def note(source: object, jobs: int, span_s: float, seed: int, *hour: int) -> np.ndarray:
+        given.append((jobs, seed, *hour))
+        return np.zeros(jobs)
+
+    monkeypatch.setattr("clustergym.trace.generators.arrivals.arrival_times", note)
+    windows._synthetic(np.random.default_rng(3), "train", 5)
+    rng = np.random.default_rng(3)
+    rng.integers(len(windows.SOURCES))
+    seed, hour = windows.trace_seed("train", int(rng.integers(2**30))), int(rng.integers(168))
+    assert given == [(5, seed, hour)]

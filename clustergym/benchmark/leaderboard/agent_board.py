@@ -134,7 +134,8 @@ def load_agent_board(name: str, root: Path | None = None) -> AgentBoard:
     board = validate_content(AgentBoard, source.content, file=source.path, source=source)
     names = [one.name for one in board.environments]
     if len(set(names)) < len(names):
-        raise InputError("names an environment twice", file=source.path, field="environments")
+        remedy = "name each environment once"
+        raise InputError("names an environment twice", file=source.path, field="environments", remedy=remedy)
     return board.in_folder(folder)
 
 

@@ -61,17 +61,27 @@ def read_queue(path: Path, now: str | None = None) -> Present:
             now_s = CellRules().moment(now)
         except ValueError as problem:
             raise InputError(str(problem), field="--now", remedy="give 2026-03-01T12:00:00") from problem
-    return find_present(rows, now_s)
+    return find_present(rows, now_s, path)
 
 
-def find_present(rows: list[SlurmJob], now_s: float) -> Present:
-    """Return the jobs of a table that ran or waited at a moment; a waiting job array becomes its tasks."""
+def find_present(rows: list[SlurmJob], now_s: float, path: Path) -> Present:
+    """Return the jobs of a table that ran or waited at a moment; a waiting job array becomes its tasks.
+
+    Raises
+    ------
+    InputError
+        If an array has too many tasks.
+    """
     running, waiting = list[SlurmJob](), list[SlurmJob]()
     for job in rows:
         if not job.gpus or not job.submit_s <= now_s:
             continue
         if job.state in WAITING:
-            tasks = waiting_tasks(job.job_id)
+            try:
+                tasks = waiting_tasks(job.job_id)
+            except ValueError as problem:
+                remedy = "leave it out"
+                raise InputError(str(problem), file=path, line=job.line, remedy=remedy) from problem
             waiting += [job] if tasks is None else [replace(job, job_id=task) for task in tasks]
         elif job.state in RUNNING and job.start_s <= now_s:
             running.append(job)

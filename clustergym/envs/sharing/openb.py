@@ -27,6 +27,7 @@ from clustergym.common.text_files import TextTable, read_csv
 
 NODES, PODS = "openb_node_list_gpu_node.csv", "openb_pod_list_"
 LARGEST_ORDER_BYTES = 2**27
+REMEDY = "download it again"
 MOST_MILLI = 10**9
 Expected = Mapping[tuple[str, str, int, int], float]
 """(Workload, policy, seed, arrived %) -> a published figure, %."""
@@ -118,12 +119,12 @@ def read_orders(folder: Path, workload: str, pods: int, nodes: int) -> dict[int,
     path = folder / "orders" / f"{workload}.npz"
     if not path.exists():
         return {}
-    content = read_regular(path, LARGEST_ORDER_BYTES)
+    content = read_regular(path, LARGEST_ORDER_BYTES, REMEDY)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, OSError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"is not an npz file of arrays: {error}", file=path) from None
+        raise InputError(f"is not an npz file of arrays: {error}", file=path, remedy=REMEDY) from None
     found = {}
     for name in arrays:
         if match := re.fullmatch(r"arrivals_(\d{1,9})", name):

@@ -138,7 +138,7 @@ def read_ledger(path: Path) -> tuple[str, dict[str, Entry], int]:
                 raise ValueError("another schema")
             else:
                 run = str(told["run"])
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
         message = f"is no ledger of a live run: {error}"
         raise InputError(message, file=path, line=number, remedy=REMEDY) from None
     return run, entries, len(whole)

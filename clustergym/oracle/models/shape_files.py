@@ -104,7 +104,7 @@ def _check_shape(one: object, path: Path, line: int | None) -> None:
             raise InputError("must be above 0", file=path, line=line, field=f"{one.name}.{key}")
     if isinstance(one, TransformerShape) and (one.experts_per_token > one.experts or one.expert_layers < 0):
         message = "more experts a token than there are, or more layers without experts than layers"
-        raise InputError(message, file=path, line=line, field=one.name)
+        raise InputError(message, file=path, line=line, field=one.name, remedy="correct its counts")
 
 
 def _accelerators(more: Path | None) -> Mapping[str, Machine]:

@@ -124,7 +124,12 @@ def validate_collectives(path: Path, accelerator: str) -> dict[str, dict[str, An
         if name not in ("all_reduce", "send_recv") or (name == "all_reduce" and gpus > per_node):
             continue
         rows = np.flatnonzero((names == name) & (workers == gpus) & (here == per_node))
-        measured_s = 1e-3 * numbers(table.select(rows.tolist()), f"time_stats.{name}.median", low=0.0)
+        column = f"time_stats.{name}.median"
+        if column not in table.columns:
+            raise InputError(
+                "column is missing", file=path, line=1, field=column, remedy="give Vidur's table"
+            )
+        measured_s = 1e-3 * numbers(table.select(rows.tolist()), column, low=0.0)
         across = gpus > per_node
         if name == "all_reduce":
             predicted_s = all_reduce_s(machine, size[rows], gpus)
@@ -144,5 +149,6 @@ def validate_collectives(path: Path, accelerator: str) -> dict[str, dict[str, An
                     "median_ape": float(np.median(errors[1])),
                 }
     if not found:
-        raise InputError("has no all-reduce in a node, and no send", file=path, field="collective")
+        message, remedy = "has no all-reduce in a node, and no send", "measure one of them"
+        raise InputError(message, file=path, field="collective", remedy=remedy)
     return found

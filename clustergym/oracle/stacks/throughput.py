@@ -35,6 +35,10 @@ have a median error of 11.5 instead of 5.1 %."""
 _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
 
+class _UnusableRowError(ValueError):
+    """Raised if a row lacks what a prediction needs."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """What a throughput was measured on: the transformer, machine, parallel plan and batch."""
@@ -140,7 +144,7 @@ def _row(cells: Mapping[str, str], shapes: Path | None, accelerators: Path | Non
     # reported.
     try:
         setting, reason = _setting(cells, shapes, accelerators)
-    except InputError as error:
+    except (InputError, _UnusableRowError) as error:
         reason = str(error)
     release = _RELEASE.search(cells["date_or_release"])
     precision = cells["precision"].lower()
@@ -175,13 +179,13 @@ def _whole(cells: Mapping[str, str], name: str, *, lenient: bool = False) -> int
         return int(value)
     if lenient or not cells[name] or cells[name] in ("-", "n/a", "N/A", "0"):
         return None
-    raise InputError(f"{cells[name]!r} is not a whole number above 0", field=name)
+    raise _UnusableRowError(f"{name}: {cells[name]!r} is not a whole number above 0")
 
 
 def _read_needed(cells: Mapping[str, str], name: str) -> int:
     value = _whole(cells, name)
     if value is None:
-        raise InputError("is not given", field=name)
+        raise _UnusableRowError(f"{name}: is not given")
     return value
 
 
@@ -191,7 +195,7 @@ def _setting(cells: Mapping[str, str], shapes: Path | None, accelerators: Path |
     machine = load_accelerator(cells["gpu_type"], accelerators)
     precision = _precision(cells["precision"])
     if machine.peak_tflops(precision) is None:
-        raise InputError(f"{machine.name} has no {precision} arithmetic", field="precision")
+        raise _UnusableRowError(f"precision: {machine.name} has no {precision} arithmetic")
     length = _whole(cells, "sequence_length")
     if length is None:
         length = USUAL_SEQUENCE_LENGTH
@@ -204,8 +208,8 @@ def _setting(cells: Mapping[str, str], shapes: Path | None, accelerators: Path |
     # Experts are spread over ranks of these groups and use no further GPUs.
     data, rest = divmod(gpus, tensor * pipeline * context)
     if rest:
-        raise InputError(
-            f"{gpus} GPUs do not divide by TP x PP x CP of {tensor * pipeline * context}", field="gpus"
+        raise _UnusableRowError(
+            f"gpus: {gpus} GPUs do not divide by TP x PP x CP of {tensor * pipeline * context}"
         )
     micro = _whole(cells, "micro_batch")
     planned = any(cells[name] for name in PLAN)

@@ -151,7 +151,7 @@ def test_an_error_is_one_line_without_escapes(root: Path, capsys: pytest.Capture
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     with pytest.raises(InputError) as error:
-        raise InputError("x" * 10**6)
+        raise InputError("x" * 10**6, remedy="y")
     assert len(str(error.value)) <= 2001
 
 

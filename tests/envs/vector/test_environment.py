@@ -128,3 +128,11 @@ def test_a_scenario_of_another_cluster_runs_on_the_simpy_engine() -> None:
         assert_same(auto.step(action), simpy.step(action), "step")
     with pytest.raises(InputError, match="has another cluster"):
         ElasticEnv(engine="compiled", **SMALL).reset(options=options)
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_only_copies_outlive_the_next_episode(copy: bool) -> None:
+    envs = SchedulingVectorEnv(ElasticEnv, 2, copy=copy, threads=1, **{**SMALL, "observation": "flat"})
+    first, _ = envs.reset(seed=1)
+    second, _ = envs.reset(seed=2)
+    assert np.shares_memory(first, second) is not copy
