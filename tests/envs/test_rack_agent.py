@@ -19,7 +19,7 @@ WAIT = 16
 
 
 def observe(free: list[float], trays: float, leaves: float = 0.0) -> np.ndarray:
-    """An observation whose gang has one segment; a gang of `leaves` trays may leave each of the eight racks."""
+    """An observation whose gang has one segment; a gang of `leaves` trays may leave each of eight racks."""
     return np.array([*free, trays / 18, 0.25, 0.0, *([leaves] * 8), 1.0, *([0.0] * 8), *([0.0] * 6)])
 
 
