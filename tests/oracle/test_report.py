@@ -191,11 +191,14 @@ def test_what_is_missed_is_counted_from_the_figures() -> None:
     assert found[0] == "## Known misses"
     # 0.4 of 5 failures; 100 x (1.0 - 1.25) = -25 points, and 100 x (1.35 - 1.25) = 10.
     assert "2 of 5 plans that failed" in found[2]
-    assert "Spearman 0.950" in found[3]
+    assert "Spearman correlation is 0.950" in found[3]
     assert "loses 2.1 %" in found[3]
-    assert "2 of 3 measured curves are off by more than 5 points, most mine on H100 from 8 to 64" in found[4]
+    assert (
+        "2 of 3 measured curves are off by more than 5 percentage points, most mine on H100 from 8 to 64"
+        in found[4]
+    )
     assert "(-25)" in found[4]
-    assert "No measured row has more than 256 GPUs, so the speed on 512" in found[5]
+    assert "No measured row has more than 256 GPUs, so the target on 512" in found[5]
 
 
 def test_what_is_missing_is_a_dash() -> None:

@@ -26,77 +26,100 @@ percentage errors. A plan's share of the optimum is the best plan's iteration ti
 """
 
 ACCURACY_NOTE = """\
-Measured iteration times of Arena's artifact (`arena_profile.csv`, its `optimal` rows). The figures are of
-models to which the constants were not fitted: each model is predicted by a fit to all others, or half of
-the models of each family by a fit to the other half. `fitted` has the committed constants, which are fitted
-to the same rows. `roofline` is the quick baseline, whose constants were chosen on the same rows.
+The table compares predictions with the iteration times measured in Arena's artifact
+(`arena_profile.csv`, its `optimal` rows). In the first two columns, models are predicted by constants
+that were not fitted to them: each model by a fit to all others, or half of the models of each family by
+a fit to the other half. `fitted` has the committed constants, which are fitted to the same rows.
+`roofline` is a simpler oracle, whose constants were chosen on the same rows.
 """
 
 ANOMALIES_NOTE = """\
-Rows that no simple physics explains were declared before fitting
-(`clustergym/oracle/calibration/validation.py`); errors are given with and without them.
+*Anomalous* rows are those whose times no simple physics explains: 8 GPUs as slow as 4, for example. They
+were listed before the fit (`clustergym/oracle/calibration/validation.py`).
 """
 
 PLANNING_NOTE = """\
-All 54 model classes of Arena's evaluation on every GPU type and power-of-two count of Arena's three
-clusters, compactly placed, where the class fits. The optimum is what the full search executes. The papers'
-figures were measured by their authors on their hardware, on 1 to 16 GPUs. The cost of a search or a profile
-is computed from assumptions: 3 s to compile a stage or an operator, and five runs of it.
+An allocation is a number of GPUs of one type, placed on as few nodes as possible. The tables have all 54
+model classes of Arena's evaluation on every GPU type and power-of-two number of GPUs of Arena's three
+clusters, where the class fits. The optimum is the best plan of the full search. The papers' figures were
+measured by their authors on their hardware, on 1 to 16 GPUs. The cost of a search or a profile is
+computed from assumptions: 3 s to compile a stage or an operator, and five runs of it.
 
-The three prunings (`clustergym/oracle/grid/pruning.py`) are Arena's three rules and Crius's half of the
-splits, both as in the papers' texts, and our rule `wide`. It searches two grids instead of one, and also
-the neighbours of a stage's split; it finds better plans and saves less time. `clustergym oracle explain`
-shows `wide`.
+A pruned search compiles only some of the plans (`clustergym/oracle/grid/pruning.py`). There are three
+rules: those of Arena and of Crius, as in the papers' texts, and `wide`, which is ours. `wide` searches
+two grids instead of one, and also the tensor- and data-parallel degrees next to those of each stage; it
+finds better plans and saves less time. `clustergym oracle explain` shows `wide`.
 """
 
 RULES_NOTE = """\
-The table compares the papers' rules with ours, on 1 to 16 GPUs, by the keys of `oracle=stack`. `least_bias`
-follows Arena's text literally: of the plans with exactly the least bias it takes the one with the least
-communication, without transfers between stages. `frontier`, the default, treats biases as equal if they
-differ by less than a sixteenth of the GPUs, and includes the transfers. `overlap` leaves the transfers out
-of the time of a full pipeline, as both papers do; the executed plans here are charged for them in full.
-Both papers choose the number of micro-batches by the number of stages (Arena's text equal, Crius's four
-times as many); the artifact's measured times have 16. `assembly` is Crius's rule.
+The table compares the papers' rules with ours, on 1 to 16 GPUs, by the keys of `oracle=stack`.
+`least_bias` follows Arena's text literally: of the plans with exactly the least bias it takes the one
+with the least communication, without transfers between stages. `frontier`, the default, treats biases as
+equal if they differ by less than a sixteenth of the GPUs, and includes the transfers. `overlap` leaves
+the transfers out of the estimated time of a full pipeline, as both papers do; executed plans always pay
+for them. In both papers the number of micro-batches follows from the number of stages: it is equal in
+Arena's text, and four times as large in Crius's. The measured times of Arena's artifact have 16
+micro-batches. `assembly` is Crius's rule.
 """
 
 VARIANTS_NOTE = """\
-With `oracle.schedule=gpipe` pipelines hold the activations of all micro-batches; fewer allocations have a
-plan.
+With `oracle.schedule=gpipe`, a pipeline holds the activations of all micro-batches, so fewer allocations
+have a plan.
 """
 
 STRUCTURE_NOTE = """\
-The stack `alpa-2022` has 14 fitted numbers, none of which belongs to a GPU type or a model; one is of the
-data set (`slow_machine`), which the oracle does not use. Large matrix products have one share of the data
-sheet's peak, and a GPU whose limit of power is low for its lanes (A10) loses clock by the cube root of what
-is missing. The time of a convolution is that of its arithmetic and of its bytes, one share and one intensity
-for all. Collectives have a share of the line rate for nodes with NVLink and one for nodes on PCIe, which
-declines with the nodes, to 8 (`arena_comm.csv` declines less; why is not known); transfers between stages
-have a share of that. All-to-alls inside a node have what was measured (`arena_comm.csv`). With 24 numbers, of
-which 14 were of single GPU types, the first row was 10.9, 11.3 and 9.2 %, the second 6.8, 7.4 and 5.8 %.
-The fit weighs relative errors, as they are given here; fitted to logarithms of times, each model left out,
-the mean comes to 9.8 % and the median to 6.4 %.
+The stack `alpa-2022` has 14 fitted numbers, none of which belongs to a GPU type or a model:
 
-Constants are fitted to other models than the one predicted, but the shape of the model was chosen while
-looking at all of these rows: 16 or 32 micro-batches; recomputation always in language models, and in
-Wide-ResNets that are pipelined; eight operators a graph; transfers between stages at a rate of their own;
-the loss of unsaturated convolutions, half by weights and half by reductions; stages of convolutions whose
-first blocks are data-parallel; one factor for the slower machine behind 4 and 8 V100 of a node; the list of
-anomalous rows; and the centres of the constants' priors, which lie near a fit to all rows. On rows that
-nobody has seen, expect 0.5 to 1.5 points more.
+- Large matrix products reach one share of the data sheet's peak on all GPUs. If the power limit of a GPU
+  is low for its peak rate (A10), its clock is lower by the cube root of the ratio.
+- The time of a convolution is the sum of the times of its arithmetic and of its memory traffic, with one
+  share of the peak and one arithmetic intensity on all GPUs.
+- Collectives reach one share of the line rate on nodes with NVLink and another on nodes with PCIe. The
+  share declines with the number of nodes, up to 8. In `arena_comm.csv` it declines less; the cause is
+  not known. Transfers between stages reach a share of the rate of collectives.
+- All-to-alls inside a node have the rates measured in `arena_comm.csv`.
+- One number (`slow_machine`) is a property of the data set, and the oracle does not use it.
+
+With 24 numbers, 14 of which belong to single GPU types, the first row of the table would be 10.9, 11.3
+and 9.2 %, and the second row 6.8, 7.4 and 5.8 %. The fit minimises relative errors, like those of the
+table. Fitted to logarithms of times, with each model left out, the mean would be 9.8 % and the median
+6.4 %.
+
+Constants are fitted to other models than the one predicted, but these choices were made with all rows in
+view:
+
+- 16 or 32 micro-batches, and eight operators in a graph;
+- recomputation in all language models, and in Wide-ResNets with several pipeline stages;
+- a separate rate for transfers between stages;
+- the loss of speed of small convolutions, half by weights and half by reductions;
+- pipeline stages of convolutions whose first blocks are data-parallel;
+- one factor for the slower machine that measured 4 and 8 V100 of a node;
+- the list of anomalous rows;
+- the centres of the constants' priors, which lie near a fit to all rows.
+
+On new rows, expect errors that are 0.5 to 1.5 points larger.
 """
 
 MISSED_NOTE = """\
-Each model left out of the fit in turn. What errs most is the A40 across nodes, and half of the models
-predicted from the other half; why is not known.
+In the next table, each model is left out of the fit in turn. The largest errors are those of A40 on
+several nodes, and of one half of the models predicted from the other half. The cause is not known.
 """
 
 FAILED_NOTE = """\
-Six plans of the table failed. Two are of mixtures of experts that ran on the same GPUs with larger batches
-(2.4B and 10B failed at 256 samples on 16 V100, and ran there at 512 and 1,024), so memory was not the
-cause. For the others, the plan with the least memory is predicted to need 0.82 of the GPU's memory (GPT-3
-6.7B on 4 A100, 15B on 16 V100), 0.7 (Wide-ResNet 4B, 1,024 images on 4 A100) and 1.0 (MoE 10B, 1,024 on 4
-A100); plans of the same types that ran need at most 0.60, 0.55 and 0.90. The table has each rule of memory
-alone, with an earlier set of 24 constants:
+Six plans of the table failed. Two of them are mixtures of experts that ran on the same GPUs with larger
+batches (2.4B and 10B failed at 256 samples on 16 V100, and ran there at 512 and 1,024), so memory was
+not the cause. For the other four, the table below lists the least memory that the oracle predicts for
+any plan, as a share of the GPU's memory, and the most that it predicts for plans of the same family that
+ran:
+
+| failed | least memory of a plan | most of plans that ran |
+| --- | ---: | ---: |
+| GPT-3 6.7B on 4 A100, 15B on 16 V100 | 0.82 | 0.60 |
+| Wide-ResNet 4B, 1,024 images on 4 A100 | 0.7 | 0.55 |
+| MoE 10B, 1,024 samples on 4 A100 | 1.0 | 0.90 |
+
+A rule of memory says which plans fit. The next table has rules, with a set of 24 constants; the oracle
+uses the one in bold type:
 
 | rule | failures recalled, of 6 | ran, said not to fit | mean error |
 | --- | ---: | ---: | ---: |
@@ -112,14 +135,14 @@ alone, with an earlier set of 24 constants:
 | 0.9, gradients accumulated in fp32 (+ 4 bytes) | 3 | 6 or more | - |
 | 0.9, one more fp32 copy, sharded (+ 4 bytes) | 3 | 6 or more | - |
 
-The memory of mixtures of experts is predicted an eighth too high (table at the end), so their limit is
-higher.
+The memory of mixtures of experts is predicted an eighth too high
+([below](#memory-of-pure-data-parallelism)), so their limit is higher.
 """
 
 SOURCES_NOTE = """\
 ## Sources
 
-Published data, not part of this project, and the start of its sha256.
+The published data is not part of this project. The table has the first digits of each file's SHA-256.
 """
 
 
@@ -342,19 +365,19 @@ def misses_section(figures: Figures) -> str:
     recalled = round(fitted["failures"] * (fitted["failure_recall"] or 0))
     lost = percent(left_out["regret_within_type"])
     lines = [
-        f"Out of memory: {recalled} of {fitted['failures']} plans that failed in Arena's table are said not"
-        " to fit.",
-        f"Which placement of a model is faster (Arena's table): Spearman {left_out['spearman']:.3f}, where at"
-        f" least 0.930 is asked; the placement chosen within a GPU type loses {lost} of the throughput, where"
-        " at most 2 % is asked.",
+        f"Out of memory: the oracle says that {recalled} of {fitted['failures']} plans that failed in Arena's"
+        " table do not fit.",
+        "Which placement of a model is faster (Arena's table): the Spearman correlation is"
+        f" {left_out['spearman']:.3f}, and its target at least 0.930. The placement chosen within a GPU type"
+        f" loses {lost} of the throughput; the target is at most 2 %.",
     ]
     if figures.get("steps"):
         found = figures["steps"]["borders"]["as it is"]
         recall, pairs, median = percent(found["recall"], 0), found["pairs"], found["median"]
         lines.append(
-            f"Out of memory, measured on one H100: {recall} of {pairs} micro-batches just too large are said"
-            f" not to fit; the largest that fits is predicted {median:.1f} times too large in the median,"
-            " since the oracle has no bytes for the loss."
+            f"Out of memory, measured on one H100: the oracle says that {recall} of {pairs} micro-batches"
+            f" just too large do not fit. In the median, its largest micro-batch is {median:.1f} times the largest"
+            " that ran, since the oracle counts no memory for the loss."
         )
     if "stacks" in figures:
         curves, most = figures["stacks"]["per_gpu_curves"], figures["stacks"]["most_gpus"]
@@ -362,13 +385,13 @@ def misses_section(figures: Figures) -> str:
         if missed:
             curve, point, points = missed[0]
             lines.append(
-                f"Speed of a GPU by count: {len(missed)} of {len(curves)} measured curves are off by more"
-                f" than {MISSED_POINTS} points, most {curve['model']} on {curve['gpu_type']} from"
-                f" {curve['fewest']} to {point['gpus']} GPUs ({points:+.0f}); why is not known."
+                f"Speed per GPU by number of GPUs: {len(missed)} of {len(curves)} measured curves are off by"
+                f" more than {MISSED_POINTS} percentage points, most {curve['model']} on {curve['gpu_type']}"
+                f" from {curve['fewest']} to {point['gpus']} GPUs ({points:+.0f}). The cause is not known."
             )
         lines.append(
-            f"No measured row has more than {most} GPUs, so the speed on 512 that is asked for (5 points) is"
-            " not checked; at a fixed batch nothing holds the oracle."
+            f"No measured row has more than {most} GPUs, so the target on 512 GPUs (an error of 5 percentage"
+            " points at most) is not checked. No measurement checks the oracle at a fixed batch."
         )
     return "## Known misses\n\n" + "".join(f"- {line}\n" for line in lines)
 

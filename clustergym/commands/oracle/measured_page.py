@@ -21,28 +21,32 @@ Figures = Mapping[str, Any]
 HEAD = f"""\
 ## Steps measured on one H100
 
-Measured for this project with `benchmarks/measure_training.py` (PyTorch 2.11, 2026-11-26, two machines with
-an H100 80GB HBM3 each; `{MEASURED}`): nine decoders of 0.12 to 4.0 B parameters, 1,024 to
-8,192 tokens, every layer recomputed or none, micro-batches up to the largest that fits. Weights and
-gradients are in bf16, an fp32 copy and Adam's moments in fp32: 16 bytes a parameter, as the oracle takes
-it. Layers run eagerly, and the loss is the cross entropy of fp32 logits. **No constant was fitted to these
-rows.** `clustergym oracle validate --data measured` prints the figures.
+Measured for this project with `benchmarks/measure_training.py` (PyTorch 2.11, 2026-11-26, two machines
+with an H100 80GB HBM3 each; `{MEASURED}`): nine decoders of 0.12 to 4.0 B parameters, 1,024 to 8,192
+tokens, every layer recomputed or none, micro-batches up to the largest that fits. Weights and gradients
+are in bf16, an fp32 copy and Adam's moments in fp32: 16 bytes a parameter, as the oracle takes it.
+Layers are not compiled, and the loss is the cross entropy of fp32 logits. **No constant was fitted to
+these rows.** `clustergym oracle validate --data measured` prints the figures.
 """
 
 TIMES_NOTE = """\
-Seconds of a step, of those with seven timed ones: the stack that the oracle chooses, in all and by tokens
-of a micro-batch, then the other stacks, and two of them for steps with compiled layers. *off* is the median
-with its sign; above 0 is predicted too slow.
+The next table has the errors of predicted seconds, for steps that were timed seven times. First is the
+stack that the oracle chooses, for all steps and by tokens of a micro-batch. The other stacks follow, and
+two stacks for steps with compiled layers. *off* is the median error with its sign; above 0, the
+prediction is too slow.
 """
 
 MEMORY_NOTE = """\
-The most bytes of tensors, predicted against measured, and where memory ends: pairs of the largest
-micro-batch that ran and the smallest that did not. *precision* and *recall* are of saying that a step does
-not fit; the last columns are the largest micro-batch predicted over the one measured.
+The next two tables are about memory, for the oracle as it is and with variants of its rule. The first
+has the errors of the most bytes that tensors take. The second has pairs of the largest micro-batch that
+ran and the smallest that did not. *precision* and *recall* are those of the prediction that a step does
+not fit; the last columns are the largest micro-batch that is predicted to fit, divided by the largest
+that ran.
 """
 
 SHARES_NOTE = """\
-Rates of parts measured alone, as shares of the data sheet's, and what the stacks' constants come to:
+Parts of a step were also measured alone. The table has their rates as shares of the data sheet's, and
+the shares that follow from the stacks' constants:
 """
 
 COMPILED_STACK = "fsdp-2025"
@@ -110,22 +114,21 @@ def _findings(figures: Figures) -> str:
     """Return a paragraph on what the tables of measured steps show."""
     segments, repeats, unused = figures["segments"], figures["repeats"], figures["unused"]
     text = f"""\
-        What is missing is the loss: `cross_entropy` of fp32 logits by plain PyTorch holds {LOSS_BYTES:g}
-        bytes a token and word at its most (the logarithms of probabilities, their gradient and that of the
-        logits; read from the peaks of these rows by phase), the oracle none. Steps without a loss need what
-        is predicted, and so do those with one once its bytes are added. They are not added. Tried once, on
-        2026-11-26, not by this report: with {LOSS_BYTES:g} bytes, 72 more rows of the public tables, which
-        ran, are said not to fit, so that their stacks must hold fewer, or less elsewhere; with the 2 of
-        logits in 16 bit no other row is, but
-        times of the frozen board llm-2026's models change (19 of 174 of them on 8 to 64 GPUs, each model
-        with its smallest batch, by up to 3.8 %). Gradients that are dropped between steps save their 2 bytes
-        a parameter; the oracle has them always. The card had
-        {figures["free_gb"]:.1f} GB free, of which the oracle uses 76. Part of what remains is the allocator:
-        reserved bytes without a tensor are {percent(unused["median_share"])} of those with one in the median
-        and {percent(unused["p90"])} at the 90th percentile, and {segments["ran"]} of {segments["failed"]}
-        micro-batches that failed ran with expandable segments. Measured again on the second
-        machine, the seconds of
-        {repeats["repeats"]} steps differ by {percent(repeats["median_ape"])} in the median and
+        What is missing is the memory of the loss. `cross_entropy` of fp32 logits in plain PyTorch holds up
+        to {LOSS_BYTES:g} bytes for each token and word of the vocabulary: the logarithms of probabilities,
+        their gradient and that of the logits, as the peaks of these rows by phase show. The oracle counts
+        none. Steps without a loss need the predicted memory, and so do steps with one if its bytes are added.
+        The oracle does not add them, for two reasons. With {LOSS_BYTES:g} bytes, it would say that 72 more
+        rows of the public tables, which ran, do not fit, so the loss of their stacks must hold less, or other
+        parts must. With 2 bytes, for logits in 16 bit, it would refuse no other row, but the times of models
+        of the frozen board llm-2026 would change (19 of 174 on 8 to 64 GPUs, each model with its smallest
+        batch, by up to 3.8 %). Gradients that are dropped between steps save their 2 bytes per parameter; the
+        oracle always counts them. The card had {figures["free_gb"]:.1f} GB free, of which the oracle uses 76.
+        Part of the rest is the allocator's: the bytes that it reserves without a tensor are
+        {percent(unused["median_share"])} of the bytes of tensors in the median and {percent(unused["p90"])}
+        at the 90th percentile. {segments["ran"]} of {segments["failed"]} micro-batches that failed ran with
+        the allocator's expandable segments. {repeats["repeats"]} steps were measured again on the second
+        machine. Their seconds differ by {percent(repeats["median_ape"])} in the median and
         {percent(repeats["most_ape"])} at most, and their bytes by {percent(repeats["memory_most_ape"])}. Why
         steps take more or fewer seconds than predicted is not known.
         """

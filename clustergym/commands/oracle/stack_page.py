@@ -18,23 +18,25 @@ PICTURE = "oracle-throughput.svg"
 PICTURE_NOTE = f"""\
 ![Predicted against measured seconds of a step, by GPU type]({PICTURE})
 
-The picture has the rows of all sources: the newest releases of today's stacks, and Arena's iterations as
-the stack `alpa-2022` predicts them.
+A *stack* is a training framework, with constants fitted to its measured times (`conf/stack`). The
+picture shows the rows of all sources: the newest releases of today's stacks, and Arena's iterations,
+predicted by the stack `alpa-2022`.
 """
 
 HEAD = """\
 ## Training throughput of today's stacks
 
 `clustergym oracle validate --data modern` compares the step times of software stacks (`conf/stack`) with
-public tables of llm-foundry, Megatron-Bridge and torchtitan, for the published parallel plan. The compared
-figure is tokens/s of a GPU. Each stack has at most 15 fitted constants, none of which belongs to one model.
-`left out` predicts each group of model, GPU type and precision by a fit to all other rows. For mixtures of
-experts only the newest release of each configuration counts, since releases alone differ by 1.0 to 2.9 x.
+public tables of llm-foundry, Megatron-Bridge and torchtitan, for the published parallel plan. The
+compared figure is tokens/s per GPU. Each stack has at most 15 fitted constants, none of which belongs to
+one model. In the columns `left out`, each group (a model, GPU type and precision) is predicted by a fit
+to all other rows. For mixtures of experts only the newest release of each configuration counts, since
+the releases of one configuration differ by factors of 1.0 to 2.9.
 
-One oracle has all stacks (`oracle=stack`, the default). For each model and GPU type it uses the newest
-stack that was measured on both; for the papers' models on their GPUs this is `alpa-2022`, described below.
-If there is none, it extrapolates the nearest stack and prints a note. The settings of papers and frozen
-boards still use `oracle=roofline`.
+One oracle contains all stacks (`oracle=stack`, the default). For each model and GPU type it uses the
+newest stack that was measured on both; for the papers' models on their GPUs this is `alpa-2022`,
+described below. If there is none, it extrapolates the nearest stack and prints a note. The settings of
+papers and frozen boards still use `oracle=roofline`.
 """
 
 TARGETS = {
@@ -43,80 +45,93 @@ TARGETS = {
 }
 
 MISSED_NOTE = """\
-If left out of the fit, rows of three types are predicted 0.2 to 0.5 too fast. The first is rowwise fp8 of
-torchtitan, a known defect of its release, to which no stack is fitted. The second is 30B on 8 GPUs with a
-micro-batch of one at 8,192 tokens, whose memory is the fullest of all (0.91 of the GPU's), and 70B on 64
-A100 of 40 GB. The third is 760M on 8 A100-80 at up to 1,024 tokens, although it runs as predicted on H100,
-and 1B on 32 A100-40, although it runs as predicted on 16 and 64. The causes of the last two are not known.
+If left out of the fit, rows of three types are predicted 20 to 50 % too fast:
 
-Two changes reduced the left-out errors. Torchtitan's selective recomputation is assumed to recompute half
-of the forward pass (before, as much as memory required). And torchtitan's fit starts from the result of a
-fit to its own rows and those of Megatron-Bridge together; that joint fit, too, leaves the group out.
+- torchtitan with rowwise fp8. Its release has a known defect, to which no stack is fitted.
+- mpt-30B on 8 GPUs with a micro-batch of one sequence of 8,192 tokens, and mpt-70B on 64 A100-40. The
+  former fills more of the GPU's memory than any other row (0.91 of it).
+- mpt-760M on 8 A100-80 with up to 1,024 tokens, and mpt-1B on 32 A100-40. The former runs as predicted
+  on H100, the latter on 16 and 64 GPUs.
 
-Mixtures of experts in release 26.08 (DeepSeek-V3, Qwen3) are predicted 0.1 to 0.35 too slow, as slow as in
-earlier releases, because one set of constants covers all of 2026. Few rows have an all-to-all over more
-than eight GPUs; the constant `exchange_exposed` depends on these rows.
+The causes of the last two are not known.
+
+Torchtitan's selective recomputation is assumed to recompute half of the forward pass. Torchtitan's fit
+starts from the result of a joint fit to its own rows and those of Megatron-Bridge; the joint fit, too,
+leaves the group out.
+
+Mixtures of experts in release 26.08 (DeepSeek-V3, Qwen3) are predicted 10 to 35 % too slow, as slow as
+in earlier releases, because one set of constants covers all of 2026. Few rows have an all-to-all over
+more than eight GPUs, and the constant `exchange_exposed` depends on these rows.
 """
 
 SPEED_NOTE = """\
-Speed of a GPU relative to that on the fewest GPUs of its curve (a model, GPU, precision, length and plan in
-one release; curves that begin at more than 64 GPUs left out), dense models, points between predicted and
-measured. Asked are 3 points from 8 to 64 GPUs, and 5 to 512.
+The next table compares curves of the speed per GPU over the number of GPUs, for dense models. A curve
+has one model, GPU type, precision, sequence length and plan, in one release; curves that begin at more
+than 64 GPUs are left out. Speeds are relative to that on the fewest GPUs of the curve. The figures are
+absolute differences between prediction and measurement, in percentage points. The target is 3 points at
+most from 8 to 64 GPUs, and 5 points up to 512.
 """
 
 MISSED_POINTS = 5
 """Points of error from which a curve of speed per GPU is shown by itself."""
 
 CURVES_NOTE = f"""\
-Curves off by more than {MISSED_POINTS} points, at the count where they are off most; *fewest* is how much too
-fast the row on the fewest GPUs is predicted, to which the others of its curve are relative. Why is not known.
+The next table has the curves that are off by more than {MISSED_POINTS} points, each at the number of GPUs
+with the largest error. *fewest* is how much too fast the row on the fewest GPUs is predicted, to which the
+rest of the curve is relative. The cause of the errors is not known.
 """
 
 PARTS_NOTE = """\
-Errors if one part of a step is left out and the constants are unchanged, over the newest rows whose step
-has the part. Parts that hardly change the error are not validated by these tables: context parallelism,
-exposed data-parallel communication, and the pipeline bubble.
+The next table has the errors with a part of the step, and those without it at unchanged constants. Its
+rows are those of the newest releases whose step has the part. *Exposed* communication is not hidden
+behind computation. These tables do not validate the parts that hardly change the error: context
+parallelism, exposed data-parallel communication, and the pipeline bubble.
 """
 
 REFIT_NOTE = """\
-Errors if one constant is removed and all others are fitted again, on the rows that they are fitted to
-(newest releases): two columns for dense models, two for mixtures of experts. The constants `tensor exposed`
-and `straggling` could be removed.
+The next table has the errors if one constant is removed and all others are fitted again, on the rows to
+which they are fitted (newest releases). The first two columns are of dense models, the last two of
+mixtures of experts. The constants `tensor exposed` and `straggling` could be removed.
 """
 
 COLLECTIVES_NOTE = """\
 ### Collectives
 
-Errors against Vidur's measurements (MLSys '24), by `clustergym oracle validate --data TABLE --gpu-type
-NAME`. A message uses the faster of two protocols, each with a latency and a bandwidth; `before` has
-bandwidth alone, at 0.8 of NVLink and 0.72 of a port. All-reduces across nodes are not validated: none was
-measured on H100, and each node with A100 had a single port of 200 Gbit/s, which also limits its sends.
+`clustergym oracle validate --data TABLE --gpu-type NAME` prints the errors against Vidur's measurements
+(MLSys '24). In the model, a message uses the faster of two protocols, each of which has a latency and a
+bandwidth. The column `before` is of a simpler model without latency, whose bandwidth is 0.8 of NVLink's
+or 0.72 of a network port's. All-reduces across nodes are not validated: none was measured on H100, and
+each node with A100 had a single port of 200 Gbit/s, which also limits its sends.
 """
 
 GRIDS_NOTE = """\
 ### Grids, Pareto frontiers and proxy plans
 
-This table has the papers' grids (GPU type, GPUs, stages) for these plans. The computation bias is the
-number of GPUs lost to uneven stages, the bubble, recomputation and small micro-batches, relative to the
-plan that loses the fewest on the allocation; the communication load is the exposed communication in
-seconds. Policies that profile get the best estimate of the grids' proxy plans, which includes neither
-stragglers nor the optimizer's step. There are nine models on 8, 64 and 512 H100 and GB200, with 512
-sequences of 8,192 tokens, where they fit.
+The papers search plans by grid: a GPU type, a number of GPUs and a number of pipeline stages. Of each
+grid, one *proxy plan* is profiled. The table applies this to the plans of today's stacks, for nine
+models on 8, 64 and 512 H100 and GB200 (where they fit), with 512 sequences of 8,192 tokens. A proxy plan
+is chosen from the Pareto frontier of two figures. The computation bias is the number of GPUs lost to
+uneven stages, the pipeline bubble, recomputation and small micro-batches, relative to the plan that
+loses the fewest on the allocation. The communication load is the exposed communication in seconds.
+Policies that profile get the best estimate of the grids' proxy plans, which includes neither stragglers
+nor the optimizer's step.
 """
 
 SCALING_NOTE = """\
 ### Fixed batch: not validated
 
-All published scaling is weak: the batch grows with the GPUs. The loss of a job with a fixed batch on more
-GPUs follows from the model alone; **no measurement validates these curves**. They have 256 sequences of
-8,192 tokens in bf16, and the fastest plan of the search for each number of GPUs. The figure is the speed
-per GPU relative to the smallest number of GPUs on which the model fits. The last columns are shares of the
-step at the largest number: `communication` is exposed communication with straggling, and `bubble` is the
-pipeline's.
+All published scaling is weak: the batch grows with the GPUs. How much slower each GPU becomes if a job
+with a fixed batch runs on more GPUs follows from the oracle's model alone; **no measurement validates
+these curves**. The batch has 256 sequences of 8,192 tokens, the precision is bf16, and each number of
+GPUs has the fastest plan that the search finds. The figures are the speed per GPU, relative to that on
+the smallest number of GPUs on which the model fits. The last columns are shares of the step at the
+largest number of GPUs: `communication` is exposed communication and the wait for the slowest GPU, and
+`bubble` is that of the pipeline.
 
-From 512 GPUs on there are more GPUs than sequences: one sequence is then divided among tensor, context or
-pipeline ranks. A pipeline with fewer micro-batches than stages runs one stage after another. On A100
-mixtures of experts use defaults: the stack `fsdp-2023` was measured on dense models only.
+From 512 GPUs on there are more GPUs than sequences: one sequence is then divided among tensor, context
+or pipeline ranks. A pipeline with fewer micro-batches than stages runs one stage after another. On A100,
+mixtures of experts have default constants, since the stack `fsdp-2023` was measured on dense models
+only.
 """
 
 
@@ -129,9 +144,10 @@ def stack_section(figures: Figures) -> str:
         for name, row in figures["errors"].items()
     ]
     refused = (
-        f"{figures['measured_rows']} rows, of which {figures['expressed']} can be expressed;"
-        f" {figures['refused']} of these ran and is said not to fit (it is printed without the\n"
-        "sharding that it must have had). The search's own plan is slower than the published one in"
+        f"The tables have {figures['measured_rows']} rows, of which {figures['expressed']} can be expressed"
+        f" as plans of the oracle. Of these, {figures['refused']} ran\n"
+        "although the oracle says that it does not fit; its table omits the sharding that it must have had.\n"
+        "The plan that the oracle's search finds is predicted to be slower than the published one in"
         f" {figures['slower_than_published']} rows."
     )
     sources = [
