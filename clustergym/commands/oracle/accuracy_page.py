@@ -376,8 +376,8 @@ def misses_section(figures: Figures) -> str:
         recall, pairs, median = percent(found["recall"], 0), found["pairs"], found["median"]
         lines.append(
             f"Out of memory, measured on one H100: the oracle says that {recall} of {pairs} micro-batches"
-            f" just too large do not fit. In the median, its largest micro-batch is {median:.1f} times the largest"
-            " that ran, since the oracle counts no memory for the loss."
+            f" just too large do not fit. In the median, its largest micro-batch is {median:.1f} times the"
+            " largest that ran, since the oracle counts no memory for the loss."
         )
     if "stacks" in figures:
         curves, most = figures["stacks"]["per_gpu_curves"], figures["stacks"]["most_gpus"]

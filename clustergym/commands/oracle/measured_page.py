@@ -21,12 +21,13 @@ Figures = Mapping[str, Any]
 HEAD = f"""\
 ## Steps measured on one H100
 
-Measured for this project with `benchmarks/measure_training.py` (PyTorch 2.11, 2026-11-26, two machines
-with an H100 80GB HBM3 each; `{MEASURED}`): nine decoders of 0.12 to 4.0 B parameters, 1,024 to 8,192
-tokens, every layer recomputed or none, micro-batches up to the largest that fits. Weights and gradients
-are in bf16, an fp32 copy and Adam's moments in fp32: 16 bytes a parameter, as the oracle takes it.
-Layers are not compiled, and the loss is the cross entropy of fp32 logits. **No constant was fitted to
-these rows.** `clustergym oracle validate --data measured` prints the figures.
+`benchmarks/measure_training.py` measured these steps for this project (PyTorch 2.11, 2026-11-26, two
+machines with an H100 80GB HBM3 each; `{MEASURED}`). There are nine
+decoders of 0.12 to 4.0 billion parameters, sequences of 1,024 to 8,192 tokens, every layer recomputed or
+none, and micro-batches up to the largest that fits. Weights and gradients are in bf16, an fp32 copy of the
+weights and Adam's moments in fp32: 16 bytes per parameter, as the oracle assumes. Layers are not compiled,
+and the loss is the cross entropy of fp32 logits. **No constant was fitted to these rows.**
+`clustergym oracle validate --data measured` prints the figures.
 """
 
 TIMES_NOTE = """\
@@ -134,7 +135,7 @@ def _findings(figures: Figures) -> str:
         """
     # A number is not parted from its sign.
     words = " ".join(text.split()).replace(" %", "\0%")
-    return textwrap.fill(words, 105).replace("\0%", " %") + "\n"
+    return textwrap.fill(words, 105, break_on_hyphens=False).replace("\0%", " %") + "\n"
 
 
 def _shares(curves: Figures) -> str:

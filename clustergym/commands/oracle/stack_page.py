@@ -53,7 +53,7 @@ If left out of the fit, rows of three types are predicted 20 to 50 % too fast:
 - mpt-760M on 8 A100-80 with up to 1,024 tokens, and mpt-1B on 32 A100-40. The former runs as predicted
   on H100, the latter on 16 and 64 GPUs.
 
-The causes of the last two are not known.
+The causes of the second and the third are not known.
 
 Torchtitan's selective recomputation is assumed to recompute half of the forward pass. Torchtitan's fit
 starts from the result of a joint fit to its own rows and those of Megatron-Bridge; the joint fit, too,
