@@ -230,8 +230,9 @@ def _rows(
 HEAD = """## What decides the gain at scale
 
 One assumption is changed at a time, and Arnold's unit and alpha are chosen again for each. `shipped` is
-the model above: one factor for every group that crosses the core, `packed` as the baseline, and
-minipods of 16 and 100 nodes. The rules for the core (`clustergym/envs/placement/core.py`) are:
+the model above: one factor for every group that crosses the core, `packed` as the baseline, and minipods
+of 16 and 100 nodes. A rule for the core (`clustergym/envs/placement/core.py`) gives the factor by which
+it slows down the traffic that crosses it:
 
 - slowest tier: one factor, however many minipods a group spans.
 - rising: 1 + {coefficient:.2f} f(k), where k is the largest number of minipods that a group of the type
@@ -276,12 +277,12 @@ def _rules(found: dict[str, Any]) -> str:
     ]
     heads += [f"{gpus} GPUs, {model}" for gpus in ("208", "9,600") for model in MODELS]
     return (
-        "### Each rule at the spreads that the paper gives\n\n96 GPUs: two minipods of 93 nodes, mean over "
-        "layers (Fig. 4). 208 GPUs: the DP spread falls from 3 to 1, and the PP spread from 2 to 1. 9,600 "
-        "GPUs: the DP spread falls from 21 to 14, and the PP spread from 4 to 3; the paper gives only the "
-        "ratios. With 22 minipods of 93 nodes, 21 and 14 are the only DP spreads with a ratio of exactly 1.5 "
-        "of which the lower holds 1,200 nodes; 4 and 3 are one choice of "
-        "several.\n\n" + table(["rule", *heads], rows) + "\n"
+        "### Each rule at the spreads that the paper gives\n\nThe job of 96 GPUs is on two minipods of 93 "
+        "nodes; its gains are means over layers (Fig. 4). With 208 GPUs, the DP spread falls from 3 to 1, "
+        "and the PP spread from 2 to 1. With 9,600 GPUs, the DP spread falls from 21 to 14, and the PP "
+        "spread from 4 to 3. The paper gives only the ratios. With 22 minipods of 93 nodes, 21 and 14 are "
+        "the only DP spreads with a ratio of exactly 1.5 of which the lower has room for 1,200 nodes; 4 and "
+        "3 are one choice of several.\n\n" + table(["rule", *heads], rows) + "\n"
     )
 
 
@@ -304,9 +305,9 @@ def _scale(rows: list[dict[str, Any]]) -> str:
     return (
         "### Arnold against a baseline in random states\n\nSpreads and intervals are of the MoE model. "
         "Communication is the baseline's share of a step on 9,600 GPUs, for the dense and for the MoE model. "
-        "Table 1's minipods: 22 minipods of 93 nodes for both jobs. The baselines best fit and random fit "
-        "place one node after the other, and give out ranks in that order. Larger models: a dense model of "
-        "175 billion parameters, and an MoE model of 327 billion.\n\n"
+        "*Table 1's minipods* are 22 minipods of 93 nodes for both jobs. The baselines best fit and random "
+        "fit place one node after the other, and assign ranks in that order. The larger models are a dense "
+        "model of 175 billion parameters, and an MoE model of 327 billion.\n\n"
         + table(["changed", *heads, "communication"], shown)
         + "\n"
     )

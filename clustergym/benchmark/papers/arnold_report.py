@@ -21,20 +21,22 @@ HEAD = """# Placement of LLM pre-training jobs
 Written by `python -m clustergym.bench placement -o docs/placement.md`;
 the same command writes the same bytes.
 
-The score of a placement is alpha x DP spread + (1 - alpha) x PP spread. The DP spread is the largest
-number of minipods over which any data-parallel group is spread, and the PP spread is the same for
-pipeline-parallel groups; both are counted on whole nodes. If Arnold places PP groups as units, its
-integer programme counts all minipods of the job as the DP spread. The free nodes of each minipod are
-drawn uniformly from 0 to its size, independently of the others; a state without room for the job is
-drawn again. There are {states} states, from seed {seed}, which are the same for every algorithm and
-alpha.
+A minipod is a group of nodes below one spine switch; the core switches join the minipods. The
+parallelism of a job is data-parallel (DP), tensor-parallel (TP) and pipeline-parallel (PP). The score of
+a placement is alpha x DP spread + (1 - alpha) x PP spread; less is better. The DP spread is the largest
+number of minipods over which any DP group is spread, and the PP spread is the same for PP groups; both
+are counted on whole nodes. Arnold's integer programme places either PP groups or DP groups as units.
+With PP groups as units, it counts all minipods of the job as the DP spread. A state of the cluster gives
+the number of free nodes in each minipod. It is drawn uniformly from 0 to the size of the minipod,
+independently of the others; a state without room for the job is drawn again. There are {states} states,
+from seed {seed}, which are the same for every algorithm and alpha.
 
 The baselines are those of the paper: best fit, random fit, GPU packing and topology-aware. They place
 single nodes instead of whole communication groups, and do not use alpha. The tables also show three
 placers of whole groups (best fit, random fit, round robin), which are ours and not the paper's.
 """
 
-PAPER_RATIOS = "up to 1.67, 1.2 on average"
+PAPER_RATIOS = "up to 1.67, and 1.2 on average"
 
 
 def report(figures: dict[str, Any]) -> str:
@@ -80,10 +82,10 @@ def _summary(figures: dict[str, Any]) -> str:
     return (
         "## Score of the best baseline divided by Arnold's\n\n"
         + table(["setting", *(f"alpha {alpha}" for alpha in alphas)], rows)
-        + f"\n\nOurs: up to {found['greatest_ratio']:.2f}, {found['mean_ratio']:.2f} on average, over "
-        "settings and over alphas above 0 and below 1, where both types of group count. "
-        f"The paper: {PAPER_RATIOS}. For each setting "
-        "and alpha, the best baseline is the one with the least mean score.\n\n"
+        + "\n\nThe best baseline of a setting and alpha is the one with the least mean score. Over settings "
+        "and over alphas above 0 and below 1, where both types of group count, our ratio is up to "
+        f"{found['greatest_ratio']:.2f}, and {found['mean_ratio']:.2f} on average. In the paper it is "
+        f"{PAPER_RATIOS}.\n\n"
         + table(
             ["alphas above 0 and below 1", "most", "mean"],
             [
@@ -91,11 +93,11 @@ def _summary(figures: dict[str, Any]) -> str:
                 for name, ratios in shown
             ],
         )
-        + f"\n\nIn a single state, against the best baseline in that state: up to {single}.\n"
-        f"\nAnswers of Arnold that are proven optimal: {proven} of {solved}; the largest gap is "
-        f"{100 * gap:.1f} %.\n"
-        "\nShare of states and alphas in which a baseline scores as well as Arnold (in the paper, best fit, "
-        "GPU packing and topology-aware equal Arnold in (i)):\n\n"
+        + f"\n\nIn a single state, the ratio of the best baseline in that state is up to {single}.\n"
+        f"\nOf {solved} answers of Arnold, {proven} are proven optimal; the largest gap to the proven bound "
+        f"is {100 * gap:.1f} %.\n"
+        "\nThe table has the share of states and alphas in which a baseline scores as well as Arnold. (In "
+        "the paper, best fit, GPU packing and topology-aware equal Arnold in (i).)\n\n"
         + table(["setting", *map(_name, names)], ties)
         + "\n"
     )
@@ -110,10 +112,11 @@ def _fullness(rows: list[dict[str, Any]]) -> str:
         by_name.setdefault(row["name"], []).append(shown)
     heads = [f"{100 * least:g} to {100 * most:g} %" for least, most in ranges]
     return (
-        "## The ratio by how full the cluster is\n\nThe greatest ratio of scores (and the mean ratio) over "
-        "alphas 0.1, 0.3 … 0.9 (quick: 0.3, 0.5), where the free share of a minipod's nodes is drawn "
-        "uniformly between the two limits of a column. Each column has its own states; the empty cluster "
-        "(100 to 100 %) is a single state. The paper does not say how full its clusters are.\n\n"
+        "## The ratio by how full the cluster is\n\nThe table has the greatest ratio of scores, with the "
+        "mean ratio in parentheses, over alphas 0.1, 0.3 … 0.9 (0.3 and 0.5 with `--quick`). The free share "
+        "of a minipod's nodes is drawn uniformly between the two limits of a column. Each column has its own "
+        "states; the empty cluster (100 to 100 %) is a single state. The paper does not say how full its "
+        "clusters are.\n\n"
         + table(["setting", *heads], [[f"({name})", *cells] for name, cells in by_name.items()])
         + "\n"
     )
@@ -140,11 +143,12 @@ def _score_table(scores: dict[str, Any], alphas: Sequence[float]) -> str:
 def _cells(figures: dict[str, Any]) -> str:
     text = (
         "## Spread of each group, cell by cell\n\n"
-        "The same placements, but the DP spread counts the minipods of each DP group, given the rank of each "
-        "node, instead of the minipods of the whole job. The two counts agree if no PP group is split. "
-        "Topology-aware bisection may split groups of both types, and Arnold may place DP groups as units; "
-        "either can score better here than the optimum of Arnold's programme with PP groups as units, which "
-        "does not count single DP groups. The last row has the better of Arnold's two choices of unit.\n\n"
+        "The tables have the same placements. Their DP spread counts the minipods of each DP group, which "
+        "follow from the rank of each node, instead of the minipods of the whole job. The two counts agree "
+        "if no PP group is split. Topology-aware bisection may split groups of both types, and Arnold may "
+        "place DP groups as units; either can score better here than the optimum of Arnold's programme with "
+        "PP groups as units, which does not count single DP groups. The last row has the better of Arnold's "
+        "two choices of unit.\n\n"
     )
     for setting in figures["settings"]:
         rows = {
@@ -170,16 +174,18 @@ Limits: the paper's text states no model size, batch, schedule, number of expert
 for these runs. Here the bandwidth was measured on other nodes, and everything else is assumed. The
 overlap and the 8 experts were chosen after tables like these had been seen, so agreement with the paper
 is weak evidence. Layers, overlap, experts, the share of a port's rate, the core, and the sizes of
-minipods and models are varied below. The text does state the following. Switches of every layer have 32
-ports both up and down (section 2), so the core factor of {core:g} is not an oversubscription, but
-stands for a loss of unknown cause. Minipods have 88 to 93 nodes in settings (ii) and (iii) (Table 1).
-The job of 9,600 GPUs is a mixture of experts and takes more than half of its cluster (section 3).
+minipods and models are varied below. The paper does state the following. Switches of every layer have 32
+ports both up and down (section 2), so the core factor of {core:g} is not an oversubscription, but stands
+for a loss of unknown cause. Minipods have 88 to 93 nodes in settings (ii) and (iii) (Table 1). The job
+of 9,600 GPUs is a mixture of experts and takes more than half of its cluster (section 3).
 
 ### 96 GPUs (DP 12, TP 4, PP 2) over two minipods with 8 and 6 free nodes
 
-Gain in throughput over `packed`. In the paper, PP-aligned is best, with an average of +2.3 % for the
-dense model and +1.8 % for the MoE model; DP-aligned gains nothing for the dense model; 30-50 % of a
-step is communication; and the gain grows with the number of layers.
+The table has the gain in throughput over `packed`. *PP-aligned* keeps each PP group inside one minipod
+where it fits, and *DP-aligned* does the same for DP groups. In the paper, PP-aligned is best, with an
+average of +2.3 % for the dense model and +1.8 % for the mixture of experts (MoE). DP-aligned gains
+nothing for the dense model there, 30-50 % of a step is communication, and the gain grows with the number
+of layers.
 
 """
 
@@ -195,18 +201,17 @@ def _characterisation(found: dict[str, Any]) -> str:
         means.append(f"{model} {pp} PP-aligned, {dp} DP-aligned")
     text += "\nOn average over layers: " + "; ".join(means) + ".\n"
     text += (
-        "\nThe same without overlap and with one virtual stage per stage; the order of the two alignments is "
-        "then opposite to that of Fig. 4:\n\n" + _gains(found["without_overlap"])
+        "\nWithout overlap and with one virtual stage per stage, the order of the two alignments is opposite "
+        "to that of the paper's Fig. 4:\n\n" + _gains(found["without_overlap"])
     )
     text += "\n### Gain at 48 layers by oversubscription of the core (PP-aligned / DP-aligned)\n\n"
     text += _by_parameter("core", found["core_factors"], models)
     text += "\n### Gain at 48 layers by the share of a port's rate that large messages reach\n\n"
     text += _by_parameter("share", found["network_shares"], models)
-    inside = "; ".join(f"{name} {100 * v:.3f} %" for name, v in found["inside_a_minipod"].items())
+    inside = "; ".join(f"{100 * v:.3f} % ({name})" for name, v in found["inside_a_minipod"].items())
     text += (
         "\n### Inside one minipod\n\nThe slowest of the three placements over two leaf switches is slower "
-        "than the fastest by: "
-        f"{inside}. The paper: at most 0.3 %.\n"
+        f"than the fastest by {inside}. In the paper it is at most 0.3 % slower.\n"
     )
     return text + _scale(found["scale"])
 
@@ -262,9 +267,9 @@ def _scale(rows: list[dict[str, Any]]) -> str:
         "times and PP spread 2 times lower) and +10.6 % above 9,600 GPUs (1.5 and 1.3 times lower).\n\n"
         + table([*job, "unit", "alpha", "gain", "DP spread ratio", "PP spread ratio"], chosen)
         + f"\n\nOf the {solved:,} placements among which these were chosen, {proven:,} are proven optimal.\n"
-        "\nThe same gain by oversubscription of the core, with the unit and alpha chosen again for each. The "
-        "last column has the core of the first table, and assumes room for every PP group inside one "
-        "minipod:\n\n"
+        "\nThe next table has this gain by oversubscription of the core; the unit and alpha are chosen again "
+        "for each. The last column has the core of the first table, and assumes that every PP group has room "
+        "inside one minipod:\n\n"
         + table([*job, *cores, "no PP group split"], by_core)
         + "\n\nIn the model a collective is as slow as the slowest tier that it crosses, however many "
         "minipods it spans: a spread of 2 costs as much as a spread of 6.\n"
