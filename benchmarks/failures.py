@@ -137,7 +137,7 @@ def llama3(seeds: range) -> list[Row]:
             words = "failures=llama3", f"scenario.failures.spares.swap_s={60 * minutes}"
             runs = [one_job(54, seed, *words) for seed in seeds]
         effective = mean([run.metrics["ettr_mean"] or 0.0 for run in runs])
-        figure = f"effective time, a spare in place after {minutes} min"
+        figure = f"ETTR, a spare in place after {minutes} min"
         rows.append({"figure": figure, "published": "over 0.90", "simulated": effective})
     return rows
 
