@@ -220,7 +220,7 @@ def accuracy_section(accuracy: Figures) -> str:
     return _paragraphs(
         "## Measured iteration times",
         ACCURACY_NOTE,
-        table(("", *names, "held to"), rows),
+        table(("", *names, "target"), rows),
         ANOMALIES_NOTE,
         STRUCTURE_NOTE,
         MISSED_NOTE,

@@ -182,7 +182,7 @@ def stack_section(figures: Figures) -> str:
     return "\n".join(
         (
             HEAD,
-            table(("", "rows", *three, *left_out, "held to"), errors),
+            table(("", "rows", *three, *left_out, "target"), errors),
             "",
             refused,
             "",
