@@ -101,7 +101,13 @@ def test_ratios_by_fullness(quick):
 
 def test_report_and_plot(quick):
     text = quick["a.md"].read_text()
-    for claim in ("up to 1.67, and 1.2 on average", "average of +2.3 %", "at most 0.3 %", "+5.7 %", "+10.6 %"):
+    for claim in (
+        "up to 1.67, and 1.2 on average",
+        "average of +2.3 %",
+        "at most 0.3 %",
+        "+5.7 %",
+        "+10.6 %",
+    ):
         assert claim in text
     assert "nan" not in text
     assert quick["a.svg"].read_text().count("<svg") == 1
