@@ -149,7 +149,7 @@ def best_table() -> str:
     ]
     known = [world.known() for world in worlds]
     shown = ["-" if one is None else interval(one) for one in known]
-    rows.append(["*the best of these in each cell*", "", "", *shown])
+    rows.append(["*the best entry in each cell*", "", "", *shown])
     rows.append(["*lower bound*", "", "", *(interval(world.bound()) for world in worlds)])
     text = table(["scheduler", "from", "information available", *titles], rows, words=range(3 + len(titles)))
     return f"{text}\n\n{speeds_of(world.board for world in worlds)}"
