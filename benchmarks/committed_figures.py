@@ -134,7 +134,7 @@ def interval(found: Aggregate) -> str:
 
 def best_table() -> str:
     """Return the README's table: a row for each scheduler that it compares, a column for each world."""
-    titles = [*TODAY.values(), *(f"{title}; cut at four hours" for title in CUT.values())]
+    titles = [*TODAY.values(), *(f"{title}; jobs of at most four hours" for title in CUT.values())]
     worlds = [World(name) for name in TODAY | CUT]
     best = [world.best(world.told(published=False)) for world in worlds]
     entries: dict[str, Entry] = {}
@@ -149,7 +149,7 @@ def best_table() -> str:
     ]
     known = [world.known() for world in worlds]
     shown = ["-" if one is None else interval(one) for one in known]
-    rows.append(["*the best of these in each cell*", "", "", *shown])
+    rows.append(["*the best entry in each cell*", "", "", *shown])
     rows.append(["*lower bound*", "", "", *(interval(world.bound()) for world in worlds)])
     text = table(["scheduler", "from", "information available", *titles], rows, words=range(3 + len(titles)))
     return f"{text}\n\n{speeds_of(world.board for world in worlds)}"
@@ -179,7 +179,7 @@ def changes_table() -> str:
         rows.append([world.standings[name].entry.title, before.get(name, "-"), figure, *shown])
     heads = [
         "scheduler",
-        "version 2: cut at four hours",
+        "version 2: jobs of at most four hours",
         f"version {world.board.version}",
         *world.board.conditions,
     ]
@@ -281,7 +281,7 @@ def error_of(oracle: str) -> str:
     """Return how far an oracle's iteration times are from measured ones, in words."""
     mean, median, rows = (oracle_errors(row, oracle) for row in ("Mean error", "Median error", "Rows"))
     where = f"{rows} measured iteration times on up to {max(PAPER_COUNTS)} GPUs"
-    return f"{mean} in the mean and {median} in the median over {where}, {ERROR_IS_OF[oracle]}"
+    return f"{mean} in the mean and {median} in the median over {where}; {ERROR_IS_OF[oracle]}"
 
 
 def error_on_language_models() -> str:
@@ -293,8 +293,8 @@ def error_on_language_models() -> str:
     of = {line[0]: (line[at], line[1]) for line in reversed(lines) if len(line) > at}
     (dense, rows), (experts, more) = of["dense"], of["experts, newest release"]
     return (
-        f"{dense} in the median over {rows} measured training throughputs of dense models and {experts} over "
-        f"{more} of mixtures of experts, each model and GPU type left out of the fit that predicts it"
+        f"{dense} in the median over {rows} measured training throughputs of dense models, and {experts} "
+        f"over {more} of mixtures of experts; each model and GPU type is left out of the fit that predicts it"
     )
 
 
@@ -306,7 +306,7 @@ def speeds_of(boards: Iterable[Board]) -> str:
         error = error_on_language_models() if board.name == "llm-2026" else error_of(oracle)
         titles.setdefault((oracle, error), []).append((TODAY | CUT)[board.name].partition(":")[0])
     return " ".join(
-        f"Speeds of jobs ({', '.join(of)}) are by `oracle={oracle}`, which is off by {error}."
+        f"Speeds of jobs ({', '.join(of)}) come from `oracle={oracle}`. Its error is {error}."
         for (oracle, error), of in titles.items()
     )
 
@@ -314,8 +314,8 @@ def speeds_of(boards: Iterable[Board]) -> str:
 ORACLE_COLUMNS = {"stack": "leave one model out", "roofline": "roofline"}
 """The column of an oracle in the first table of its page."""
 ERROR_IS_OF = {
-    "stack": "each model left out of the fit that predicts it",
-    "roofline": "the same that its constants were chosen on",
+    "stack": "each model is left out of the fit that predicts it",
+    "roofline": "its constants were chosen on the same measurements",
 }
 
 
@@ -340,8 +340,11 @@ def arena_simulator() -> str:
 
     def told(policy: str) -> str:
         jobs, jct, throughput = of_policy[policy]
-        finished = f"{jobs['as_published']:.0f} jobs finish where {jobs['paper']:.0f} do"
-        return f"{finished}, mean throughput {off(throughput)}, mean JCT of finished jobs {off(jct)}"
+        finished = f"{jobs['as_published']:.0f} jobs finish here and {jobs['paper']:.0f} there"
+        differs = (
+            f"mean throughput differs by {off(throughput)}, and the mean JCT of finished jobs by {off(jct)}"
+        )
+        return f"{finished}, the {differs}"
 
     worst = max(of_policy, key=miss)
     return (
@@ -363,21 +366,23 @@ def reproduced() -> str:
     signs = Counter(claim.main_verdict for claim in ours if claim.direction)
     return (
         f"Of {stated.total()} figures that {len(papers)} papers state and a simulator can give, "
-        f"{stated[REPRODUCED]} are reproduced within {100 * TOLERANCE:.0f} %, {stated[SMALLER]} come out "
-        f"smaller, {stated[LARGER]} larger and {stated[REVERSED]} reversed; of {signs.total()} more "
-        f"comparisons of which they state the sign alone, {signs[REVERSED]} are reversed"
+        f"{stated[REPRODUCED]} are reproduced within {100 * TOLERANCE:.0f} %, {stated[SMALLER]} are "
+        f"smaller here, {stated[LARGER]} larger, and {stated[REVERSED]} reversed (of opposite sign, or "
+        f"without an effect). Of {signs.total()} other comparisons the papers state only the sign; "
+        f"{signs[REVERSED]} of these are reversed"
     )
 
 
 def validated() -> str:
     """Return what the figures were held against."""
     return f"""\
-- **Measured hardware**: `oracle=roofline`, which made tables of schedulers whose jobs are cut, is off by \
-{error_of("roofline")}; `oracle=stack`, which made the others, by {error_of("stack")} \
-([where they miss](docs/oracle-accuracy.md)).
+- **Measured hardware**: `oracle=roofline` made the tables with jobs of at most four hours. Its error is \
+{error_of("roofline")}. `oracle=stack` made the others. Its error is {error_of("stack")} \
+([where the errors are large](docs/oracle-accuracy.md)).
 - **Arena's simulator**: {arena_simulator()} ([runs](docs/reproduction/arena.md)).
-- **Sia's and Gavel's simulators**: mean JCT {range_off("sia")} of [Sia's](docs/reproduction/sia.md), \
-{range_off("gavel")} of [Gavel's](docs/reproduction/gavel.md).
+- **Sia's and Gavel's simulators**: the mean JCT differs from Sia's by {range_off("sia")} \
+([runs](docs/reproduction/sia.md)), and from Gavel's by {range_off("gavel")} \
+([runs](docs/reproduction/gavel.md)).
 - **An independent re-simulation**: a second simulator, written anew, agrees on every event to the \
 microsecond on {simulated_instances()} random instances ([how](docs/testing.md#a-second-simulator)).
 

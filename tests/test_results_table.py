@@ -36,11 +36,11 @@ def test_figures_name_the_error_of_the_oracle_that_made_them(tables):
     assert said["stack"] != said["roofline"]
     for block in ("best", "worlds"):
         text = tables.BLOCKS[block]()
-        assert f"(Arena's testbed) are by `oracle=stack`, which is off by {said['stack']} in the mean" in text
-        assert f"`oracle=roofline`, which is off by {said['roofline']} in the mean" in text
+        assert f"(Arena's testbed) come from `oracle=stack`. Its error is {said['stack']} in the mean" in text
+        assert f"`oracle=roofline`. Its error is {said['roofline']} in the mean" in text
     text = tables.BLOCKS["validated"]()
     assert (
-        f"`oracle=roofline`, which made tables of schedulers whose jobs are cut, is off by {said['roofline']}"
+        f"`oracle=roofline` made the tables with jobs of at most four hours. Its error is {said['roofline']}"
         in text
     )
     assert "with `elasticflow-ls`, the least well reproduced of 5 policies, " in text

@@ -17,7 +17,7 @@ class EventType(enum.StrEnum):
     PROFILE_START = "profile_start"
     """The job holds `gpus` GPUs of `gpu_type` from now on, for profiling."""
     PROFILE_END = "profile_end"
-    """The job gives back the GPUs of the matching PROFILE_START."""
+    """The job gives back the GPUs of the matching `profile_start`."""
     START = "start"
     """First launch."""
     RESUME = "resume"
@@ -32,8 +32,8 @@ class EventType(enum.StrEnum):
     PREEMPT = "preempt"
     """A running job loses its GPUs, keeps its progress, and waits."""
     COMPLETE = "complete"
-    """The job has done its work, or as much of it as before its log ended it: `reason` is then `failed` or
-    `killed`."""
+    """The job has done its work. If it failed or was killed in its log, it has done as much as there:
+    `reason` is then `failed` or `killed`."""
     DROP = "drop"
     """The job leaves the system for good without completing; `reason` says why."""
     FAIL = "fail"
@@ -42,15 +42,16 @@ class EventType(enum.StrEnum):
     UNPLACED = "unplaced"
     """The placer found no nodes for a launch: the job is not launched and waits; `reason` says why."""
     HANG = "hang"
-    """A node of the job has failed, which nobody has noticed yet: the job holds its GPUs without work, until
-    a FAIL or until it leaves them."""
+    """A node of the job has failed, but the failure is not detected yet: the job holds its GPUs without work,
+    until a `fail` event or until it gives them back."""
     HALT = "halt"
     """A disturbance stops a running job, which keeps its GPUs and works again after `overhead_s`."""
     SAVE = "save"
-    """The job is given notice: it stands still and saves for `overhead_s`, then loses its GPUs (PREEMPT)."""
+    """The job is told that it will be stopped: it stands still and writes a checkpoint for `overhead_s`, then
+    loses its GPUs (`preempt`)."""
     UNDO = "undo"
-    """The job goes back to its last checkpoint, as it is stopped or moved without notice by the event that
-    follows; `gpus` are those that it held."""
+    """The job goes back to its last checkpoint, because the next event stops or moves it without notice;
+    `gpus` are those that it held."""
 
 
 LAUNCHES = (EventType.START, EventType.RESUME, EventType.RESCALE, EventType.MIGRATE)

@@ -32,22 +32,22 @@ class JobRecords:
     outcome : ndarray of int
         `Outcome`.
     submit_s, first_start_s, end_s : ndarray of float
-        Submission, first launch, completion or drop; NaN if it did not happen.
+        Time of the submission, of the first launch, and of the completion or drop; NaN if it did not happen.
     jct_s : ndarray of float
         Completion less submission; NaN for a job that did not finish.
     queue_s, profile_s, run_s : ndarray of float
-        Seconds in the system without any GPU, holding GPUs for profiling only, and holding an
-        allocation (standstill included). They add up to the time in the system: to the JCT of a
-        finished job, to the time so far of an unfinished one.
+        Seconds in the system without any GPU, with GPUs only for profiling, and with an allocation
+        (standstill included). Their sum is the time in the system: the JCT of a finished job, or the time
+        until the end of the run of an unfinished one.
     profile_gpu_s, held_gpu_s : ndarray of float
         GPU-seconds held for profiling, and held for running (standstill included); each job of a pair that
         shares GPUs is charged half of them.
     overhead_gpu_s : ndarray of float
         The part of `held_gpu_s` in which the job stood still after a launch.
     lost_gpu_s : ndarray of float
-        The part of `held_gpu_s` in which work was done that a failure of a node undid.
+        The part of `held_gpu_s` whose work was undone by a failure of a node.
     iterations_done : ndarray of float
-        Integrated piecewise, each launch at its own speed, less what failures undid.
+        Iterations done: the sum over launches, each at its own speed, less those that failures undid.
     launches, restarts, preemptions, migrations, failures, unplaced : ndarray of int
         A restart is a resumption, a rescaling or a migration, not the first launch. Failures are those
         of the job's nodes while it ran; unplaced are launches for which no nodes were found.

@@ -25,16 +25,16 @@ class Timeline:
     time_s : ndarray of float, shape (B,)
         Strictly ascending. The state at a time is the one after all events of that time.
     running_jobs, queued_jobs, profiling_jobs : ndarray of int, shape (B,)
-        Number of jobs that hold an allocation, hold no GPU, and hold GPUs only for profiling: together
-        all jobs in the system.
+        Number of jobs that hold an allocation, that hold no GPU, and that hold GPUs only for profiling.
+        Their sum is the number of jobs in the system.
     held_gpus : ndarray of int, shape (B, T)
-        GPUs held by running jobs, standstill included; a part of a GPU where jobs ask for parts.
+        GPUs held by running jobs, standstill included; a fraction if jobs ask for parts of GPUs.
     profiling_gpus : ndarray of int, shape (B,)
         GPUs held for profiling.
     throughput : ndarray of float, shape (B,)
-        Samples/s: the sum of global batch / iteration time of the jobs past their overhead.
+        Samples/s: the sum of global batch / iteration time over the running jobs that do not stand still.
     normalized_throughput : ndarray of float, shape (B,)
-        Sum over the same jobs of speed / speed at the request.
+        Sum, over the same jobs, of their speed divided by their speed at the request.
     left_out : int
         Submitted jobs without a speed at their request, which `normalized_throughput` leaves out.
     further : mapping of str to ndarray, shape (B,)
