@@ -36,7 +36,9 @@ Number = Annotated[float | int | None, PlainValidator(_number)]
 
 
 class _StrictSchema(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True, extra="allow", allow_inf_nan=False)
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="allow", allow_inf_nan=False, defer_build=True
+    )
 
 
 class NamedPart(_StrictSchema):

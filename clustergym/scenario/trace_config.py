@@ -23,8 +23,6 @@ from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import Seed
 from clustergym.common.parameters import Parameters, build
 from clustergym.common.paths import traces_dir
-from clustergym.trace.generators.llm import LLM_SOURCE, LlmWorkload, generate_llm
-from clustergym.trace.generators.parts import PARTS_SOURCE, PartWorkload, at_load, generate_parts
 from clustergym.trace.options import GeneratorOptions, LimitChoice, LogOptions, ReferenceTime
 from clustergym.trace.trace import Trace
 from clustergym.trace.trace_statistics import build_tables, offer
@@ -152,6 +150,8 @@ def _plain_trace(
         found = load_trace(choice.path, format=choice.format, options=options)
         if choice.load is None or not isinstance(cluster, DivisibleCluster):
             return found
+        from clustergym.trace.generators.parts import at_load
+
         return at_load(found, int(cluster.capacity[0]), choice.load)
     if choice.committed is not None:
         return _read_committed(choice.committed)
@@ -160,6 +160,8 @@ def _plain_trace(
             "names no trace", field="trace", remedy="give trace.path=FILE, trace.committed or trace.source"
         )
     from clustergym.trace.generators import DeadlineOptions, generate
+    from clustergym.trace.generators.llm import LLM_SOURCE
+    from clustergym.trace.generators.parts import PARTS_SOURCE
 
     if choice.source == PARTS_SOURCE:
         return _generate_parts(choice, seed, cluster)
@@ -176,6 +178,8 @@ def _plain_trace(
 
 
 def _generate_parts(choice: TraceChoice, seed: int, cluster: ClusterSpec) -> Trace:
+    from clustergym.trace.generators.parts import PartWorkload, generate_parts
+
     own = ("load", "min_duration_s", "max_duration_s")
     given = {name: float(value) for name in own if (value := getattr(choice, name)) is not None}
     return generate_parts(PartWorkload(choice.jobs, seed, int(cluster.capacity.sum()), **given))
@@ -185,6 +189,8 @@ def _generate_llm(choice: TraceChoice, seed: int, cluster: ClusterSpec, times_on
     if times_on is None:
         message, remedy = "needs the times of the run's oracle", "choose scenario=llm-2026"
         raise InputError(message, field="trace.source", remedy=remedy)
+    from clustergym.trace.generators.llm import LlmWorkload, generate_llm
+
     own = {"span_s": choice.span_s, "load": choice.load, "max_duration_s": choice.max_duration_s}
     given = {name: float(value) for name, value in own.items() if value is not None}
     return generate_llm(LlmWorkload(choice.jobs, seed, **given), cluster, times_on(cluster))

@@ -20,7 +20,6 @@ from clustergym.common.columns import MAX_GPUS, integers, numbers, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.reading import parse_json
 from clustergym.common.text_files import TextTable, check_path, read_bytes, read_csv
-from clustergym.trace.readers.gavel import parse_models
 
 SIMULATION = "simulation_throughputs.json"
 """Table that is read of a folder laid out as Gavel's artifact."""
@@ -160,6 +159,8 @@ def _compute_kept_share(rate: float, alone: float) -> float:
 
 
 def _read_gavel(path: Path) -> PairTable:
+    from clustergym.trace.readers.gavel import parse_models
+
     entries, sha256 = gavel_pairs(path)
     names = sorted({name for entry in entries for name in (entry.first, entry.second)})
     workload = dict(zip(names, itertools.starmap(Workload, parse_models(names, path)), strict=True))

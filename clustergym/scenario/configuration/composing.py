@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+import yaml
 from hydra._internal import hydra as hydra_module
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.hydra import Hydra
@@ -18,6 +19,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobRuntime
 from hydra.types import RunMode
 from omegaconf import DictConfig, open_dict
+
+from clustergym.common.yaml_file import Loader
 
 _composed: dict[tuple[object, ...], Callable[[], DictConfig]] = {}
 """What makes copies of the configurations that were composed, by all that decides which files are read."""
@@ -73,7 +76,10 @@ class ValuesLater(ConfigLoaderImpl):
         for known in ((*key, RunMode.RUN), (*key, run_mode)):
             if known in _composed:
                 return _composed[known]()
-        config = super()._load_configuration_impl(name, list(files), run_mode, validate_sweep_overrides=False)
+        with _reading_fast():
+            config = super()._load_configuration_impl(
+                name, list(files), run_mode, validate_sweep_overrides=False
+            )
         if len(_composed) >= MOST:
             _composed.clear()
         _composed[*key, run_mode] = _copies_of(config)
@@ -100,6 +106,17 @@ def composing_once() -> Iterator[None]:
         yield
     finally:
         vars(hydra_module).update(before)
+
+
+@contextlib.contextmanager
+def _reading_fast() -> Iterator[None]:
+    """Let OmegaConf read YAML by libyaml inside a `with` block, in a sixth of the time."""
+    before = yaml.SafeLoader
+    yaml.SafeLoader = Loader
+    try:
+        yield
+    finally:
+        yaml.SafeLoader = before
 
 
 def offer(group: str, name: str, node: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ GpuCount = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class _Keys(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class SourcePart(_Keys):
