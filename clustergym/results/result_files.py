@@ -36,9 +36,7 @@ Number = Annotated[float | int | None, PlainValidator(_number)]
 
 
 class _StrictSchema(BaseModel):
-    model_config = ConfigDict(
-        strict=True, frozen=True, extra="allow", allow_inf_nan=False, defer_build=True
-    )
+    model_config = ConfigDict(strict=True, frozen=True, extra="allow", allow_inf_nan=False, defer_build=True)
 
 
 class NamedPart(_StrictSchema):

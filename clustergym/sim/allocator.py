@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -109,7 +110,7 @@ class Allocator:
             # The reasons of disturbances come last and win: they are the ones that a log should name.
             withheld = dict.fromkeys(avoid, "jobs that wait") | withheld
         # Hidden nodes look full to the placer, so that no placer needs to know about reservations.
-        with allocations.hidden(withheld):
+        with allocations.hidden(withheld) if withheld else nullcontext():
             if withheld and (short := gpus - int(allocations.free[gpu_type])) > 0:
                 kept_for = next(iter(withheld.values()))
                 return Infeasible(f"nodes are kept for {kept_for}", gpus_short=short)

@@ -181,19 +181,28 @@ class Simulation:
     # Submissions
 
     def _submit_all(self) -> Generator[simpy.Event, Any, None]:
-        clock = self.clock
+        clock, together = self.clock, list[int]()
         for row, submit in enumerate(self.jobs.submit.tolist()):
             if submit > clock.now:
-                yield clock.timeout(submit - clock.now)
-            self.queue.ahead -= 1
-            clock.process(self._submit(row))
+                # Scheduled before anything that the submissions schedule for the same tick.
+                next_submission = clock.timeout(submit - clock.now)
+                self._submit(together)
+                together = []
+                yield next_submission
+            together.append(row)
+        self._submit(together)
 
-    def _submit(self, row: int) -> Generator[simpy.Event, Any, None]:
-        """Log a job's submission, let it be profiled or wait, and count it until it has left."""
+    def _submit(self, rows: Sequence[int]) -> None:
+        """Log jobs' submissions, and let the jobs be profiled or wait."""
+        self.queue.ahead -= len(rows)
+        for row in rows:
+            # A live run may notice a submission late.
+            self.log.append(Event(seconds(int(self.jobs.submit[row])), EventType.SUBMIT, row))
+            self.queue.present[row] = None
+            self._admit(row)
+
+    def _admit(self, row: int) -> None:
         jobs, queue = self.jobs, self.queue
-        # A live run may notice a submission late.
-        self.log.append(Event(seconds(int(jobs.submit[row])), EventType.SUBMIT, row))
-        left = queue.leaving[row] = self.clock.event()
         # A request of 0 GPUs marks a job that no allotment of the cluster can hold.
         if not self.scenario.request_gpus[row]:
             self.execution.drop(row, "fits nowhere")
@@ -209,8 +218,6 @@ class Simulation:
                 jobs.phase[row] = Phase.PROFILING
         else:
             queue.enqueue(row)
-        yield left
-        del queue.leaving[row]
 
     # Driving
 
@@ -229,7 +236,7 @@ class Simulation:
         """
         self._limits = None
         clock, queue = self.clock, self.queue
-        while queue.scored_left and (queue.leaving or queue.ahead):
+        while queue.scored_left and (queue.present or queue.ahead):
             self.allocator.stop_released()
             instant = self.next_instant()
             if instant == math.inf:
@@ -276,7 +283,7 @@ class Simulation:
         self.allocator.stop_released()
         self.end_s = seconds(tick)
         self.queue.ahead = 0
-        self.queue.leaving.clear()
+        self.queue.present.clear()
 
     def _begin_decision(self) -> View:
         self.allocator.stop_released()

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.spec import Locality, Nodes
@@ -219,13 +217,13 @@ class JobExecution:
         one that was running is preempted.
         """
         jobs, progress = self.jobs, self.progress
-        level = int(np.searchsorted(self.scenario.tables.counts, gpus))
+        level = int(self.scenario.tables.counts.searchsorted(gpus))
         # Before the job holds what it is given: the cost depends on whether this is the first launch.
         overhead = ticks(self._standstill_s(row, gpu_type, level, saves))
         what = EventType.RESUME if jobs.launched[row] else EventType.START
         if rescale:
             what = EventType.MIGRATE if migrates else EventType.RESCALE
-        nodes = self._find_nodes(row, gpu_type, gpus, overhead, on, beside, avoid)
+        nodes = self._find_nodes(row, gpu_type, gpus, level, overhead, on, beside, avoid)
         if beside == NO_JOB and not isinstance(nodes, Infeasible):
             nodes = self.allocator.allocate(row, nodes)
         if isinstance(nodes, Infeasible):
@@ -255,6 +253,7 @@ class JobExecution:
         row: int,
         gpu_type: int,
         gpus: int,
+        level: int,
         overhead: int,
         on: Nodes,
         beside: int,
@@ -266,7 +265,6 @@ class JobExecution:
             return self.allocator.place_part(allocations, row)
         if sharing is not None and beside != NO_JOB:
             return self._join(sharing, row, beside, overhead)
-        level = int(np.searchsorted(self.scenario.tables.counts, gpus))
         until = self.progress.estimate_end(row, gpu_type, level, overhead)
         if not on:
             asked = self.allocator.asked_nodes(row, gpus)
@@ -276,7 +274,7 @@ class JobExecution:
 
     def _standstill_s(self, row: int, gpu_type: int, level: int, saves: bool) -> float:
         """Return the seconds for which a launch stands still, with those of saving if the job `saves`."""
-        restart_s = float(self.jobs.restart_cost_s(row)[gpu_type, level])
+        restart_s = self.jobs.get_restart_s(row, gpu_type, level)
         return restart_s + float(self.jobs.save_s[row]) if saves and self.jobs.stops_lose else restart_s
 
     def _join(self, sharing: Sharing, row: int, beside: int, overhead: int) -> Nodes | Infeasible:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import simpy
 
 from clustergym.common.arrays import Ints
 from clustergym.scenario.clock import ticks
@@ -22,8 +21,8 @@ class JobQueue:
         Jobs that are still to be submitted.
     scored_left : int
         Jobs that are scored and have not left; the run ends with the last of them.
-    leaving : dict of int to Event
-        SimPy's event of leaving, of each job in the system; in order of submission.
+    present : dict of int to None
+        The jobs in the system, in order of submission.
     in_view : set of int
         Jobs that a View shows.
     due : bool
@@ -41,7 +40,7 @@ class JobQueue:
         self.ahead = len(scenario.trace)
         self._scored = scenario.scored
         self.scored_left = int(scenario.scored.sum())
-        self.leaving: dict[int, simpy.Event] = {}
+        self.present: dict[int, None] = {}
         self.in_view: set[int] = set()
         self.due, self.decided_at = False, -1
         self._asked_for = -1
@@ -74,7 +73,8 @@ class JobQueue:
         self.jobs.phase[row] = phase
         self.scored_left -= bool(self._scored[row])
         self.hide(row)
-        self.leaving[row].succeed()
+        # At the end of the tick, so that one in which the last job leaves is simulated to its end.
+        self.clock.after(0, lambda: self.present.pop(row, None))
 
     def decide_again(self) -> None:
         """Request that the policy decides again at the next possible time."""

@@ -172,8 +172,8 @@ class Profiler:
         for profile in [profile for profile in there if profile.row == row]:
             others = set(self._jobs_of(profile).tolist()) - {row} - self._jobs.unseen
             phase = self._jobs.phase
-            here = (job for job in self._queue.leaving if job in others and phase[job] < Phase.COMPLETED)
-            # The job that has been in the system longest, as `leaving` is in the order of submission.
+            here = (job for job in self._queue.present if job in others and phase[job] < Phase.COMPLETED)
+            # The job that has been in the system longest, as `present` is in the order of submission.
             heir = next(here, None)
             runs = profile in self.running
             nodes = self._stop(profile) if runs else ()

@@ -136,6 +136,18 @@ class JobStates:
         )
         return found
 
+    def get_restart_s(self, row: int, gpu_type: int, level: int) -> float:
+        """Return the seconds that a job stands still if launched with a GPU type and count."""
+        cost_s: float = rules.compute_restart_s(
+            int(self.launched[row]),
+            self._first_launch,
+            float(self.load_s[row]),
+            float(self.restart_s[row]) if self.disturbed else 0.0,
+            int(self.searched[row, gpu_type, level]),
+            float(self._search_s[level]),
+        )
+        return cost_s
+
     def get_partner(self, row: int) -> int:
         """Return the row of the job that shares a job's GPUs, or `NO_JOB`."""
         return NO_JOB if self.partner is None else int(self.partner[row])

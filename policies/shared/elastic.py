@@ -56,7 +56,6 @@ class VirtualCluster(Allotments):
         self._freed, self._lost = np.zeros(len(view), dtype=np.int64), np.zeros(len(view))
         self._may_gain: bool | None = None
         self._changed: list[int] = np.flatnonzero(self.gpu_type >= 0).tolist()
-        self._holders: dict[int, Ints] = {}
 
     def enact(self, steps: list[Scaling]) -> None:
         """Apply changes of jobs' GPUs to the plan, in order."""
@@ -67,9 +66,6 @@ class VirtualCluster(Allotments):
             # The room changes on the type that is left and on the one that is taken; -1 stands for no GPUs.
             for changed in {held, gpu_type} - {-1}:
                 self._forget(changed)
-            if held != gpu_type:
-                self._holders.pop(held, None)
-                self._add_holders(gpu_type, np.array([at]))
 
     def launch(self, at: Ints, gpu_type: Ints, level: Ints) -> None:
         """Launch waiting jobs in this plan, each on `counts[level]` free GPUs of its given type."""
@@ -78,7 +74,6 @@ class VirtualCluster(Allotments):
         self._note_changed(at.tolist())
         for changed in set(gpu_type.tolist()):
             self._forget(changed)
-            self._add_holders(changed, np.sort(at[gpu_type == changed]))
 
     def _forget(self, gpu_type: int) -> None:
         """Forget the planned releases of a GPU type whose jobs or free GPUs have changed."""
@@ -88,12 +83,6 @@ class VirtualCluster(Allotments):
         self._changed += at
         if at and self._may_gain is False:
             self._may_gain = self._gain_by_halving(np.array(at))
-
-    def _add_holders(self, gpu_type: int, at: Ints) -> None:
-        """Add jobs that now hold GPUs of a type to those that do, in the order of the View."""
-        if gpu_type in self._holders:
-            before = self._holders[gpu_type]
-            self._holders[gpu_type] = np.insert(before, np.searchsorted(before, at), at)
 
     # Launching
 
@@ -133,10 +122,8 @@ class VirtualCluster(Allotments):
 
     def _release(self, gpu_type: int, missing: int) -> Release | None:
         self._refresh_halvings()
-        if gpu_type not in self._holders:
-            self._holders[gpu_type] = np.flatnonzero(self.gpu_type == gpu_type)
-        holders = self._holders[gpu_type]
-        freed, lost = self._freed[holders], self._lost[holders]
+        victims = np.flatnonzero((self.gpu_type == gpu_type) & (self._freed > 0))
+        freed, lost = self._freed[victims], self._lost[victims]
         loss, steps, level = 0.0, list[Scaling](), dict[int, int]()
         for left in range(self.depth, 0, -1):
             if missing <= 0:
@@ -151,12 +138,12 @@ class VirtualCluster(Allotments):
                 return None
             missing -= int(freed[best])
             loss += float(lost[best])
-            at = int(holders[best])
+            at = int(victims[best])
             level[at] = level.get(at, int(self.level[at])) - 1
             steps.append(Scaling(at, gpu_type, level[at]))
             if missing > 0:
                 # Only the halved job's next halving differs from before.
-                freed[[best]], lost[[best]] = self.halving(holders[[best]], gpu_type, np.array([level[at]]))
+                freed[[best]], lost[[best]] = self.halving(victims[[best]], gpu_type, np.array([level[at]]))
         return Release(loss, steps) if missing <= 0 else None
 
     def _refresh_halvings(self) -> None:
