@@ -44,15 +44,8 @@ def entry_points(component: str) -> Mapping[str, str]:
     `_`; other packages name theirs
     in an entry point.
     """
-    points = _installed_entry_points().select(group=COMPONENTS[component].group)
-    found = {point.name: point.value for point in points}
+    found = {point.name: point.value for point in metadata.entry_points(group=COMPONENTS[component].group)}
     return found | dict(_list_built_in(COMPONENTS[component].package))
-
-
-@cache
-def _installed_entry_points() -> metadata.EntryPoints:
-    """Return the entry points of all installed packages, each of whose files takes a while to open."""
-    return metadata.entry_points()
 
 
 def _list_built_in(package: str) -> Iterator[tuple[str, str]]:

@@ -194,29 +194,23 @@ class Simulation:
 
     def _submit(self, rows: Sequence[int]) -> None:
         """Log jobs' submissions, and let the jobs be profiled or wait."""
-        self.queue.ahead -= len(rows)
+        jobs, queue = self.jobs, self.queue
+        queue.ahead -= len(rows)
         for row in rows:
             # A live run may notice a submission late.
-            self.log.append(Event(seconds(int(self.jobs.submit[row])), EventType.SUBMIT, row))
-            self.queue.present[row] = None
-            self._admit(row)
-
-    def _admit(self, row: int) -> None:
-        jobs, queue = self.jobs, self.queue
-        # A request of 0 GPUs marks a job that no allotment of the cluster can hold.
-        if not self.scenario.request_gpus[row]:
-            self.execution.drop(row, "fits nowhere")
-        # A job that a disturbance starts itself is neither profiled nor shown to the policy.
-        elif row in jobs.unseen:
-            queue.enqueue(row)
-        elif self.profiler.gpus:
-            self.profiler.ask(row)
-            # With profile_reuse=model another job of the class may have been profiled already.
-            if jobs.is_profiled(row):
-                queue.enqueue(row)
-            else:
-                jobs.phase[row] = Phase.PROFILING
-        else:
+            self.log.append(Event(seconds(int(jobs.submit[row])), EventType.SUBMIT, row))
+            queue.present[row] = None
+            # A request of 0 GPUs marks a job that no allotment of the cluster can hold.
+            if not self.scenario.request_gpus[row]:
+                self.execution.drop(row, "fits nowhere")
+                continue
+            # A job that a disturbance starts itself is neither profiled nor shown to the policy.
+            if row not in jobs.unseen and self.profiler.gpus:
+                self.profiler.ask(row)
+                # With profile_reuse=model another job of the class may have been profiled already.
+                if not jobs.is_profiled(row):
+                    jobs.phase[row] = Phase.PROFILING
+                    continue
             queue.enqueue(row)
 
     # Driving

@@ -50,14 +50,19 @@ def _breed(genes: Ints, fitness: Floats, order: Ints, pairs: Ints, draws: Floats
 
 @compile_in_place
 def _sort_fittest_first(order: Ints, fitness: Floats) -> None:
-    """Sort positions by falling fitness; those of equal fitness keep their order."""
+    """Put the fitter half of all first, by falling fitness; those of equal fitness keep their order."""
     # Most are in order already: the parents are, and few children are fitter than the last of them.
+    last = len(order) // 2 - 1
     for at in range(1, len(order)):
-        one = order[at]
-        while at > 0 and fitness[order[at - 1]] < fitness[one]:
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = one
+        one, place = order[at], at
+        if at > last:
+            if fitness[order[last]] >= fitness[one]:
+                continue
+            order[at], place = order[last], last
+        while place > 0 and fitness[order[place - 1]] < fitness[one]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = one
 
 
 @compile_entry

@@ -111,12 +111,12 @@ def composing_once() -> Iterator[None]:
 @contextlib.contextmanager
 def _reading_fast() -> Iterator[None]:
     """Let OmegaConf read YAML by libyaml inside a `with` block, in a sixth of the time."""
-    before = yaml.SafeLoader
-    yaml.SafeLoader = Loader
+    names, before = vars(yaml), yaml.SafeLoader
+    names["SafeLoader"] = Loader
     try:
         yield
     finally:
-        yaml.SafeLoader = before
+        names["SafeLoader"] = before
 
 
 def offer(group: str, name: str, node: Mapping[str, Any]) -> None:
