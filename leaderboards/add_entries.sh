@@ -7,6 +7,12 @@ board=$1 workers=${2:-1}
 add() { python -m clustergym.leaderboard add --workers "$workers" --title "$2" "$board" "$1" "${@:3}"; }
 known() { python -m clustergym.leaderboard best-known "$board" --workers "$workers" "$@"; }
 render() { python -m clustergym.leaderboard render "$board"; }
+stopping() { # A policy as it is, and with options for whom it stops and whether it gives notice.
+  add "$1" "$2" "${@:3}"
+  add "$1-cheapest" "$2, cheapest victim" "${@:3}" policy.victims=cheapest
+  add "$1-notice" "$2, notice" "${@:3}" policy.notice=cheaper
+  add "$1-both" "$2, cheapest victim and notice" "${@:3}" policy.victims=cheapest policy.notice=cheaper
+}
 
 if [[ $board == placement ]]; then # Its entries are placers.
   add arnold 'Arnold' placer=arnold
@@ -47,18 +53,17 @@ if [[ $board == tenants ]]; then # Policies without quotas, under quotas, and un
   add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
   add learned 'learned auction' policy=learned
   add kai 'KAI' policy=kai
-  add kueue 'Kueue' policy=kueue policy.fair_sharing=true policy.reclaim_within_cohort=any policy.within_cluster_queue=lower_priority
+  stopping kueue 'Kueue' policy=kueue policy.fair_sharing=true policy.reclaim_within_cohort=any policy.within_cluster_queue=lower_priority
   add capacity 'Volcano and YARN, capacity' policy=capacity
   add slurm-multifactor 'Slurm, multifactor' policy=slurm-multifactor
   quotas() { add "quotas-$1" "Quotas, $2" policy=quotas "policy.within='$3'" "${@:4}"; }
   quotas fcfs 'FCFS' fcfs
   quotas srtf 'SRTF' srtf
-  quotas las 'LAS' las
   quotas tiresias 'Tiresias' tiresias
   quotas arena 'Arena' arena
-  quotas gavel 'Gavel, max-min fairness' gavel
   quotas sia 'Sia' sia
-  quotas ares-work-conserving 'Ares, work-conserving' 'ares work_conserving=true'
+  stopping quotas-stop-fcfs 'Quotas, FCFS, stopping jobs' policy=quotas policy.reclaim=stop
+  stopping quotas-ares-work-conserving 'Quotas, Ares, work-conserving' policy=quotas "policy.within='ares work_conserving=true'"
   quotas learned 'learned auction' learned
   quotas learned-fair 'learned auction for fairness' 'learned checkpoint=fair'
   quotas capacity-fcfs 'FCFS, by capacity' fcfs policy.division=capacity
@@ -89,12 +94,6 @@ if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move th
   add learned-none 'learned auction, without speeds' policy=learned policy.checkpoint=none
   add learned-bootstrap 'learned auction, bootstrap' policy=learned policy.checkpoint=bootstrap
   add learned-newtrace 'learned auction, trained on newTrace' policy=learned policy.checkpoint=data-parallel-newtrace
-  stopping() {
-    add "$1" "$2" "${@:3}"
-    add "$1-cheapest" "$2, cheapest victim" "${@:3}" policy.victims=cheapest
-    add "$1-notice" "$2, notice" "${@:3}" policy.notice=cheaper
-    add "$1-both" "$2, cheapest victim and notice" "${@:3}" policy.victims=cheapest policy.notice=cheaper
-  }
   stopping kueue 'Kueue' policy=kueue policy.reclaim_within_cohort=any
   stopping quotas 'Quotas, FCFS' policy=quotas policy.reclaim=stop
   render
