@@ -137,11 +137,16 @@ class Noted(Quotas):
 
 
 def board_scenarios(seeds: Sequence[int]) -> list[tuple[Scenario, dict[str, Any]]]:
-    """Return the scenarios of the board `tenants` at some seeds."""
+    """Return the scenarios of the board `tenants` at some seeds; jobs save whenever they are stopped."""
     board = Path(__file__).parents[1] / "leaderboards" / "tenants" / "board.yaml"
     cells: Any = read_mapping(board).content["scenarios"]
     return [
-        (build_scenario(compose([*cell["overrides"], f"seed={seed}"])), {"cell": cell["name"], "seed": seed})
+        (
+            build_scenario(
+                compose([*cell["overrides"], "scenario.checkpoints.every_s=null", f"seed={seed}"])
+            ),
+            {"cell": cell["name"], "seed": seed},
+        )
         for cell in cells
         for seed in seeds
     ]
