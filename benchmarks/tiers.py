@@ -1,7 +1,7 @@
 """What an agent learns from scratch in an environment, seed by seed, with its curve.
 
     nice python benchmarks/tiers.py knobs-16 --seeds 5 --steps 6400 --json knobs-16.json
-    nice python benchmarks/tiers.py priority-16 --learner by_job --steps 1000000 --json priority-16.json
+    nice python benchmarks/tiers.py priority-16 --learner by_job --steps 1000000 --set num_envs=32 n_steps=128
     nice python benchmarks/tiers.py elastic-16 --learner by_job --steps 800000 --env jobs=50 --burst-share 0.5
 
 Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS`, by its SAC with its

@@ -64,11 +64,9 @@ REACHED = {
     "heuristics and the best known weights come to: [tiers](README.md#tiers).",
     "Priority": CURVE.format(name="priority-16")
     + "[Credit by job](../learned-agents/networks.md#credit-by-job) from scratch on `Priority-16`, by "
-    "`python benchmarks/tiers.py priority-16 --learner by_job --steps 500000 --seeds 3 --set "
-    "learning_rate=2e-3 num_envs=32 n_steps=128`: mean JCT on "
-    "the 40 test traces over heSRPT's 0.983 [0.955, 1.010], by seed 0.956, 0.988 and 1.005; the first "
-    "479,232 steps take 82 to 103 s of processor time; random play has 1.824. With `--steps 1150000 --set "
-    "learning_rate=4e-4 --env traces=200` five seeds have 0.959 [0.945, 0.974], in 104 to 124 s a seed. No "
+    "`python benchmarks/tiers.py priority-16 --learner by_job --steps 1150000 --set learning_rate=4e-4 "
+    "num_envs=32 n_steps=128 --env traces=200`: mean JCT on the 40 test traces over heSRPT's 0.952 "
+    "[0.937, 0.966] over five seeds, in 149 to 171 s of processor time a seed; random play has 1.824. No "
     "other learner is measured here. "
     "What heuristics and the best known weights come to: [tiers](README.md#tiers).",
     "Knobs": CURVE.format(name="knobs-64")
