@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from clustergym.agents import auction
+from clustergym.agents import auction, auction_features
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +39,13 @@ def test_a_type_on_which_nothing_fits():
 def test_ranks_of_sizes():
     assert auction.rank_sizes(np.array([5.0, 1.0, 5.0, 9.0, 2.0])).tolist() == [0.0, -1.0, 0.5, 1.0, -0.5]
     assert auction.rank_sizes(np.array([3.0])).tolist() == [-1.0]
+
+
+def test_a_hidden_unit_has_a_bias_of_its_own():
+    values, point = np.zeros(auction_features.COUNT), np.zeros(auction_features.POINT_FACTS)
+    first, second = np.zeros((2, auction.INPUTS + 2))
+    # Weight 2 and bias 1: 2 * 1 / (1 + |1|) = 1. Weight 4 and bias -3: 4 * -3 / (1 + |-3|) = -3.
+    first[:2], second[:2] = (2.0, 1.0), (4.0, -3.0)
+    score = getattr(auction.score_move, "py_func", auction.score_move)
+    weights = np.concatenate([np.zeros(auction_features.COUNT), first, second])
+    assert score(weights, values, point) == pytest.approx(1.0 - 3.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -281,3 +282,11 @@ def test_first_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert first_lines(packed) == first_lines(tmp_path) == []
     assert header([" a ,b", "c"]) == {"a", "b"}
     assert header([]) == set()
+
+
+def test_times_since_1970_are_utc_in_any_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        assert iso(86_400.0) == "1970-01-02T00:00:00"
+    time.tzset()

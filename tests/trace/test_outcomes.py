@@ -212,7 +212,7 @@ def test_choices_that_cannot_be_met_end_in_one_line(
     log = tmp_path / "log.csv"
     log.write_text(LOG)
     error = line_of(["import", str(log), "-o", out, "--outcomes", "helios"], capsys)
-    assert "says itself how its jobs ended (choose --outcomes=keep" in error
+    assert f"{log}: --outcomes: says itself how its jobs ended (choose --outcomes=keep" in error
     assert not (tmp_path / "out.csv").exists()
     one = read_trace(plain).take([0])
     with pytest.raises(InputError, match="1 jobs cannot have the shares of philly"):
