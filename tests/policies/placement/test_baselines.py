@@ -84,6 +84,9 @@ def test_topology_aware_makes_the_lightest_cut_whatever_alpha():
     # of four rows: 4. A cut across the columns cuts each column's ring of four twice: 8.
     for alpha in (0.0, 0.5, 1.0):
         assert counts("topology_aware", 4, 4, [8, 8], alpha=alpha) == [[2, 2]] * 4
+    # 3 x 3 nodes, 3 of them apart: a column cuts one edge in each of three rows, 3; a row cuts each column's
+    # ring of three twice, 6.
+    assert counts("topology_aware", 3, 3, [3, 6]) == [[1, 2]] * 3
 
 
 @settings(max_examples=20, deadline=None)
