@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,16 @@ def test_the_optimizer_goes_part_by_part(monkeypatch: pytest.MonkeyPatch) -> Non
     assert list(steps.split_parts([4, 5, 30, 1, 9, 1])) == [[0, 1], [2], [3, 4], [5]]
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Let PyTorch use one thread: two of them wait for each other where another process has a core."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_all_passes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes, output = tmp_path / "shapes.yaml", tmp_path / "rows.jsonl"
     shapes.write_text(SHAPES)
