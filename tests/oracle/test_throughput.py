@@ -263,7 +263,11 @@ EXPLAIN = ["explain", "--model", "llama3-8B"]
     ("words", "message"),
     [
         (["validate"], "the following arguments are required: --data"),
-        (["validate", "--data", "modern", "--stack", "alpa-2022"], "has no formulas of a transformer's step"),
+        pytest.param(
+            ["validate", "--data", "modern", "--stack", "alpa-2022"],
+            "has no formulas of a transformer's step",
+            marks=needs_data,
+        ),
         (["validate", "--data", "none.csv"], "none.csv: no such file"),
         (
             ["validate", "--data", "modern", "--oracle", "roofline"],
