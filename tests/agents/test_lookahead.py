@@ -60,6 +60,10 @@ def test_candidates_are_the_auctions_own_and_one_for_each_change():
     made = lookahead.candidates(start(), ONE, ONE, jobs)
     assert made.gpu_type[: made.filled[0]].tolist() == [[-1, 0], [0, -1]]
 
+    # The one job keeps its GPU either way: that is one candidate, not two.
+    made = lookahead.candidates(start(), ONE, ONE, bids([4.0], held=[0]))
+    assert made.gpu_type[: made.filled[0]].tolist() == [[0]]
+
 
 @pytest.fixture
 def drawn():

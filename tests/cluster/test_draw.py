@@ -39,6 +39,15 @@ def test_tiers_ports_and_bandwidths_solved_by_hand(mixed: str) -> None:
     assert [(leaf.leaves, leaf.nodes, leaf.down_ports) for leaf in second.leaves] == [(1, 2, 2), (1, 1, 1)]
 
 
+def test_a_last_minipod_of_one_node_and_equal_ones_beside_each_other(tmp_path: Path) -> None:
+    # Leaves of 2 nodes, minipods of 2 leaves: nine nodes fill two minipods, and one is left for a third.
+    path = tmp_path / "nine.yaml"
+    nodes, _, fabric = MIXED.replace("count: 4", "count: 9").partition("  - {gpu_type: A40")
+    path.write_text(nodes + fabric.partition("\n")[2], encoding="utf-8")
+    found = [(run.minipods, run.nodes, len(run.leaves)) for run in minipods(load_cluster(str(path)))]
+    assert found == [(2, 4, 1), (1, 1, 1)]
+
+
 def test_the_tree_in_the_terminal(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["draw", mixed]) == 0
     text = capsys.readouterr().out

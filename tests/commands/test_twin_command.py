@@ -52,6 +52,24 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return calls
 
 
+def test_help_says_what_each_command_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for said in (
+        "rules write queues and policy from what Slurm or Kueue prints",
+        "fit replay the log under the cluster's own rules, beside the logged waits",
+        "whatif other rules, GPUs or quotas on drawn months, beside today's",
+        "eta when each waiting job starts: 10, 50 and 90 % of drawn run times",
+        "advise what a policy would do now, and why; nothing is sent anywhere",
+        "score compare what advise --shadow wrote with a later log",
+    ):
+        assert said in text
+
+
 def test_eta(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
     row = {"job_id": "2", "user": "al", "team": "a", "gpus": 8, "gpu_type": "A100"}
     rows = [row | {"p10_s": 0.4, "p50_s": 3600.0, "p90_s": None}]

@@ -11,7 +11,8 @@ from scenarios import Job, Script, price, small_scenario
 from clustergym.results.measured_run import measure_run
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.disturbances.failures import Failures, NodeFailure
-from clustergym.scenario.policy import Decision, InformationClass
+from clustergym.scenario.policy import Decision, Infeasible, InformationClass
+from clustergym.sim.allocator import Allocator
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventType
@@ -127,6 +128,20 @@ def test_a_job_that_waits_comes_before_a_profile_that_would_start():
     run = run_of(scenario_of(jobs), {45.0: {"a": ("X", 4)}, 95.0: {"b": ("X", 1), "wake": ("X", 1)}})
     assert times_of(run, EventType.START) == {0: 45, 1: 95, 2: 95}
     assert profiles_of(run)[2:] == [("start", 65, 1, 0), ("end", 95, 1, 0)]
+
+
+def test_a_profile_that_a_scheduler_refuses_stays_first_of_its_type(monkeypatch):
+    # The scheduler refuses a's profile at 0. When b comes at 40 it is asked again: both run from 40 to 70.
+    scenario = scenario_of([Job("a", 0, 10), Job("b", 40, 10, family="n")])
+    answers, allocate = [Infeasible("the nodes are lost")], Allocator.allocate
+    monkeypatch.setattr(Allocator, "allocate", lambda *given: answers.pop() if answers else allocate(*given))
+    run = simulate(scenario, Script(scenario, {70.0: {"a": ("X", 1), "b": ("X", 1)}}, PROFILED), Buddy())
+    assert profiles_of(run) == [
+        ("start", 40, 0, 0),
+        ("start", 40, 1, 0),
+        ("end", 70, 0, 0),
+        ("end", 70, 1, 0),
+    ]
 
 
 def test_a_profile_takes_what_a_decision_leaves_and_keeps_it_to_its_end():

@@ -96,7 +96,7 @@ def test_a_data_set_is_not_replaced_nor_left_half_written(tmp_path, capsys, monk
         (["elastic-17"], "did you mean elastic-16"),
         (["elastic-16", "jobs"], "write NAME=VALUE"),
         (["elastic-16", "--kinds", "exprt"], "did you mean expert"),
-        (["elastic-16", "--episodes", "0"], "give at least 1"),
+        (["elastic-16", "--episodes", "0"], "--episodes: 0 episodes (give at least 1"),
         (["elastic-16", "--expert", "learnt"], "did you mean learned"),
         (["elastic-16", "--medium", "las"], "policy las has information none, the environment data_parallel"),
         (["elastic-16", "observation=dict", "jobs=4", "--kinds", "random"], "give observation=flat"),

@@ -35,6 +35,8 @@ def test_splits_are_parts_of_the_file_in_order(split: str, first: int, last: int
         window = draw_scenario(drawn(), split, 0, index).trace
         assert 20 <= len(window) <= 30
         assert set(window.job_id) <= allowed
+        begin = whole.job_id.index(window.job_id[0])
+        assert window.name == f"{split}-philly-like-160-{begin}-{len(window)}"
 
 
 def test_a_window_has_the_files_times_and_costs() -> None:

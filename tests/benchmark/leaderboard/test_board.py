@@ -7,6 +7,7 @@ import io
 import json
 import shlex
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -19,6 +20,7 @@ from clustergym.benchmark.leaderboard.entry import entry_folder, entry_names, re
 from clustergym.benchmark.leaderboard.render import pages, stale
 from clustergym.benchmark.leaderboard.score import compute_scores, standings
 from clustergym.commands.leaderboard import main
+from clustergym.common.errors import InputError
 from clustergym.scenario.by_name import compose
 
 
@@ -279,6 +281,19 @@ def test_a_trace_is_that_of_its_scenario(placers):
 @pytest.mark.parametrize("name", board_names())
 def test_committed_pages_are_what_render_writes(name):
     assert stale(load_board(name)) == []
+
+
+def test_an_entrys_folder_has_no_other_files_and_no_links(tmp_path):
+    board, folder = SimpleNamespace(folder=tmp_path), tmp_path / "one"
+    folder.mkdir()
+    (folder / "README.md").touch()
+    assert entry_folder(board, "one") == folder
+    for name, said in (("entry.yaml", "is a link"), ("z.txt", "does not belong in an entry")):
+        (folder / name).symlink_to("README.md") if said == "is a link" else (folder / name).touch()
+        with pytest.raises(InputError) as caught:
+            entry_folder(board, "one")
+        assert (caught.value.file, caught.value.message) == (folder / name, said)
+        (folder / name).unlink()
 
 
 @pytest.mark.parametrize("name", board_names())

@@ -164,6 +164,10 @@ def test_days_of_a_short_log():
     assert (drawn_days(trace_of([0.0, 20 * 86_400.0]), 14, 0) % 7 == np.arange(14) % 7).all()
     with pytest.raises(InputError, match=r"covers 24\.0 h"):
         drawn_days(trace_of([0.0, 86_400.0]), 7, 0)
+    # Seconds 0 to 172,799 are two days; without the last one they are a day and a part.
+    assert set(drawn_days(trace_of([0.0, 172_799.0]), 40, 0).tolist()) == {0, 1}
+    with pytest.raises(InputError, match=r"covers 48\.0 h"):
+        drawn_days(trace_of([0.0, 172_798.0]), 7, 0)
 
 
 def test_waits_by_hand():

@@ -20,8 +20,8 @@ from clustergym.results.metrics.catalogue import (
     OF_TENANTS,
     OF_WINDOW,
 )
-from clustergym.results.metrics.intervals import Outcome
-from clustergym.results.metrics.jobs import job_table, write_csv
+from clustergym.results.metrics.intervals import Outcome, read_intervals
+from clustergym.results.metrics.jobs import ettr, job_table, make_records, write_csv
 from clustergym.results.metrics.metrics import measure, measure_scenario
 from clustergym.results.metrics.timeline import timeline_table
 from clustergym.scenario.disturbances.failures import NODE_FAIL, NODE_REPAIR
@@ -264,6 +264,19 @@ EXPECTED = {
     "unfair_fraction": 1.0,
     "unfair_unfinished": 0,
 }
+
+
+def test_the_productive_share_of_a_job_of_half_a_second():
+    # It stands still for 0.1 s and works for 0.4 s: 0.4 / 0.5. No share of no time is known.
+    log = [
+        Event(0.0, EventType.SUBMIT, 0),
+        launch(0.0, EventType.START, 0, X, 4, 0.1, 0.4),
+        Event(0.5, EventType.COMPLETE, 0),
+        Event(2.0, EventType.SUBMIT, 1),
+        launch(2.0, EventType.START, 1, X, 4, 0.1, 0.4),
+    ]
+    read = read_intervals(log, small_trace([Job("short", 0.0, 1), Job("begun", 2.0, 1)]), 2.0)
+    assert ettr(read, make_records(read)).tolist() == pytest.approx([0.8, NAN], nan_ok=True)
 
 
 def test_metrics():
