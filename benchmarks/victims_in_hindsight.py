@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from clustergym.policies.shared import kueue_victims, queue_shares
@@ -83,8 +84,7 @@ class Watch:
 
 def play(scenario: Scenario, policy: Policy, watch: Watch) -> dict[str, float]:
     """Play a run under a watch; return what it lost."""
-    kind: Any = type(policy)
-    decide, costs = kind.schedule, View.stop_costs
+    decide, costs = type(policy).schedule, View.stop_costs
     order, victim = kueue_victims._victim_order, queue_shares.ReclaimPlan._victim
 
     def schedule(self: Policy, view: View) -> Decision:
@@ -106,22 +106,15 @@ def play(scenario: Scenario, policy: Policy, watch: Watch) -> dict[str, float]:
         watch.candidates.update(self.view.job[rows].tolist())
         return victim(self, rows, gpu_type, missing)
 
-    changed: Any = type("Watched", (kind,), {"schedule": schedule})
+    changed: Any = type("Watched", (type(policy),), {"schedule": schedule})
     played = replace(policy)  # type: ignore[type-var]
     played.__class__ = changed
-    swapped: list[tuple[Any, str, Any]] = [
-        (View, "stop_costs", lambda view: watch.change(view, costs(view))),
-        (kueue_victims, "_victim_order", noted_order),
-        (queue_shares.ReclaimPlan, "_victim", noted_victim),
-    ]
-    before = [getattr(owner, name) for owner, name, _ in swapped]
-    for owner, name, new in swapped:
-        setattr(owner, name, new)
-    try:
+    with (
+        mock.patch.object(View, "stop_costs", lambda view: watch.change(view, costs(view))),
+        mock.patch.object(kueue_victims, "_victim_order", noted_order),
+        mock.patch.object(queue_shares.ReclaimPlan, "_victim", noted_victim),
+    ):
         return measure_loss(simulate(scenario, played, make_placer({"name": "buddy"})).metrics)
-    finally:
-        for (owner, name, _), old in zip(swapped, before, strict=True):
-            setattr(owner, name, old)
 
 
 def search(scenario: Scenario, policy: Policy) -> tuple[dict[str, float], int, int]:

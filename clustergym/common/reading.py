@@ -35,8 +35,7 @@ def open_regular_file(path: Path, remedy: str) -> Iterator[BinaryIO]:
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        message = _reason(error)
-        raise InputError(message, file=path, remedy=remedy) from None
+        raise say_unreadable(path, error, remedy) from None
     mode = os.fstat(number).st_mode
     if not stat.S_ISREG(mode):
         os.close(number)
@@ -46,8 +45,10 @@ def open_regular_file(path: Path, remedy: str) -> Iterator[BinaryIO]:
         yield stream
 
 
-def _reason(error: Exception) -> str:
-    return f"cannot be read: {getattr(error, 'strerror', None) or error}"
+def say_unreadable(path: Path, error: Exception, remedy: str = "give a file that can be read") -> InputError:
+    """Return the error of a file that cannot be read, with the system's reason."""
+    reason = getattr(error, "strerror", None) or error
+    return InputError(f"cannot be read: {reason}", file=path, remedy=remedy)
 
 
 def read_regular(path: Path, largest_bytes: int, remedy: str) -> bytes:
@@ -62,7 +63,7 @@ def read_regular(path: Path, largest_bytes: int, remedy: str) -> bytes:
         with open_regular_file(path, remedy) as stream:
             content = stream.read(largest_bytes + 1)
     except OSError as error:
-        raise InputError(_reason(error), file=path, remedy=remedy) from None
+        raise say_unreadable(path, error, remedy) from None
     if len(content) > largest_bytes:
         raise InputError(f"is larger than {largest_bytes:,} bytes", file=path, remedy=remedy)
     return content

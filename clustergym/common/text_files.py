@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clustergym.common.errors import InputError, nearest
-from clustergym.common.reading import read_regular
+from clustergym.common.reading import read_regular, say_unreadable
 
 LARGEST_BYTES, MOST_ROWS, MOST_COLUMNS = 2**29, 10_000_000, 1000
 """Limits on one file."""
@@ -63,7 +63,7 @@ def check_path(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         raise _missing(path) from None
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+        raise say_unreadable(path, error) from error
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise InputError("is not a regular file", file=path, remedy="save it to a file first")
 
@@ -75,11 +75,6 @@ def _missing(path: Path) -> InputError:
     except OSError:
         return InputError("no such file", file=path, remedy=f"nor is there a folder {path.parent} to read")
     return InputError("no such file", file=path, remedy=nearest(path.name, names))
-
-
-def _unreadable(path: Path, error: Exception) -> InputError:
-    reason = getattr(error, "strerror", None) or error
-    return InputError(f"cannot be read: {reason}", file=path, remedy="give a file that can be read")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -161,7 +156,7 @@ def first_lines(path: Path) -> list[str]:
         with path.open("rb") as stream:
             start = stream.read(SNIFFED_BYTES)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise say_unreadable(path, error) from error
     if path.suffix == ".gz":
         try:
             start = zlib.decompressobj(wbits=31).decompress(start, SNIFFED_BYTES)

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from clustergym.common.errors import InputError, nearest
+from clustergym.common.reading import say_unreadable
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -107,9 +108,7 @@ def _content(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        reason = getattr(error, "strerror", None) or error
-        message = f"cannot be read: {reason}"
-        raise InputError(message, file=path, remedy="give a file that can be read") from None
+        raise say_unreadable(path, error) from None
 
 
 def _text(content: bytes, path: Path) -> str:

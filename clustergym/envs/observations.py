@@ -18,6 +18,7 @@ from clustergym.agents import auction_features
 from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.actions import Actions, EditActions, MetaActions
 from clustergym.envs.auction_actions import RANKED, AuctionActions
+from clustergym.envs.placing import join_boxes
 from clustergym.envs.queue_costs import QueueRules
 from clustergym.results.metrics.tenants import compute_fair_shares
 from clustergym.scenario.policy import InformationClass, Setting, View
@@ -141,11 +142,8 @@ class Summary:
     def make_space(self, form: str) -> spaces.Space[Any]:
         """Return the space of observations: one `flat` box, or a dict of the parts."""
         low, high = self.bounds()
-        if form == "flat":
-            return spaces.Box(low, high, dtype=np.float32)
-        return spaces.Dict(
-            {name: spaces.Box(low[part], high[part], dtype=np.float32) for name, part in self.parts.items()}
-        )
+        boxes = {name: spaces.Box(low[part], high[part]) for name, part in self.parts.items()}
+        return join_boxes(boxes, form)
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
         """Compute the observation; `left` jobs have departed, and iteration times are shown if `known`.

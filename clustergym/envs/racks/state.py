@@ -163,7 +163,7 @@ class RackState:
     def _fits(self, row: int) -> bool:
         """Return whether all segments of a gang that waits have room."""
         size, segments = int(self.gangs.trays[row]), int(self.gangs.segments[row])
-        return sum([min(free, self._most_trays) // size for free in self.free]) >= segments
+        return sum(self._room(free, size) for free in self.free) >= segments
 
     def _offer(self) -> None:
         """Let time pass until a gang fits, or would if others moved, and offer it to the agent."""
