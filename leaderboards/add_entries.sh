@@ -139,6 +139,10 @@ if [[ $board == deadline ]]; then # The other boards have no deadlines.
   add learned-deadline 'learned auction for deadlines' policy=learned policy.checkpoint=deadline
 fi
 if [[ $board == faults ]]; then
+  overtaking=(policy=arena policy.opportunistic=true policy.overtaking=any policy.span=2)
+  add arena-notice 'Arena, notice' policy=arena policy.notice=cheaper
+  add arena-overtaking 'Arena, overtaking' "${overtaking[@]}"
+  add arena-overtaking-notice 'Arena, overtaking, notice' "${overtaking[@]}" policy.notice=cheaper
   add learned-faults 'learned auction, trained with failures' policy=learned policy.checkpoint=faults
 fi
 if [[ $board == fair ]]; then
@@ -152,9 +156,7 @@ if [[ $board == scale ]]; then # An episode takes 0.1 s on 1,280 GPUs, and secon
   known --cells gpus-1280 --evaluations 20
   known --cells gpus-10240 --evaluations 1
 elif [[ $board == faults ]]; then # Its episodes are not compiled.
-  known --cells two-types-1000 two-types-1001 two-types-1002 --evaluations 100
-  known --cells two-types-1003 --evaluations 40
-  known --evaluations 15
+  known --evaluations 100
 else
   known --evaluations 1500
 fi
