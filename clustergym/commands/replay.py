@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import exits_on_bad_input
+from clustergym.common.errors import Parser, exits_on_bad_input
 from clustergym.common.writing import write_json
 
 

@@ -7,8 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import InputError, exits_on_bad_input
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input
 from clustergym.common.paths import install_line
 from clustergym.common.writing import write_json
 

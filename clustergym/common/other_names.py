@@ -100,7 +100,7 @@ MODULES = {
     "placement.benchmark_plot": "benchmark.papers.arnold_report",
     "placement.benchmark_report": "benchmark.papers.arnold_report",
     "placement.characterisation": "benchmark.papers.arnold_characterisation",
-    "placement.fullness": "benchmark.papers.arnold_fullness",
+    "placement.fullness": "benchmark.papers.arnold_benchmark",
     "replay": "commands.replay",
     "report.__main__": "commands.report",
     "reproduce": "commands.reproduce",
@@ -164,6 +164,10 @@ MODULES = {
     "envs.placement.parameters": "envs.placement.drawing",
     "oracle.stacks.machine": "oracle.models.shape",
     "oracle.stacks.shape": "oracle.models.shape",
+    "cluster.divisible": "cluster.parts",
+    "cluster.part_allocations": "cluster.allocation",
+    "envs.placement.core": "envs.placement.step_time",
+    "envs.queue_costs": "envs.scheduling_costs",
 }
 """Other names of modules that the names of their packages do not lead to."""
 
@@ -181,8 +185,7 @@ CLASSES: dict[str, dict[str, str]] = {
     "benchmark.papers.arnold_benchmark": {"Solved": "SolverAnswer"},
     "benchmark.papers.fgd": {"Fill": "FillCurves"},
     "cluster.schema": {"Checked": "StrictSchema"},
-    "envs.queue_costs": {"QueueCourse": "QueueImbalance"},
-    "envs.scheduling_costs": {"Yardsticks": "ReferenceCostTimes"},
+    "envs.scheduling_costs": {"QueueCourse": "QueueImbalance", "Yardsticks": "ReferenceCostTimes"},
     "envs.sharing.episode": {"Desk": "SharingEpisode"},
     "envs.vector.episode_state": {"Desk": "EpisodeState", "DeskRules": "EpisodeRules"},
     "envs.vector.episode_states": {"Desks": "EpisodeStates"},

@@ -26,8 +26,7 @@ from clustergym.scenario.view import (
 )
 
 if TYPE_CHECKING:
-    from clustergym.cluster.allocation import Allocations
-    from clustergym.cluster.part_allocations import PartAllocations
+    from clustergym.cluster.allocation import Allocations, PartAllocations
     from clustergym.cluster.parts import Place
     from clustergym.cluster.spec import ClusterSpec, Nodes
     from clustergym.trace.trace import Trace

@@ -29,7 +29,7 @@ def part_statistics(trace: Trace, cluster: ClusterSpec) -> dict[str, Any]:
     cluster : ClusterSpec
         Its nodes state CPU and memory.
     """
-    from clustergym.cluster.divisible import DivisibleCluster
+    from clustergym.cluster.parts import DivisibleCluster
 
     if not isinstance(cluster, DivisibleCluster):
         raise InputError(
