@@ -31,8 +31,7 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
     """Run a live configuration; return whether its events differ from a simulation's, or a script failed."""
     from clustergym.common.parameters import build
     from clustergym.common.tables import print_table
-    from clustergym.live.comparison import call_lines, first_difference
-    from clustergym.live.live_run import dry_run, run_live
+    from clustergym.live.live_run import call_lines, dry_run, first_difference, run_live
     from clustergym.live.options import LiveOptions as Options
     from clustergym.results.report.metric_tables import comparison_table
     from clustergym.results.report.run_text import print_heading

@@ -135,7 +135,7 @@ MODULES = {
     "envs.sharing.desk": "envs.sharing.episode",
     "envs.vector.desk": "envs.vector.episode_state",
     "envs.vector.desks": "envs.vector.episode_states",
-    "sim.compiled.happenings": "sim.compiled.event_recording",
+    "sim.compiled.happenings": "sim.compiled.episode",
     "results.metrics.states": "results.metrics.jobs",
     "results.metrics.fluid": "results.metrics.fairness",
     "results.report.lanes": "results.report.payload",
@@ -168,6 +168,9 @@ MODULES = {
     "cluster.part_allocations": "cluster.allocation",
     "envs.placement.core": "envs.placement.step_time",
     "envs.queue_costs": "envs.scheduling_costs",
+    "envs.vector.single": "envs.vector.compiled_episode",
+    "sim.compiled.cluster_arrays": "sim.compiled.scenario_arrays",
+    "scenario.decision": "scenario.policy",
 }
 """Other names of modules that the names of their packages do not lead to."""
 

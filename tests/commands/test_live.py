@@ -124,7 +124,7 @@ def test_a_scaled_run_is_replayed_from_its_journal(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_difference_is_shown_and_is_exit_status_1(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("clustergym.live.comparison._events", lambda folder: iter([folder.name]))
+    monkeypatch.setattr("clustergym.live.live_run._events", lambda folder: iter([folder.name]))
     words = ["policy=fcfs", "live.engine=fake", f"hydra.run.dir={tmp_path / 'out'}", *SMALL]
     assert live.main(words) == 1
     text = "lock-step: DIFFERS from the simulator at event 1: live out, simulated simulated"

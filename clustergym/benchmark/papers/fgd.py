@@ -55,7 +55,7 @@ class FillCurves(NamedTuple):
 
     curves: Mapping[str, Floats]
     rejected: int
-    streams: int
+    arrivals: int
 
 
 class Run(NamedTuple):
