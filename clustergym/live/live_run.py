@@ -20,15 +20,13 @@ from typing import Any
 from clustergym.common.errors import InputError, visible
 from clustergym.common.progress import show_jobs_progress
 from clustergym.common.writing import atomic_path
-from clustergym.live.backend import Backend, FinishedAllocation, Part
+from clustergym.live.backend import Backend, FakeBackend, FinishedAllocation, Part, PrintingBackend
 from clustergym.live.bridge import LiveSimulation
-from clustergym.live.checks import check_alone, check_scenario, choose_words
+from clustergym.live.checks import LiveOptions, check_alone, check_scenario, choose_words
 from clustergym.live.clocks import LockStepClock
-from clustergym.live.fake import FakeBackend, PrintingBackend
 from clustergym.live.journal import make_clock, open_journal
 from clustergym.live.link import Link
 from clustergym.live.local_slurm import LocalSlurm, may_have_gpus, node_names
-from clustergym.live.options import LiveOptions
 from clustergym.live.slurm import PREFIX, Slurm, SlurmWords
 from clustergym.live.slurm_backend import SlurmBackend
 from clustergym.results.measured_run import make_result

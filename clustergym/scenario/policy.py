@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from clustergym.cluster.spec import ClusterSpec, Nodes
     from clustergym.trace.trace import Trace
 
+__all__ = ["KNOWS", "QUEUED", "RUNNING", "BatchOptions", "Decision", "Infeasible", "InformationClass"]
+__all__ += ["InformationError", "PairOptions", "Placer", "Places", "Policy", "Setting", "StopCosts", "View"]
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -110,10 +113,6 @@ class Decision:
         partner = None if view.partner is None else view.partner[held]
         table = view.job[held], view.gpu_type[held], view.gpus[held]
         return Decision(*table, batch=view.batch[held], partner=partner)
-
-
-__all__ = ["KNOWS", "QUEUED", "RUNNING", "BatchOptions", "Decision", "Infeasible", "InformationClass"]
-__all__ += ["InformationError", "PairOptions", "Placer", "Places", "Policy", "Setting", "StopCosts", "View"]
 
 
 class Policy(Parameters, ABC):

@@ -13,8 +13,7 @@ from error_lines import error_line
 from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.commands import collect, live, replay
 from clustergym.common.errors import InputError
-from clustergym.live.checks import choose_words
-from clustergym.live.options import LiveOptions
+from clustergym.live.checks import LiveOptions, choose_words
 from clustergym.live.slurm import Slurm, SlurmWords
 from clustergym.live.slurm_backend import SlurmBackend
 

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
-from clustergym.benchmark.study.runs import read_cells, run_cells
-from clustergym.benchmark.study.study_file import Study, read_study
+from clustergym.benchmark.study.study_file import Study, read_cells, read_study, run_cells
 from clustergym.benchmark.twin.figures import Prices, check_counts, read_course, summarise_run
 from clustergym.benchmark.twin.folder import CLUSTER, QUEUES, TwinFolder
 from clustergym.cluster.cluster_files import canonical_gpu_type, load_cluster
