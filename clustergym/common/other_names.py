@@ -171,6 +171,7 @@ MODULES = {
     "envs.vector.single": "envs.vector.compiled_episode",
     "sim.compiled.cluster_arrays": "sim.compiled.scenario_arrays",
     "scenario.decision": "scenario.policy",
+    "envs.vector.menu_core": "envs.vector.auction_core",
 }
 """Other names of modules that the names of their packages do not lead to."""
 
