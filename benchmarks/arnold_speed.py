@@ -13,8 +13,7 @@ import numpy as np
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.arrays import Ints
 from clustergym.common.tables import table
-from clustergym.envs.placement.drawing import SETTINGS
-from clustergym.envs.placement.free_nodes import draw_free_nodes, minipod_sizes
+from clustergym.envs.placement.drawing import SETTINGS, draw_free_nodes, minipod_sizes
 from clustergym.scenario.placement_problem import Instance, PretrainingJob, Unit
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests/support"))

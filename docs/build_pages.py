@@ -17,7 +17,6 @@ API = (
     "clustergym.scenario.by_name",
     "clustergym.scenario.policy",
     "clustergym.scenario.view",
-    "clustergym.scenario.decision",
     "clustergym.oracle.models.model_spec",
     "clustergym.scenario.environments",
     "clustergym.scenario.scenario",

@@ -27,7 +27,7 @@ from clustergym.agents.auction_checkpoints import load
 from clustergym.benchmark.leaderboard.agent_board import load_agent_board, play_traces, read_constants
 from clustergym.benchmark.leaderboard.agent_entry import Run, record_run
 from clustergym.common.errors import InputError, exits_on_bad_input
-from clustergym.training.auction_experts import choose_action
+from clustergym.training.offline import choose_action
 from clustergym.training.row_network import RowNetwork
 
 RATE, BATCH, DISCOUNT, TEMPERATURE, LARGEST = 1e-3, 256, 0.99, 0.5, 10.0

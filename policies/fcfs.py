@@ -14,11 +14,11 @@ from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Period
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Setting, View
 
-from .shared.backfill import starts_between_reservations
 from .shared.finish_times import remaining_at_request_s, request_times
 from .shared.making_room import MovingPolicy
 from .shared.queues import Blocks, fill, first_type
 from .shared.requests import request_options
+from .shared.reservations import starts_between_reservations
 
 QUEUES: dict[str, Blocks] = {"cluster": "cluster", "gpu_type": "types"}
 

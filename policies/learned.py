@@ -71,8 +71,7 @@ class Learned(Policy):
             self.round_s = self._player.round_s if self.round_s is None else self.round_s
 
     def _network(self) -> Any:
-        from clustergym.training.network_checkpoints import load
-        from clustergym.training.players import NetworkPlayer
+        from clustergym.training.network_checkpoints import NetworkPlayer, load
 
         self._loaded = load(self.checkpoint)
         return NetworkPlayer(self._loaded)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -18,20 +17,19 @@ from clustergym.common.parameter_types import (
     Period,
     PositiveInt,
 )
-from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
-from clustergym.trace.trace import Trace
+from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 
 from .shared.genetic import GeneticSearch
 from .shared.goodput import (
     BatchMode,
+    GoodputPolicy,
     ObservedSpeeds,
     batch_options,
     get_requested_time_s,
     goodput_at_best_batch,
-    jobs_with_a_choice,
     open_configurations,
 )
-from .shared.integer_programs import FAILED, LIMIT, Choices, Solver, check_solver, solve
+from .shared.integer_programs import Choices, Solver
 from .shared.requests import find_held_level
 
 FLOOR = 0.004
@@ -47,7 +45,7 @@ DAMPING = (1e-3, 0.0, 1e-5, 1e-5, 1e-5, 1e-5)
 
 
 @dataclass
-class Pollux(Policy):
+class Pollux(GoodputPolicy):
     """The policy Pollux (OSDI '21), which searches GPU counts and batches of greatest goodput genetically.
 
     A job's speedup is its goodput over that on a fair share of the GPUs, times the restart factor
@@ -110,31 +108,17 @@ class Pollux(Policy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_solver(self.solver)
-        self._choosing = 0
         self._forget(random_streams.POLICY.generator(0), 0)
 
     def _forget(self, rng: np.random.Generator, types: int) -> None:
         self._speeds = ObservedSpeeds()
         self._fits: dict[tuple[int, int], Floats] = {}
         self._searches = [GeneticSearch(rng, self.population, self.generations) for _ in range(types)]
-        self._failures = self._limits = 0
-
-    def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an `InputError` if the policy must choose a batch for a job that has only one."""
-        self._choosing = jobs_with_a_choice(self.batch, trace, setting)
+        self.forget_solutions()
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget the observed speeds, genetic populations and solver counters of the last run."""
         self._forget(rng, len(setting.gpu_types))
-
-    def counters(self) -> Mapping[str, int]:
-        """Return how many jobs have a choice of batch, and how often the solver failed or met its limit."""
-        return {
-            "jobs_choosing_batch": self._choosing,
-            "solver_failures": self._failures,
-            "node_limits": self._limits,
-        }
 
     def schedule(self, view: View) -> Decision:
         """Search on each GPU type for the GPU counts of greatest fitness, a power mean of jobs' speedups."""
@@ -271,9 +255,7 @@ class Pollux(Policy):
             ]
         any_type = np.zeros(len(counts), dtype=np.int64)
         problem = Choices(fitness - nothing, any_type, counts, np.array([capacity]))
-        solution = solve(problem, held, self.solver, self.gap, self.nodes)
-        self._failures += solution.status == FAILED
-        self._limits += solution.status == LIMIT
+        solution = self.solve(problem, held)
         return np.where(solution.choice >= 0, counts[solution.choice], 0)
 
 

@@ -19,11 +19,10 @@ from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, UsageWindow
 from clustergym.trace.trace import Trace
 
 from .shared.making_room import MovingPolicy
-from .shared.parts_of_views import QueueViews
+from .shared.parts_of_views import DecisionCache, QueueViews
 from .shared.queue_book import Evictions, get_queues
 from .shared.queue_dues import Demand, QueueEntitlements, compute_demand
 from .shared.queue_shares import QueueLimits, Reclaim, ReclaimPlan, Shares, Victims, compute_room
-from .shared.remembered import DecisionCache
 
 SHOWN = ("job", "gpus", "gpu_type", "state", "available", "free")
 """Arrays of a View, besides feasibility, that stay as they are while nothing happens."""

@@ -18,25 +18,24 @@ from clustergym.common.parameter_types import (
     Period,
     PositiveInt,
 )
-from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
-from clustergym.trace.trace import Trace
+from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 
 from .shared.goodput import (
     BatchMode,
+    GoodputPolicy,
     ObservedSpeeds,
     batch_options,
     get_requested_time_s,
     goodput_at_best_batch,
-    jobs_with_a_choice,
     open_configurations,
     restart_factor,
 )
-from .shared.integer_programs import FAILED, LIMIT, Choices, Solver, check_solver, solve
+from .shared.integer_programs import Choices, Solver
 from .shared.requests import find_held_level
 
 
 @dataclass
-class Sia(Policy):
+class Sia(GoodputPolicy):
     """The policy Sia (SOSP '23), which chooses GPU types, counts and batches of the greatest total goodput.
 
     Configurations are (type, count): powers of two inside a node, then whole nodes. The value of a
@@ -103,18 +102,12 @@ class Sia(Policy):
         super().__post_init__()
         remedy = "give at least 1, or a waiting job is worth more than a running one"
         require(self.power > 0 or self.incentive >= 1, "policy.incentive", self.incentive, remedy)
-        check_solver(self.solver)
-        self._choosing = 0
         self._forget()
 
     def _forget(self) -> None:
         self._speeds = ObservedSpeeds()
-        self._failures = self._limits = 0
+        self.forget_solutions()
         self._worst_gap = 0.0
-
-    def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an `InputError` if the policy must choose a batch for a job that has only one."""
-        self._choosing = jobs_with_a_choice(self.batch, trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget the observed speeds and the solver's counters of the last run."""
@@ -122,12 +115,7 @@ class Sia(Policy):
 
     def counters(self) -> Mapping[str, int]:
         """Return how many jobs choose a batch, and the solver's failures, limits met and worst gap (ppm)."""
-        return {
-            "jobs_choosing_batch": self._choosing,
-            "solver_failures": self._failures,
-            "node_limits": self._limits,
-            "worst_gap_ppm": round(self._worst_gap * 1e6),
-        }
+        return {**super().counters(), "worst_gap_ppm": round(self._worst_gap * 1e6)}
 
     def schedule(self, view: View) -> Decision:
         """Choose GPUs by an integer program; if that fails, keep running jobs and start others greedily."""
@@ -162,9 +150,7 @@ class Sia(Policy):
         free = view.available - np.bincount(on[stays], view.gpus[stays], types).astype(np.int64)
         problem = Choices(worth[others][:, gpu_type, level], gpu_type, view.setting.counts[level], free)
         held = self._find_held(view, gpu_type, level)[others]
-        solution = solve(problem, held, self.solver, self.gap, self.nodes)
-        self._failures += solution.status == FAILED
-        self._limits += solution.status == LIMIT
+        solution = self.solve(problem, held)
         self._worst_gap = max(self._worst_gap, solution.gap)
         some = solution.choice >= 0
         on[others[some]], at[others[some]] = gpu_type[solution.choice[some]], level[solution.choice[some]]

@@ -26,10 +26,10 @@ from clustergym.scenario.tenants.slurm_rules import (
 )
 from clustergym.trace.trace import Trace
 
-from .shared.backfill import starts_between_reservations
 from .shared.node_reservations import NodeReservations
 from .shared.queue_book import QueueHoldings
 from .shared.requests import request_options
+from .shared.reservations import starts_between_reservations
 from .shared.slurm_clock import SlurmClock
 
 

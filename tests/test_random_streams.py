@@ -13,8 +13,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from clustergym.benchmark.papers.arnold_benchmark import BASELINES, SETTINGS
-from clustergym.benchmark.papers.arnold_fullness import QUICK_ALPHAS, RANGES, by_fullness
+from clustergym.benchmark.papers.arnold_benchmark import (
+    BASELINES,
+    QUICK_FULLNESS_ALPHAS,
+    RANGES,
+    SETTINGS,
+    by_fullness,
+)
 from clustergym.common import random_streams
 from clustergym.common.random_streams import COINCIDING, FIXED, STREAMS, RandomStream
 
@@ -264,7 +269,7 @@ def test_requests_and_their_random_fit_are_of_two_streams(seeded):
 def test_states_by_fullness_and_choices_are_of_two_streams(seeded):
     """`default_rng([seed, p, n, 0])` drew a state, `default_rng([seed, p, n])` the choices of random fit."""
     by_fullness(1, 5, True)
-    settings, ranges, alphas = len(SETTINGS), len(RANGES), len(QUICK_ALPHAS)
+    settings, ranges, alphas = len(SETTINGS), len(RANGES), len(QUICK_FULLNESS_ALPHAS)
     states = choices = settings * ranges
     assert len(set(seeded)) == states + choices
     # Every algorithm is given the same choices at each alpha, so that they differ by their rules alone.

@@ -30,9 +30,9 @@ from clustergym.envs.vector.episode_state import EpisodeRules, EpisodeState
 from clustergym.envs.vector.step import select_state
 from clustergym.scenario.environments import ENVIRONMENTS
 from clustergym.sim.compiled import batch
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 
 SCHEMA = "clustergym.bench.environments/1"
 NUMBERS = (1, 16, 256)

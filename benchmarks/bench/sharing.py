@@ -14,11 +14,11 @@ from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.common.tables import table
-from clustergym.envs.sharing.arrivals import fill
 from clustergym.envs.sharing.episode import CLASSES, USED, play, start_episode
 from clustergym.envs.sharing.streams import (
     Stream,
     draw_stream,
+    fill,
     generate_source,
     make_published_stream,
     read_source,

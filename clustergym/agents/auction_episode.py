@@ -10,9 +10,9 @@ from clustergym.agents.beliefs import JobsView, RunStats
 from clustergym.common.arrays import Floats, Ints
 from clustergym.sim import columns as c
 from clustergym.sim.compiled import batch, clock, jobs, times
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place, compile_part
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 
 
 @compile_part

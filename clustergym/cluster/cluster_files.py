@@ -136,7 +136,7 @@ def _gpu_type(name: str, keys: GpuTypeKeys) -> GpuType:
 
 def _from_file(path: Path) -> ClusterSpec:
     if path.name.endswith((".csv", ".csv.gz")):
-        from clustergym.cluster.divisible import read_divisible
+        from clustergym.cluster.parts import read_divisible
 
         return read_divisible(path)
     from clustergym.common.yaml_file import read_mapping
@@ -173,7 +173,7 @@ class _Builder:
         return ClusterSpec(name, groups, self._fabric(self.keys.fabric, sum(g.nodes for g in groups)))
 
     def _divisible(self, name: str) -> ClusterSpec:
-        from clustergym.cluster.divisible import MOST_GPUS_PER_NODE, DivisibleCluster, NodeShape
+        from clustergym.cluster.parts import MOST_GPUS_PER_NODE, DivisibleCluster, NodeShape
 
         shapes = []
         for row, keys in enumerate(self.keys.nodes):

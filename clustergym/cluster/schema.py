@@ -48,7 +48,7 @@ class NodesKeys(StrictSchema):
     """Schema of a group of equal nodes in a cluster's YAML file.
 
     With CPU (thousandths of a core) and memory (MiB) of each node, the cluster's GPUs can be divided
-    (`clustergym.cluster.divisible`).
+    (`clustergym.cluster.parts`).
     """
 
     gpu_type: Text

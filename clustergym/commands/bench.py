@@ -10,8 +10,7 @@ from typing import Any
 import yaml
 
 from clustergym.benchmark.papers.arnold_figures import FEWEST_STATES, QUICK_STATES, STATES, placement_figures
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import InputError, exits_on_bad_input, require
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, require
 from clustergym.common.writing import write_json, write_text
 from clustergym.scenario.registry import make_policy
 

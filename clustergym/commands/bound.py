@@ -6,8 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import exits_on_bad_input
+from clustergym.common.errors import Parser, exits_on_bad_input
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clustergym.cluster.cluster_files import cluster_names, load_cluster
-from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.parts import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import InputError, exits_on_bad_input
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input
 from clustergym.common.tables import text_table
 from clustergym.common.writing import write_json, write_text
 

@@ -6,8 +6,7 @@ import argparse
 import io
 from pathlib import Path
 
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import exits_on_bad_input
+from clustergym.common.errors import Parser, exits_on_bad_input
 from clustergym.common.writing import write_json, write_text
 from clustergym.results.report.collection import as_json, choose_metrics, print_tables, write_csv
 from clustergym.results.report.groups import REFERENCE, group_results

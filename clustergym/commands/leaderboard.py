@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.benchmark.leaderboard import DECISION_LIMIT_S
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import InputError, exits_on_bad_input
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input
 from clustergym.common.processes import Processes
 
 OVERRIDES = (("", "="), ("", "."), ("+", "."))

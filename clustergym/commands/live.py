@@ -11,7 +11,7 @@ from clustergym.common.errors import exits_on_bad_input
 from clustergym.scenario.configuration.hydra_edge import run_hydra
 
 if TYPE_CHECKING:
-    from clustergym.live.options import LiveOptions
+    from clustergym.live.checks import LiveOptions
 
 SUMMARY = """\
 Let a policy drive Slurm on a scenario, beside the simulator with the same policy, and write the results of
@@ -31,9 +31,8 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
     """Run a live configuration; return whether its events differ from a simulation's, or a script failed."""
     from clustergym.common.parameters import build
     from clustergym.common.tables import print_table
-    from clustergym.live.comparison import call_lines, first_difference
-    from clustergym.live.live_run import dry_run, run_live
-    from clustergym.live.options import LiveOptions as Options
+    from clustergym.live.checks import LiveOptions as Options
+    from clustergym.live.live_run import call_lines, dry_run, first_difference, run_live
     from clustergym.results.report.metric_tables import comparison_table
     from clustergym.results.report.run_text import print_heading
     from clustergym.results.report.write import write_run_report

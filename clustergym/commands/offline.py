@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import InputError, exits_on_bad_input, nearest
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest
 from clustergym.common.writing import write_json
 
 if TYPE_CHECKING:

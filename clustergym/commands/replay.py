@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import exits_on_bad_input
+from clustergym.common.errors import Parser, exits_on_bad_input
 from clustergym.common.writing import write_json
 
 
@@ -18,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("folder", nargs="+", type=Path, help="folder of a finished run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     options = parser.parse_args(argv)
-    from clustergym.live.live_replay import rebuilder
+    from clustergym.live.journal import rebuilder
     from clustergym.results.folder_replay import replay_folder
 
     outcomes = {}

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import InputError, exits_on_bad_input
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input
 from clustergym.results.report.write import (
     PAGE,
     PLAYER,

@@ -23,8 +23,7 @@ from clustergym.benchmark.papers.page import (
     verdict_table,
 )
 from clustergym.benchmark.papers.reproduction import Options
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import InputError, exits_on_bad_input, nearest
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest
 from clustergym.common.writing import write_json, write_text
 
 DATA = Path("../shared/data")

@@ -7,8 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import InputError, exits_on_bad_input
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input
 from clustergym.common.paths import install_line
 from clustergym.common.writing import write_json
 
@@ -36,8 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_intermixed_args(given)
     # Late, as they load Hydra and pydantic, which `--help` does not need.
     from clustergym.benchmark.study.page import draw, make_plots, make_tables, study_json, write_page
-    from clustergym.benchmark.study.runs import read_cells, run_cells
-    from clustergym.benchmark.study.study_file import read_study
+    from clustergym.benchmark.study.study_file import read_cells, read_study, run_cells
 
     hydra_words = [word for word in options.words if word.startswith("hydra")]
     for word in hydra_words:

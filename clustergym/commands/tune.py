@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import InputError, exits_on_bad_input, nearest
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest
 
 QUIET = ("compare=null", "report=false", "table=false", "progress=false")
 """Of every run; what is given comes later, and holds."""

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustergym.common.arguments import Parser
 from clustergym.common.columns import number
-from clustergym.common.errors import InputError, exits_on_bad_input, nearest, require
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest, require
 from clustergym.common.writing import write_json, write_text
 
 if TYPE_CHECKING:
@@ -118,8 +117,7 @@ def _price_arguments(parser: argparse.ArgumentParser) -> None:
 def write_rules(options: argparse.Namespace) -> int:
     """Write files of a cluster's queues and policy, read from its scheduler's settings; return the status."""
     from clustergym.benchmark.twin.folder import POLICY as POLICY_FILE
-    from clustergym.benchmark.twin.folder import QUEUES, write_rules
-    from clustergym.benchmark.twin.rules import read_rules
+    from clustergym.benchmark.twin.folder import QUEUES, read_rules, write_rules
 
     for name in (QUEUES, POLICY_FILE):
         if (options.output / name).exists() and not options.force:
@@ -220,7 +218,7 @@ def _prices(options: argparse.Namespace) -> Prices:
 
 def _busy_watts(gpu_type: str, text: str) -> float:
     """Return watts, or those that a table of measurements has at a power limit: `FILE@WATTS`."""
-    from clustergym.benchmark.twin.power import read_power
+    from clustergym.benchmark.twin.figures import read_power
 
     name, at, limit = text.rpartition("@")
     if not at:

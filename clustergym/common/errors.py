@@ -1,17 +1,18 @@
-"""The error that bad input raises, and how a command reports it.
+"""The error that bad input raises, how a command reports it, and a parser of arguments that raises it.
 
 Make text from outside safe to print: invisible characters are written out.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, NoReturn, ParamSpec
 
 P = ParamSpec("P")
 LONGEST = (600, 200, 800, 380)
@@ -181,3 +182,11 @@ def alike(text: str) -> str:
 
 def _read(found: re.Match[str]) -> str:
     return found[0].encode().decode("unicode_escape")
+
+
+class Parser(argparse.ArgumentParser):
+    """An `argparse` parser that raises an `InputError` instead of exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `message` as an `InputError`."""
+        raise InputError(message, remedy=f"see `{self.prog} --help`")

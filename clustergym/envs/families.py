@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from types import MappingProxyType
 
+from clustergym.envs.vector.compiled_episode import EngineEnv
 from clustergym.envs.vector.environment import make_vector
-from clustergym.envs.vector.single import EngineEnv
 
 
 class ElasticEnv(EngineEnv):

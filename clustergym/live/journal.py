@@ -2,6 +2,8 @@
 
 The table of a live run is a function of its scenario, policy, placer, seed and the answers. A run that is
 started again is given the answers of its journal first, and then asks the scheduler.
+
+A finished live run is replayed from its decision log and its journal, without policy and scheduler.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -18,9 +20,15 @@ import numpy as np
 
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_regular
+from clustergym.live.bridge import LiveSimulation
 from clustergym.live.link import Answer, Ask
+from clustergym.live.slurm import PREFIX
 from clustergym.results.result_writing import find_finished_result
 from clustergym.scenario.clock import TICKS_PER_S
+from clustergym.scenario.policy import InformationClass, Placer
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.drive import follow, replay
+from clustergym.sim.engine import Change, Simulation
 
 JOURNAL_SCHEMA = "clustergym.live/2"
 FILE_NAME = "journal.jsonl"
@@ -202,3 +210,40 @@ def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
         finally:
             if not journal.used:
                 path.unlink()
+
+
+def rebuilder(folder: Path) -> Callable[..., Simulation]:
+    """Return a function that makes a run's Simulation and repeats its changes, with the journal's answers."""
+    path = folder / FILE_NAME
+    if not path.is_file():
+        return replay
+    header, entries, _ = read_journal(path)
+    if header.clock == "lockstep":
+        return replay
+    answers, nodes = answering(entries), 0
+
+    def ask(call: str, given: dict[str, Any]) -> Answer:
+        answer = answers(call, given)
+        if answer is None:
+            raise InputError(f"does not answer {call} {given}", file=path, remedy=REMEDY)
+        beyond = [node for node in answer.get("down", ()) if node >= nodes]
+        if beyond:
+            raise InputError(f"node {beyond[0]} is down, of {nodes}", file=path, remedy=REMEDY)
+        return answer
+
+    def rebuild(
+        scenario: Scenario,
+        placer: Placer,
+        information: InformationClass,
+        round_s: float | None,
+        seed: int,
+        changes: Sequence[Change],
+    ) -> Simulation:
+        nonlocal nodes
+        nodes = len(scenario.cluster.node_type)
+        run = PREFIX + header.run
+        simulation = LiveSimulation(scenario, placer, information, round_s, seed, ask, run)
+        follow(simulation, changes)
+        return simulation
+
+    return rebuild

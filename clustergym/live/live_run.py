@@ -1,28 +1,32 @@
-"""Run a policy on a real scheduler and write the result beside the simulator's."""
+"""Run a policy on a real scheduler, and write and compare the result beside the simulator's.
+
+The scheduler's own log of ended allocations is written beside what the run says it held.
+"""
 
 from __future__ import annotations
 
+import csv
+import gzip
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from clustergym.common.errors import InputError, visible
 from clustergym.common.progress import show_jobs_progress
-from clustergym.live.backend import Backend
+from clustergym.common.writing import atomic_path
+from clustergym.live.backend import Backend, FakeBackend, FinishedAllocation, Part, PrintingBackend
 from clustergym.live.bridge import LiveSimulation
-from clustergym.live.checks import check_alone, check_scenario, choose_words
+from clustergym.live.checks import LiveOptions, check_alone, check_scenario, choose_words
 from clustergym.live.clocks import LockStepClock
-from clustergym.live.completions import compare, write_completions
-from clustergym.live.fake import FakeBackend, PrintingBackend
 from clustergym.live.journal import make_clock, open_journal
 from clustergym.live.link import Link
 from clustergym.live.local_slurm import LocalSlurm, may_have_gpus, node_names
-from clustergym.live.options import LiveOptions
 from clustergym.live.slurm import PREFIX, Slurm, SlurmWords
 from clustergym.live.slurm_backend import SlurmBackend
 from clustergym.results.measured_run import make_result
@@ -31,6 +35,95 @@ from clustergym.scenario.policy import Placer, Policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import Progress, Run, drive
 from clustergym.sim.engine import StalledError
+
+
+def first_difference(live: Path, simulated: Path) -> str:
+    """Describe the first event in which the event logs of two folders differ; empty if they are equal."""
+    pairs = zip_longest(_events(live), _events(simulated), fillvalue="nothing")
+    for number, (ours, theirs) in enumerate(pairs, start=1):
+        if ours != theirs:
+            return f"event {number}: live {ours}, simulated {theirs}"
+    return ""
+
+
+def _events(folder: Path) -> Iterator[str]:
+    with gzip.open(folder / "events.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield line.strip()
+
+
+def call_lines(live: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines of text on a live run's calls and the scheduler's log, from `live` in its result.json."""
+    calls = ", ".join(
+        f"{told['count']} {call} ({told['median_ms']:.0f} ms, at most {told['max_ms']:.0f})"
+        for call, told in live["calls"].items()
+    )
+    yield f"run {live['run']} on {live['scheduler']}: {calls or 'no calls'}; ms: median until confirmed"
+    done = live["completions"]
+    if done is None:
+        yield "the scheduler keeps no log of ended jobs that can be read"
+        return
+    states = ", ".join(f"{count} {state}" for state, count in done["states"].items())
+    yield (
+        f"the scheduler's log has {done['recorded']} of {done['started']} allocations, "
+        f"{done['same_nodes']} on the same nodes ({states})"
+    )
+    if live["seconds_per_hour"]:
+        hours = done["held_gpu_s"] / 3600
+        ours = live["held_gpu_hours"]
+        yield f"by its whole seconds they held {hours:.2f} GPU h, by this run's log {ours:.2f}"
+
+
+FILE_NAME = "completions.csv"
+COLUMNS = ("allocation", "state", "nodes", "gpus_per_node", "start_s", "end_s")
+"""Seconds of the run (in lock-step wall seconds since it began); nodes: numbers with blanks between."""
+
+
+def compare(
+    started: Mapping[str, Part], log: Sequence[FinishedAllocation] | None, run_s: Callable[[float], float]
+) -> dict[str, Any] | None:
+    """Count which of a run's allocations the scheduler's log has, on which nodes, and how they ended.
+
+    `run_s` returns the second of the run at a time, seconds since 1970.
+
+    Returns
+    -------
+    dict or None
+        `started`: allocations given; `recorded`: of these, how many the log has; `same_nodes`: of these,
+        how many on the same nodes; `states`: how often each ended how; `held_gpu_s`: GPU-seconds by the log's
+        whole seconds. None: the scheduler keeps no log.
+    """
+    if log is None:
+        return None
+    held = {entry.name: entry for entry in log if entry.name in started and entry.nodes}
+    states = sorted(entry.state for entry in held.values())
+    return {
+        "started": len(started),
+        "recorded": len(held),
+        "same_nodes": sum(entry.nodes == started[name].nodes for name, entry in held.items()),
+        "states": {state: states.count(state) for state in dict.fromkeys(states)},
+        "held_gpu_s": sum(
+            (run_s(entry.end_s) - run_s(entry.start_s)) * len(entry.nodes) * started[name].gpus
+            for name, entry in held.items()
+        ),
+    }
+
+
+def write_completions(
+    folder: Path,
+    started: Mapping[str, Part],
+    log: Sequence[FinishedAllocation] | None,
+    run_s: Callable[[float], float],
+) -> None:
+    """Write a run's ended allocations to a CSV file; `run_s` converts times of the log to the run's."""
+    with atomic_path(folder / FILE_NAME) as path, path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for entry in log or ():
+            if entry.name in started and entry.nodes:
+                nodes, gpus = " ".join(map(str, entry.nodes)), started[entry.name].gpus
+                times = (round(run_s(entry.start_s), 3), round(run_s(entry.end_s), 3))
+                writer.writerow((entry.name, entry.state, nodes, gpus, *times))
 
 
 def live_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> str:

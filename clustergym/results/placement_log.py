@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clustergym.cluster.allocation import AllocationError, Allocations
-from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.allocation import AllocationError, Allocations, PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.common.errors import InputError

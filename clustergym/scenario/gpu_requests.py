@@ -10,8 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.divisible import DivisibleCluster
-from clustergym.cluster.parts import WHOLE, Parts, Requests, distinct, encode_models, fitting
+from clustergym.cluster.parts import (
+    WHOLE,
+    DivisibleCluster,
+    Parts,
+    Requests,
+    distinct,
+    encode_models,
+    fitting,
+)
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Ints
 from clustergym.common.errors import InputError, nearest

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from clustergym.cluster.cluster_files import cluster_from_config, load_cluster
-from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.parts import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, require

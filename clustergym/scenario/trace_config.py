@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from clustergym.cluster.cluster_files import gpu_type_names, load_cluster
-from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.parts import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
 from clustergym.common.errors import InputError, nearest

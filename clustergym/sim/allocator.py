@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clustergym.cluster.allocation import Allocations
-from clustergym.cluster.divisible import DivisibleCluster
-from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.allocation import Allocations, PartAllocations
+from clustergym.cluster.parts import DivisibleCluster
 from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import simpy
 
-from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.allocation import PartAllocations
 from clustergym.cluster.spec import Nodes
 from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Ints

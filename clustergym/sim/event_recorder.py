@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clustergym.cluster.allocation import Allocations
-from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.allocation import Allocations, PartAllocations
 from clustergym.cluster.spec import Nodes
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.clock import Clock

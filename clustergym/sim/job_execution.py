@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from clustergym.cluster.allocation import Allocations
-from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.allocation import Allocations, PartAllocations
 from clustergym.cluster.spec import Locality, Nodes
 from clustergym.scenario.clock import TICKS_PER_S, seconds, ticks
 from clustergym.scenario.disturbance import ActiveDisturbance

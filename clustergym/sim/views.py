@@ -9,7 +9,7 @@ from weakref import ref
 
 import numpy as np
 
-from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.allocation import PartAllocations
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.clock import TICKS_PER_S, seconds
 from clustergym.scenario.part_view import PartView

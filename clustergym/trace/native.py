@@ -17,9 +17,8 @@ from clustergym.common.reading import parse_json
 from clustergym.common.text_files import TextTable, header, read_bytes, read_csv
 from clustergym.common.writing import write_files
 from clustergym.trace.options import ReadOptions, TypeNames
-from clustergym.trace.part_columns import read_parts
 from clustergym.trace.trace import COLUMNS, LIMIT_COLUMNS, NODE_COLUMNS, OUTCOME_COLUMNS, PART_COLUMNS, Trace
-from clustergym.trace.trace_checks import build_trace
+from clustergym.trace.trace_checks import build_trace, read_parts
 
 NAME = "native"
 OPTIONAL = (

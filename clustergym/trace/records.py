@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.cluster.cluster_files import canonical_gpu_type
-from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.parts import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.columns import DAY_S, from_first, iso

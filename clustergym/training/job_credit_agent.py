@@ -13,7 +13,7 @@ from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import Factor, Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from clustergym.common.processes import Processes
 from clustergym.envs.observations import JobRows
-from clustergym.envs.vector.job_costs import check_terms
+from clustergym.envs.vector.costs import check_terms
 from clustergym.training.network_agent import NetworkAgent
 from clustergym.training.split_env import SplitEnv, has_fixed_trace, make_compiled_envs, not_compiled
 

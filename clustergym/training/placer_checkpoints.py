@@ -11,9 +11,8 @@ import numpy as np
 
 from clustergym.agents import minipods
 from clustergym.agents.checkpoints import read, write
-from clustergym.cluster.divisible import DivisibleCluster
-from clustergym.cluster.part_allocations import PartAllocations
-from clustergym.cluster.parts import Place
+from clustergym.cluster.allocation import PartAllocations
+from clustergym.cluster.parts import DivisibleCluster, Place
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.envs.sharing import episode as sharing_episode

@@ -27,11 +27,11 @@ from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.batch import Batch
-from clustergym.sim.compiled.cluster_arrays import cluster_arrays
 from clustergym.sim.compiled.scenario_arrays import (
     ScenarioArrays,
     UncoveredError,
     check_covered,
+    cluster_arrays,
     scenario_arrays,
 )
 from clustergym.sim.drive import simulate

@@ -130,8 +130,7 @@ def _real(rng: np.random.Generator, split: str, jobs: int) -> Window:
 
 def _synthetic(rng: np.random.Generator, split: str, jobs: int) -> Window:
     from clustergym.trace.generators.arrivals import arrival_times
-    from clustergym.trace.generators.duration_mixtures import draw_durations
-    from clustergym.trace.generators.sizes import draw_gpus
+    from clustergym.trace.generators.sizes import draw_durations, draw_gpus
     from clustergym.trace.generators.sources import load_source
 
     name = SOURCES[int(rng.integers(len(SOURCES)))]

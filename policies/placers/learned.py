@@ -10,10 +10,8 @@ import numpy as np
 
 from clustergym.agents import minipods
 from clustergym.agents.checkpoints import read_schema
-from clustergym.cluster.allocation import Allocations
-from clustergym.cluster.divisible import DivisibleCluster
-from clustergym.cluster.part_allocations import PartAllocations
-from clustergym.cluster.parts import Place
+from clustergym.cluster.allocation import Allocations, PartAllocations
+from clustergym.cluster.parts import DivisibleCluster, Place
 from clustergym.cluster.spec import ClusterSpec, Locality, Nodes
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.cluster.allocation import Allocations
-from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.allocation import Allocations, PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.common import random_streams

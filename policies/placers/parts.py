@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.allocation import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.parameter_types import Period

@@ -1,19 +1,21 @@
-"""Code that goodput policies share: configurations, the restart factor, and observed iteration times.
+"""Code that goodput policies share: their base, configurations, the restart factor, observed times.
 
 The choice of a job's global batch by its goodput on an allotment, if its model has a choice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
-from clustergym.scenario.policy import BatchOptions, Decision, Setting, View
+from clustergym.scenario.policy import BatchOptions, Decision, Policy, Setting, View
 from clustergym.trace.trace import Trace
 
+from .integer_programs import FAILED, LIMIT, Choices, ProgramSolution, Solver, check_solver, solve
 from .requests import find_held_level
 
 LATE_S = 1e-3
@@ -329,3 +331,49 @@ def goodput_at_best_batch(view: View, options: BatchOptions | None, time_s: Floa
     sizes = np.broadcast_to(options.sizes[:, None, None, :], good.shape)
     chosen = np.take_along_axis(sizes, best[..., None], axis=3)[..., 0]
     return np.take_along_axis(good, best[..., None], axis=3)[..., 0], chosen
+
+
+class GoodputPolicy(Policy):
+    """Base of policies that choose GPUs and batches of great goodput by an integer program.
+
+    Attributes
+    ----------
+    batch : str
+        Whose batch is chosen: `known`, `chosen` or `requested`.
+    solver, gap, nodes : str, float, int
+        As `solve` takes them. All four are fields of the policies.
+    """
+
+    batch: BatchMode
+    solver: Solver
+    gap: float
+    nodes: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_solver(self.solver)
+        self._choosing = 0
+        self.forget_solutions()
+
+    def forget_solutions(self) -> None:
+        """Count the solver's failures and limits from 0."""
+        self._failures = self._limits = 0
+
+    def check(self, trace: Trace, setting: Setting) -> None:
+        """Raise an `InputError` if the policy must choose a batch for a job that has only one."""
+        self._choosing = jobs_with_a_choice(self.batch, trace, setting)
+
+    def counters(self) -> Mapping[str, int]:
+        """Return how many jobs have a choice of batch, and how often the solver failed or met its limit."""
+        return {
+            "jobs_choosing_batch": self._choosing,
+            "solver_failures": self._failures,
+            "node_limits": self._limits,
+        }
+
+    def solve(self, problem: Choices, held: Ints) -> ProgramSolution:
+        """Solve a program, beginning with what jobs hold, (n,); count failures and limits met."""
+        solution = solve(problem, held, self.solver, self.gap, self.nodes)
+        self._failures += solution.status == FAILED
+        self._limits += solution.status == LIMIT
+        return solution

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.allocation import PartAllocations
 from clustergym.cluster.parts import Parts, Place
 from clustergym.scenario.policy import Infeasible
 

@@ -16,7 +16,7 @@ from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.oracle.stacks.stack_oracle import make_operators_oracle
-from clustergym.sim.compiled.cluster_arrays import cluster_arrays
+from clustergym.sim.compiled.scenario_arrays import cluster_arrays
 
 RACKS = """name: racks
 nodes:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clustergym.cluster.allocation import AllocationError
+from clustergym.cluster.allocation import AllocationError, PartAllocations
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Parts, Place, Requests
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\na,8000,100,2,T4\nb,4000,50,1,A10\n"

@@ -13,8 +13,7 @@ from error_lines import error_line
 from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.commands import collect, live, replay
 from clustergym.common.errors import InputError
-from clustergym.live.checks import choose_words
-from clustergym.live.options import LiveOptions
+from clustergym.live.checks import LiveOptions, choose_words
 from clustergym.live.slurm import Slurm, SlurmWords
 from clustergym.live.slurm_backend import SlurmBackend
 
@@ -124,7 +123,7 @@ def test_a_scaled_run_is_replayed_from_its_journal(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_difference_is_shown_and_is_exit_status_1(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("clustergym.live.comparison._events", lambda folder: iter([folder.name]))
+    monkeypatch.setattr("clustergym.live.live_run._events", lambda folder: iter([folder.name]))
     words = ["policy=fcfs", "live.engine=fake", f"hydra.run.dir={tmp_path / 'out'}", *SMALL]
     assert live.main(words) == 1
     text = "lock-step: DIFFERS from the simulator at event 1: live out, simulated simulated"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clustergym.benchmark.twin import advice, ahead, fit, folder, page, present, rules, whatif
+from clustergym.benchmark.twin import advice, ahead, fit, folder, page, present, whatif
 from clustergym.benchmark.twin.figures import Prices
 from clustergym.benchmark.twin.page import Section
 from clustergym.benchmark.twin.whatif import Question
@@ -156,7 +156,7 @@ def test_rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> 
         calls.append((output, source))
         return [output / "queues.yaml", output / "policy.yaml"]
 
-    monkeypatch.setattr(rules, "read_rules", read)
+    monkeypatch.setattr(folder, "read_rules", read)
     monkeypatch.setattr(folder, "write_rules", write)
     file = tmp_path / "rules.json"
     words = ["rules", "a/config.txt", "b/assoc.txt", "-o", str(tmp_path), "--by", "user", "--json", str(file)]

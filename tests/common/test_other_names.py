@@ -15,10 +15,12 @@ from clustergym.__main__ import COMMANDS
 from clustergym.common.other_names import CLASSES, MODULES, PACKAGES, own_name
 
 STORED = (
+    "clustergym.cluster.divisible DivisibleCluster",
     "clustergym.cluster.spec ClusterSpec",
     "clustergym.envs.families ElasticEnv",
     "clustergym.envs.placement PlacementEnv",
     "clustergym.envs.placement_parameters PlacementParameters",
+    "clustergym.envs.queue_costs QueueCourse",
     "clustergym.envs.scheduling_parameters SchedulingParameters",
     "clustergym.envs.sharing SharingEnv",
     "clustergym.envs.sharing_parameters SharingParameters",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.errors import InputError
 from clustergym.envs.placement.drawing import SETTINGS as BENCHMARK
+from clustergym.envs.placement.drawing import draw_free_nodes, minipod_sizes
 from clustergym.envs.placement.environment import PlacementEnv
-from clustergym.envs.placement.free_nodes import draw_free_nodes, minipod_sizes
 from clustergym.scenario.placement_problem import Instance, PretrainingJob, Spread, score, spread
 
 SETTINGS = ("i", "ii", "iii")

@@ -17,10 +17,9 @@ from gymnasium.utils.env_checker import check_env
 from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.common.errors import InputError
 from clustergym.envs.random_actions import random_action
-from clustergym.envs.sharing.arrivals import fill
 from clustergym.envs.sharing.environment import SharingEnv
 from clustergym.envs.sharing.episode import SHAPE, choose, play, start_episode
-from clustergym.envs.sharing.streams import NEVER, Stream, draw_stream, generate_source
+from clustergym.envs.sharing.streams import NEVER, Stream, draw_stream, fill, generate_source
 from clustergym.scenario.environments import ENVIRONMENTS
 from clustergym.sim.parts.fragmentation import UsualRequests
 from clustergym.sim.parts.placement import compute_fragments

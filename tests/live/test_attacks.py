@@ -14,10 +14,9 @@ from clustergym.common.errors import InputError
 from clustergym.live import live_run
 from clustergym.live.backend import Part
 from clustergym.live.bridge import LiveSimulation
-from clustergym.live.checks import _check_partitions, _Node
+from clustergym.live.checks import LiveOptions, _check_partitions, _Node
 from clustergym.live.clocks import LockStepClock, ScaledClock
 from clustergym.live.link import MOST_REFUSALS, Link
-from clustergym.live.options import LiveOptions
 from clustergym.live.slurm import Slurm, SlurmWords
 from clustergym.live.slurm_backend import SlurmBackend
 from clustergym.results.measured_run import simulate

@@ -9,10 +9,9 @@ import pytest
 from scenarios import Job, Script, small_scenario
 
 from clustergym.common.errors import InputError
-from clustergym.live.backend import Part, list_parts
+from clustergym.live.backend import FakeBackend, Part, list_parts
 from clustergym.live.bridge import RETRY_S, LiveSimulation
 from clustergym.live.clocks import LateClock, LiveClock, LockStepClock, ScaledClock
-from clustergym.live.fake import FakeBackend
 from clustergym.live.link import Link
 from clustergym.results.measured_run import simulate
 from clustergym.results.metrics.metrics import measure_scenario

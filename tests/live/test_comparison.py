@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from clustergym.live.comparison import first_difference
+from clustergym.live.live_run import first_difference
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from clustergym.common.errors import InputError
+from clustergym.live.backend import FakeBackend
 from clustergym.live.bridge import LiveSimulation
 from clustergym.live.clocks import LockStepClock, ScaledClock
-from clustergym.live.fake import FakeBackend
 from clustergym.live.journal import FILE_NAME, open_journal, read_journal
 from clustergym.live.journal_schema import WaitAnswer
 from clustergym.live.link import Link

@@ -12,10 +12,9 @@ from scripted_slurm import ScriptedSlurm
 from clustergym.commands import live
 from clustergym.common.errors import InputError
 from clustergym.live.own import drive
-from clustergym.live.own.decide import OwnJob, decide_now
+from clustergym.live.own.decide import Nodes, NodeState, OwnJob, Reservation, Room, decide_now
 from clustergym.live.own.drive import ScriptRun, drive_scripts
 from clustergym.live.own.ledger import open_ledger
-from clustergym.live.own.nodes import Nodes, NodeState, Reservation, Room
 from clustergym.live.own.queue import OwnQueue
 from clustergym.live.own.script import Script, read_script, read_scripts
 from clustergym.scenario.registry import make_placer, make_policy

@@ -16,7 +16,7 @@ from clustergym.common.errors import InputError
 from clustergym.live import slurm as slurm_module
 from clustergym.live.backend import NoAnswerError, Part
 from clustergym.live.own import queue as queue_module
-from clustergym.live.own.nodes import Nodes, NodeState, Reservation, Room, read_nodes
+from clustergym.live.own.decide import Nodes, NodeState, Reservation, Room, read_nodes
 from clustergym.live.own.queue import HELD, RUNNING, WAITING, OwnQueue, QueuedJob, parse_pairs, parse_time
 from clustergym.live.own.script import Script
 from clustergym.live.slurm import Slurm, SlurmWords, last_line

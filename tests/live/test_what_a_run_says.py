@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.live.backend import FinishedAllocation, Part
-from clustergym.live.comparison import call_lines, first_difference
-from clustergym.live.completions import compare, write_completions
+from clustergym.live.live_run import call_lines, compare, first_difference, write_completions
 
 STARTED = {
     "cg-a-0": Part(nodes=(0, 1), gpus=4),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clustergym.common.errors import InputError
-from clustergym.oracle.calibration.measured_memory import validate_memory
+from clustergym.oracle.calibration.validation import validate_memory
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
 MEMORY = DATA / "arena_dp_memory.csv"

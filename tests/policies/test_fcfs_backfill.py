@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.buddy import Buddy
-from clustergym.policies.shared.backfill import FreeTimeline
+from clustergym.policies.shared.reservations import FreeTimeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustergym
-from clustergym.cluster.allocation import AllocationError
-from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.allocation import AllocationError, PartAllocations
 from clustergym.cluster.parts import WHOLE, Place
 from clustergym.common.errors import InputError
 from clustergym.results.bounds.bounds import build_programme, lower_bounds

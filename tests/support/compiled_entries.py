@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from clustergym.sim.compiled import batch, clock
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_entry
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 
 
 @compile_entry

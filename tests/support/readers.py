@@ -24,21 +24,20 @@ from clustergym.benchmark.papers.arena_scenarios import read_memory
 from clustergym.benchmark.papers.gavel_packing import read_rates
 from clustergym.benchmark.study.study_file import read_study
 from clustergym.benchmark.twin.advice import read_shadow
-from clustergym.benchmark.twin.folder import TwinFolder
-from clustergym.benchmark.twin.power import read_power
+from clustergym.benchmark.twin.figures import read_power
+from clustergym.benchmark.twin.folder import TwinFolder, read_rules
 from clustergym.benchmark.twin.present import read_queue
-from clustergym.benchmark.twin.rules import read_rules
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.cluster.divisible import read_divisible
 from clustergym.cluster.node_lists import cluster_keys, read_nodes
+from clustergym.cluster.parts import read_divisible
 from clustergym.commands.oracle.common import what_is_measured
 from clustergym.common.errors import InputError
 from clustergym.envs.sharing import openb
 from clustergym.live import journal
 from clustergym.live.own.ledger import read_ledger
 from clustergym.live.own.script import read_script
-from clustergym.oracle.calibration.measured_memory import validate_memory
 from clustergym.oracle.calibration.measured_steps import read_shares, validate_steps
+from clustergym.oracle.calibration.validation import validate_memory
 from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.measured.sia_oracle import read_profile
 from clustergym.oracle.measured.sia_training import read_training

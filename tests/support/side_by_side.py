@@ -14,9 +14,8 @@ from clustergym.scenario.policy import Decision, InformationClass, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.batch import Batch
-from clustergym.sim.compiled.cluster_arrays import cluster_arrays
 from clustergym.sim.compiled.event_log import LazyLog
-from clustergym.sim.compiled.scenario_arrays import check_covered, scenario_arrays
+from clustergym.sim.compiled.scenario_arrays import check_covered, cluster_arrays, scenario_arrays
 from clustergym.sim.engine import Simulation, StalledError
 
 Targets = dict[int, tuple[int, int]]

@@ -21,8 +21,7 @@ from clustergym.trace.generators.arrivals import (
     arrival_times,
     in_bursts,
 )
-from clustergym.trace.generators.duration_mixtures import draw_durations
-from clustergym.trace.generators.sizes import ARENA_SHARES, draw_gpus, draw_virtual_clusters
+from clustergym.trace.generators.sizes import ARENA_SHARES, draw_durations, draw_gpus, draw_virtual_clusters
 from clustergym.trace.generators.synthesis import oracle_fingerprint
 from clustergym.trace.native import read_trace
 from clustergym.trace.trace_statistics import (

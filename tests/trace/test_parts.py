@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.parts import DivisibleCluster
 from clustergym.common.errors import InputError
 from clustergym.trace.formats import find_format, load_trace
 from clustergym.trace.generators.parts import PartWorkload, at_load, generate_parts

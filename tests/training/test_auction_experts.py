@@ -9,7 +9,7 @@ import pytest
 from clustergym.agents import auction
 from clustergym.agents import auction_features as features
 from clustergym.agents.auction_checkpoints import load
-from clustergym.training.auction_experts import choose_action, rank_as_priorities
+from clustergym.training.offline import choose_action, rank_as_priorities
 
 
 def move(**values):

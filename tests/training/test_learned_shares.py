@@ -7,7 +7,7 @@ import pytest
 from clustergym.policies.placers.learned import LearnedPlacer
 from error_lines import error_line
 
-from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.allocation import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.commands import run as run_command
 from clustergym.envs.sharing.episode import play, start_episode

@@ -28,8 +28,16 @@ from clustergym.benchmark.papers.arnold_characterisation import (
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.common.tables import percent, table
-from clustergym.envs.placement.core import PORTS, Core, constant, rising, share_uplinks, static_routes
-from clustergym.envs.placement.step_time import PretrainingModel, predict
+from clustergym.envs.placement.step_time import (
+    PORTS,
+    Core,
+    PretrainingModel,
+    constant,
+    predict,
+    rising,
+    share_uplinks,
+    static_routes,
+)
 from clustergym.scenario.placement_problem import PretrainingJob
 
 FIG_4_DENSE = 0.023
@@ -231,7 +239,7 @@ HEAD = """## What decides the gain at scale
 
 One assumption is changed at a time, and Arnold's unit and alpha are chosen again for each. `shipped` is
 the model above: one factor for every group that crosses the core, `packed` as the baseline, and minipods
-of 16 and 100 nodes. A rule for the core (`clustergym/envs/placement/core.py`) gives the factor by which
+of 16 and 100 nodes. A rule for the core (`clustergym/envs/placement/step_time.py`) gives the factor by which
 it slows down the traffic that crosses it:
 
 - slowest tier: one factor, however many minipods a group spans.

@@ -12,9 +12,8 @@ from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec, Fabric
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
-from clustergym.envs.placement.core import Core
-from clustergym.envs.placement.free_nodes import draw_free_nodes
-from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
+from clustergym.envs.placement.drawing import draw_free_nodes
+from clustergym.envs.placement.step_time import Core, PretrainingModel, Tiers, predict
 from clustergym.oracle.roofline.devices import PORT_SHARE
 from clustergym.results.metrics.statistics import estimate
 from clustergym.scenario.placement_problem import (

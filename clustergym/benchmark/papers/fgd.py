@@ -26,7 +26,7 @@ from clustergym.common.errors import InputError, nearest
 from clustergym.common.paths import install_line
 from clustergym.common.processes import in_order
 from clustergym.common.tables import table
-from clustergym.envs.sharing import arrivals, openb
+from clustergym.envs.sharing import openb, streams
 from clustergym.envs.sharing.openb import Orders
 from clustergym.envs.sharing.streams import read_source
 from clustergym.sim.compiled.numba_cache import announce_compilation, has_numba
@@ -81,7 +81,7 @@ def reproduce(options: Options) -> Report:
     note = _note_of_other_orders(runs, published)
     if note:
         print(f"warning: {note}", file=sys.stderr)
-    announce_compilation(arrivals.place_arrivals)
+    announce_compilation(streams.place_arrivals)
     done = list(in_order(_fills, runs, options.workers, label="workloads and seeds"))
     rows = [row for run, fills in zip(runs, done, strict=True) for row in _rows(run, fills, published)]
     claims = list(_claims(rows))
@@ -155,7 +155,7 @@ def _fills(run: Run) -> dict[str, FillCurves]:
     found = {}
     for placer in run.placers:
         nodes = source.nodes.with_ranks(order.node_rank)
-        filling = arrivals.fill(nodes, requests, request, source.usual, placer, run.seed)
+        filling = streams.fill(nodes, requests, request, source.usual, placer, run.seed)
         curves = {ALLOCATED: curve(filling.used_milli), FRAGMENTED: curve(filling.fragments_milli)}
         found[placer] = FillCurves(curves, int((filling.node < 0).sum()), len(request))
     return found

@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clustergym.benchmark.study.runs import StudyResults
-from clustergym.benchmark.study.study_file import Cell, Study, slug
+from clustergym.benchmark.study.study_file import Cell, Study, StudyResults, slug
 from clustergym.common import tables
 from clustergym.common.figures import draw_figure
 from clustergym.common.writing import write_files

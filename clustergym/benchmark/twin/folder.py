@@ -1,4 +1,7 @@
-"""The folder of a twin: the log, the cluster, the queues and the rules of one cluster."""
+"""The folder of a twin: the log, the cluster, the queues and the rules of one cluster.
+
+The rules are read from what the cluster's scheduler prints.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import yaml
 
 from clustergym.common.errors import InputError
+from clustergym.common.text_files import first_lines
 from clustergym.common.writing import write_text
 from clustergym.common.yaml_file import read_mapping
 from clustergym.scenario.registry import make_policy
+from clustergym.scenario.tenants.cohorts import read_kueue_rules
+from clustergym.scenario.tenants.slurm_rules import Rules, one_queue, read_accounts, read_config
 from clustergym.trace.formats import load_trace
 from clustergym.trace.options import ReadOptions
 from clustergym.trace.trace import Trace
@@ -148,3 +154,36 @@ def write_rules(
     load_queues(folder / QUEUES)
     make_policy(policy)
     return written
+
+
+GIVE_RULES = (
+    "give what scontrol show config, sacctmgr -P show assoc or kubectl get clusterqueues -o json prints"
+)
+
+
+def read_rules(sources: Sequence[Path], by: Literal["account", "user"], fair_sharing: bool) -> Rules:
+    """Read scheduling rules from files of Slurm or Kueue; a Slurm queue is an account or a user (`by`).
+
+    Without Slurm's configuration jobs start by age and backfill, Slurm's defaults; without its accounts all
+    jobs are in one queue.
+
+    Raises
+    ------
+    InputError
+        If a file is none of these.
+    """
+    rules = Rules(one_queue(), {"name": "slurm-multifactor", "round_s": None})
+    kueue = [path for path in sources if "".join(first_lines(path)).lstrip()[:1] in ("{", "[", "a", "i")]
+    if kueue:
+        if len(kueue) < len(sources):
+            raise InputError("mixes Kueue with Slurm", file=sources[0], remedy=GIVE_RULES)
+        return read_kueue_rules(kueue, fair_sharing)
+    for path in sources:
+        lines = first_lines(path)
+        head = [cell.strip().lower() for cell in lines[0].split("|")] if lines else []
+        if {"account", "user"} <= set(head):
+            rules.queues, guessed = read_accounts(path, by)
+        else:
+            rules.policy, guessed = read_config(path)
+        rules.guessed += guessed
+    return rules

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clustergym.cluster.cluster_files import canonical_gpu_type, cluster_names
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
-from clustergym.common import arguments
+from clustergym.common import errors
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.tables import print_table, text_table
 from clustergym.oracle.models.catalog import Catalog
@@ -34,7 +34,7 @@ MOST_SAMPLES = 10**9
 _GPUS = re.compile(r"([0-9]{1,18})[xX](.+)")
 
 
-class StrictParser(arguments.Parser):
+class StrictParser(errors.Parser):
     """A parser of arguments that raises `InputError` and accepts no abbreviated options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

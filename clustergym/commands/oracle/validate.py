@@ -88,7 +88,7 @@ def _times(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _memory(options: argparse.Namespace) -> dict[str, Any]:
-    from clustergym.oracle.calibration.measured_memory import validate_memory
+    from clustergym.oracle.calibration.validation import validate_memory
 
     shown = validate_memory(Path(options.data))
     print_figures(f"memory of pure data parallelism, {options.data}", shown)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.commands.trace.convert import import_trace, slice_trace, validate_traces
-from clustergym.common.arguments import Parser
-from clustergym.common.errors import InputError, exits_on_bad_input, nearest
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest
 from clustergym.trace.describe import add_log_arguments
 from clustergym.trace.formats import COLUMNS_HELP
 

@@ -1,4 +1,4 @@
-"""The placement problem of an environment: a cluster, a job, and the free nodes of an episode.
+"""The placement problem of an environment: a cluster, a job, and the random free nodes of an episode.
 
 The clusters and jobs of the placement benchmark, which the environment of placement draws from too.
 
@@ -22,8 +22,42 @@ from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import AtLeastOne, Fraction, NonNegativeFloat, PositiveInt
 from clustergym.common.parameters import Parameters, check_value
-from clustergym.envs.placement import free_nodes as states
 from clustergym.scenario.placement_problem import Instance, PretrainingJob, Unit
+
+MOST_DRAWS = 100_000
+
+
+def minipod_sizes(cluster: ClusterSpec) -> Ints:
+    """Return how many nodes each of a cluster's M minipods (nodes below a spine switch) has, (M,)."""
+    return np.bincount(cluster.node_minipod).astype(np.int64)
+
+
+def draw_free_nodes(sizes: Ints, needed: int, rng: np.random.Generator) -> Ints:
+    """Sample how many nodes of each of M minipods are free, at least `needed` in all, shape (M,).
+
+    Each is uniform from 0 to the size of its minipod, independently; states in which fewer than
+    `needed` nodes are free in all are drawn again.
+
+    Raises
+    ------
+    InputError
+        If the cluster is too small, or no draw has enough free nodes.
+    """
+    if needed > sizes.sum():
+        raise InputError(
+            f"{needed} nodes are more than the cluster's {int(sizes.sum())}",
+            field="nodes",
+            remedy="take a larger cluster",
+        )
+    for _ in range(MOST_DRAWS):
+        free: Ints = rng.integers(0, sizes + 1)
+        if free.sum() >= needed:
+            return free
+    raise InputError(
+        f"no state with {needed} free nodes in {MOST_DRAWS} draws",
+        field="nodes",
+        remedy="take a larger cluster",
+    )
 
 
 class PlacementSetting(NamedTuple):
@@ -87,8 +121,8 @@ def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
     cluster = _cluster(changes.get("cluster", chosen.cluster), changes.get("core_oversubscription"))
     degrees = {name: changes.get(name, getattr(chosen.job, name)) for name in _DEGREES}
     job = PretrainingJob.from_gpus(**degrees, gpus_per_node=int(cluster.node_gpus[0]))
-    sizes = states.minipod_sizes(cluster)
-    states.draw_free_nodes(sizes, job.nodes, random_streams.ROOM_CHECK.generator(0))
+    sizes = minipod_sizes(cluster)
+    draw_free_nodes(sizes, job.nodes, random_streams.ROOM_CHECK.generator(0))
     return Problem(cluster, job, sizes)
 
 
@@ -103,7 +137,7 @@ def _cluster(name: str, core_oversubscription: float | None) -> ClusterSpec:
     return replace(cluster, fabric=replace(cluster.fabric, core_oversubscription=core_oversubscription))
 
 
-def draw_free_nodes(problem: Problem, fits: bool, rng: np.random.Generator) -> Ints:
+def draw_free_nodes_of_problem(problem: Problem, fits: bool, rng: np.random.Generator) -> Ints:
     """Sample how many nodes of each of the M minipods are free, so that the job fits or does not, (M,).
 
     Where the job shall not fit though it would, single nodes drawn at random are taken away until
@@ -111,8 +145,8 @@ def draw_free_nodes(problem: Problem, fits: bool, rng: np.random.Generator) -> I
     """
     sizes, needed = problem.minipod_nodes, problem.job.nodes
     if fits:
-        return states.draw_free_nodes(sizes, needed, rng)
-    free = states.draw_free_nodes(sizes, 0, rng)
+        return draw_free_nodes(sizes, needed, rng)
+    free = draw_free_nodes(sizes, 0, rng)
     beyond = int(free.sum()) - needed + 1
     return free - rng.multivariate_hypergeometric(free, beyond) if beyond > 0 else free
 
@@ -203,7 +237,7 @@ def episode_instance(
     free = _free_nodes(options.get("free_nodes"))
     if free is None:
         fits = not (parameters.infeasible and rng.random() < parameters.infeasible)
-        free = draw_free_nodes(problem, fits, rng)
+        free = draw_free_nodes_of_problem(problem, fits, rng)
     instance = Instance(problem.job, free, alpha, parameters.unit)
     _check_cluster(instance, problem, "options.free_nodes")
     return instance

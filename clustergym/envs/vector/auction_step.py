@@ -19,9 +19,9 @@ from clustergym.envs.vector.episode_state import Bytes, EpisodeRules, EpisodeSta
 from clustergym.envs.vector.step import BEGIN, DECIDED, LEAVE, TERMINATED
 from clustergym.sim import columns as c
 from clustergym.sim.compiled import batch, clock
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part, entry_in_place
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 
 HELD = -1
 """What a step has come to where its action decides at the next point, too: nothing is shown yet."""

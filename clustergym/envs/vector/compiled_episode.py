@@ -1,4 +1,7 @@
-"""An episode of a single scheduling environment on the compiled simulation: a vector of one."""
+"""A single scheduling environment on the compiled simulation, where that covers its episodes.
+
+An episode is that of a vector of one.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,18 @@ import numpy.typing as npt
 
 from clustergym.common.errors import InputError
 from clustergym.envs.actions import EditActions, Edits
-from clustergym.envs.auction_actions import AuctionActions
+from clustergym.envs.auction_actions import AnyActions, AuctionActions
+from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes
-from clustergym.envs.simpy_episode import EpisodeParts, FlatStep, check_legal
+from clustergym.envs.simpy_episode import EpisodeParts, FlatStep, PlayedEpisode, check_legal
 from clustergym.envs.vector import episode_state as d
 from clustergym.envs.vector import step as steps
+from clustergym.envs.vector.auction_core import make_core
 from clustergym.envs.vector.core import Core
 from clustergym.envs.vector.episode_state import EpisodeState
 from clustergym.envs.vector.episode_states import PreparedScenario
 from clustergym.envs.vector.lazy_info import LazyInfo
+from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 from clustergym.results.metrics.metrics import Metrics
 from clustergym.scenario.policy import InformationError, View
 from clustergym.scenario.scenario import Scenario
@@ -174,3 +180,51 @@ def collect_edits(episode: Episode, episode_state: EpisodeState, view: View, act
         .copy(),
         legal=episode_state.mask > 0,
     )
+
+
+class EngineEnv(SchedulingEnv):
+    """Base of the scheduling environments that run on a compiled or a SimPy engine, with equal results.
+
+    An episode stays in the engine that it began in. `view`, `actions`, `outcomes`, `log` and `metrics()` are
+    built from a compiled episode when they are asked for. It does not have a `simulation`, which is refused;
+    and to draw pictures, episodes are those of the SimPy engine.
+    """
+
+    def make_parts(self) -> None:
+        """Make the environment's parts, and a compiled engine if it can run what the parameters ask for."""
+        self._core: Core | None = None
+        self._prepared: PreparedScenarios | None = None
+        super().make_parts()
+        if self.parameters.engine == "simpy":
+            return
+        try:
+            if self.render_mode is not None:
+                remedy = "give engine='simpy', or no render_mode"
+                raise UncoveredError("compiled episodes draw no pictures", field="render_mode", remedy=remedy)
+            self._prepared = PreparedScenarios(self)
+            self._core = make_core(self, 1, logged=True)
+        except UncoveredError as refusal:
+            fall_back(refusal, self.parameters.engine)
+
+    def begin_episode(self, scenario: Scenario, run_seed: int) -> PlayedEpisode:
+        """Begin an episode on the compiled engine if it can run the scenario, else on SimPy."""
+        if isinstance(self._episode, CompiledEpisode):
+            self._episode.leave()
+            self._episode = None
+        if self._core is not None and self._prepared is not None:
+            try:
+                prepared = self._prepared.prepare(scenario, run_seed)
+                return CompiledEpisode(self._core, self.parts, *prepared)
+            except UncoveredError as refusal:
+                fall_back(refusal, self.parameters.engine)
+        return super().begin_episode(scenario, run_seed)
+
+    @property
+    def actions(self) -> AnyActions:
+        """The object that interprets actions, with the changes to jobs' GPUs made at this decision point.
+
+        What is done to it does nothing to a compiled episode.
+        """
+        if isinstance(self._episode, CompiledEpisode):
+            self._episode.catch_up()
+        return self.parts.actions

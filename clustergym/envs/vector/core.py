@@ -15,16 +15,16 @@ from clustergym.common.errors import InputError
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.vector import step as steps
+from clustergym.envs.vector.costs import job_costs, read_times
 from clustergym.envs.vector.episode_state import SHOWN, EpisodeRules, EpisodeState
 from clustergym.envs.vector.episode_states import EpisodeStates, PreparedScenario
-from clustergym.envs.vector.job_costs import job_costs, read_times
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.batch import Batch
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays, cluster_arrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import Direct, announce_compilation
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays, cluster_arrays
 from clustergym.sim.log import EventLog
 
 TOGETHER = 16

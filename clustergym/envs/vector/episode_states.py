@@ -18,9 +18,8 @@ from clustergym.scenario.clock import ticks
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.fluid import simulate_fluid
-from clustergym.sim.compiled.scenario_arrays import ScenarioArrays, scenario_arrays
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays, ScenarioArrays, scenario_arrays
 
 
 class PreparedScenario(NamedTuple):

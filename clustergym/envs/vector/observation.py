@@ -12,9 +12,9 @@ from clustergym.envs.vector import episode_state as d
 from clustergym.envs.vector.episode_state import EpisodeRules, EpisodeState, Singles
 from clustergym.sim import columns as c
 from clustergym.sim.compiled import jobs
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 from clustergym.sim.compiled.sums import pairwise_sum
 
 PER_LOGARITHM = float(1.0 / np.log1p(LONGEST_S))

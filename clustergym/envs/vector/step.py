@@ -12,9 +12,9 @@ from clustergym.envs.vector import episode_state as d
 from clustergym.envs.vector.episode_state import Bytes, EpisodeRules, EpisodeState
 from clustergym.sim import columns as c
 from clustergym.sim.compiled import batch, clock
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_inline, entry_in_place
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 
 EDITED, DECIDED, TERMINATED, TRUNCATED, STALLED = range(5)
 """What a step has come to: the clock stands, it moved to the next decision point, or the episode is over."""

@@ -15,9 +15,8 @@ from typing import Any
 from clustergym.common.errors import InputError, visible
 from clustergym.common.writing import atomic_path
 from clustergym.live.backend import NoAnswerError
-from clustergym.live.own.decide import OwnJob, decide_now
+from clustergym.live.own.decide import Nodes, OwnJob, Room, decide_now, read_nodes
 from clustergym.live.own.ledger import Entry, Ledger, open_ledger
-from clustergym.live.own.nodes import Nodes, Room, read_nodes
 from clustergym.live.own.queue import HELD, RUNNING, WAITING, OwnQueue, QueuedJob
 from clustergym.live.own.script import Script, find_gpu_type, read_scripts
 from clustergym.live.slurm import Slurm

@@ -9,7 +9,6 @@ from typing import Any
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.errors import InputError
-from clustergym.oracle.calibration.measured_memory import validate_memory
 from clustergym.oracle.calibration.planning import (
     PlanningOutcomes,
     arena_classes,
@@ -18,6 +17,7 @@ from clustergym.oracle.calibration.planning import (
     outcomes,
     summary,
 )
+from clustergym.oracle.calibration.validation import validate_memory
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.oracle.stacks.stack_oracle import StackOracle, make_operators_oracle

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.parts import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.results.metrics.catalogue import METRICS, OF_DISTURBANCES

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.divisible import DivisibleCluster
-from clustergym.cluster.parts import WHOLE, Nodes, Parts, Requests
+from clustergym.cluster.parts import WHOLE, DivisibleCluster, Nodes, Parts, Requests
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.sim.compiled.numba_cache import compile_entry
 from clustergym.sim.log import ENDS, LAUNCHES, NO_JOB, Event

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.sim import columns as c
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.event_log import LazyLog
 from clustergym.sim.compiled.numba_cache import compile_inline
-from clustergym.sim.compiled.scenario_arrays import ScenarioArrays
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays, ScenarioArrays
 
 ROUNDS = 4
 """Rounds that may be planned at a time."""

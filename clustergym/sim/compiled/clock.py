@@ -10,10 +10,10 @@ import numpy as np
 from clustergym.common.arrays import Bools, Ints
 from clustergym.sim import columns as c
 from clustergym.sim.compiled import jobs, profiles
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.defragment import defragment
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 from clustergym.sim.engine import IDLE_ROUNDS
 
 

@@ -7,10 +7,10 @@ import numpy as np
 from clustergym.common.arrays import Ints
 from clustergym.sim import columns as c
 from clustergym.sim.compiled import buddy, jobs
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 from clustergym.sim.compiled.placement import show
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 from clustergym.sim.compiled.shared_rules import rules
 
 

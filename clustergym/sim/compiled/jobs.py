@@ -1,6 +1,7 @@
 """The life of a job, compiled: it is submitted, launched, preempted and moved, and leaves.
 
 Same order of events as `clustergym.sim.job_execution`; the arithmetic is `clustergym.sim.rules`.
+The running jobs of an episode are a heap whose first job completes next.
 """
 
 from __future__ import annotations
@@ -10,13 +11,62 @@ import numpy as np
 from clustergym.common.arrays import Ints
 from clustergym.scenario.clock import ticks
 from clustergym.sim import columns as c
-from clustergym.sim.compiled import completions, profiles
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
-from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.event_recording import make_void, record, record_nodes, record_plain
+from clustergym.sim.compiled import profiles
+from clustergym.sim.compiled.episode import Episode, make_void, record, record_nodes, record_plain
 from clustergym.sim.compiled.numba_cache import compile_in_place
 from clustergym.sim.compiled.placement import give_back, place, take
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 from clustergym.sim.compiled.shared_rules import rules
+
+
+@compile_in_place
+def _before(episode: Episode, row: int, other: int) -> bool:
+    """Return whether a job completes before another; at the same tick, the one planned first does."""
+    one, two = episode.job[row], episode.job[other]
+    return one[c.DUE] < two[c.DUE] or (one[c.DUE] == two[c.DUE] and one[c.DUE_ID] < two[c.DUE_ID])
+
+
+@compile_in_place
+def _put(episode: Episode, place: int, row: int) -> None:
+    """Put a job into a place of the heap and move it up while it ends before its parent."""
+    running = episode.running
+    while place > 0 and _before(episode, row, running[(place - 1) // 2]):
+        above = (place - 1) // 2
+        running[place] = running[above]
+        episode.job[running[place], c.PLACE] = place
+        place = above
+    running[place] = row
+    episode.job[row, c.PLACE] = place
+
+
+@compile_in_place
+def enter_completions(episode: Episode, row: int) -> None:
+    """Add a running job to the heap of jobs by the time of their completion."""
+    episode.clock[c.RUNNING_JOBS] += 1
+    _put(episode, episode.clock[c.RUNNING_JOBS] - 1, row)
+
+
+@compile_in_place
+def leave_completions(episode: Episode, row: int) -> None:
+    """Remove a job from the heap of jobs by the time of their completion."""
+    running, clock, place = episode.running, episode.clock, episode.job[row, c.PLACE]
+    clock[c.RUNNING_JOBS] -= 1
+    count = clock[c.RUNNING_JOBS]
+    last = running[count]
+    if place == count:
+        return
+    # The last job fills the gap. It may belong below (children rise while they end before it) or above
+    # (`_put`), but never both.
+    below = 2 * place + 1
+    while below < count:
+        if below + 1 < count and _before(episode, running[below + 1], running[below]):
+            below += 1
+        if not _before(episode, running[below], last):
+            break
+        running[place] = running[below]
+        episode.job[running[place], c.PLACE] = place
+        place, below = below, 2 * below + 1
+    _put(episode, place, last)
 
 
 @compile_in_place
@@ -116,7 +166,7 @@ def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     job, clock = episode.job[row], episode.clock
     rules.settle(job, episode.figures[row], 1.0, clock[c.NOW])
     give_back(episode, job[c.FIRST_SHARE], job[c.TYPE])
-    completions.leave(episode, row)
+    leave_completions(episode, row)
     # The engine's clock still visits the completion that is void now, which decides when a stalled run ends.
     make_void(episode, job[c.DUE])
     rules.end_holding(job)
@@ -244,7 +294,7 @@ def hold(episode: Episode, cluster: ClusterArrays, row: int, gpu_type: int, leve
     # The number under which the engine's heap would hold this completion; it orders what is due at one tick.
     job[c.DUE_ID] = clock[c.NEXT_ID]
     clock[c.NEXT_ID] += 1
-    completions.enter(episode, row)
+    enter_completions(episode, row)
     record(episode, what, row, gpu_type, gpus, locality, overhead, iteration_s)
     record_nodes(episode, job[c.NODES])
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from clustergym.sim import columns as c
 from clustergym.sim.compiled import buddy
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 
 
 @compile_in_place

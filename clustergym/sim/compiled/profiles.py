@@ -8,11 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.sim import columns as c
-from clustergym.sim.compiled.cluster_arrays import ClusterArrays
-from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.event_recording import make_void, record, record_nodes
+from clustergym.sim.compiled.episode import Episode, make_void, record, record_nodes
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 from clustergym.sim.compiled.placement import give_back, place, take
+from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 from clustergym.sim.compiled.shared_rules import rules
 
 

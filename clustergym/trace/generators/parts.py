@@ -18,9 +18,8 @@ import numpy as np
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError
-from clustergym.trace.part_columns import RECORDED, PartColumns
 from clustergym.trace.trace import Trace
-from clustergym.trace.trace_checks import build_trace
+from clustergym.trace.trace_checks import RECORDED, PartColumns, build_trace
 
 PARTS_SOURCE = "openb"
 

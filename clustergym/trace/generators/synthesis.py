@@ -32,10 +32,10 @@ from clustergym.trace.draw import (
     reference_key,
 )
 from clustergym.trace.generators.arrivals import arrival_times, in_bursts, whole_milliseconds
-from clustergym.trace.generators.duration_mixtures import draw_durations
 from clustergym.trace.generators.sizes import (
     ARENA_SHARES,
     PRETRAINING_SHARES,
+    draw_durations,
     draw_gpu_types,
     draw_gpus,
     draw_tenants,

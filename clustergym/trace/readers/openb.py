@@ -11,10 +11,9 @@ from clustergym.common.columns import from_first, integers, numbers, texts
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import header, read_csv
 from clustergym.trace.options import ReadOptions
-from clustergym.trace.part_columns import MOST_AMOUNT, RECORDED, WHOLE, PartColumns
 from clustergym.trace.records import provenance
 from clustergym.trace.trace import Trace
-from clustergym.trace.trace_checks import build_trace
+from clustergym.trace.trace_checks import MOST_AMOUNT, RECORDED, WHOLE, PartColumns, build_trace
 
 NAME = "openb"
 REQUIRED = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time")

@@ -17,10 +17,9 @@ from clustergym.common.errors import InputError
 from clustergym.common.text_files import TextTable, read_csv
 from clustergym.trace.options import ReadOptions
 from clustergym.trace.outcomes import UNKNOWN, read_outcomes
-from clustergym.trace.part_columns import RECORDED, WHOLE, PartColumns
 from clustergym.trace.records import RecordedJobs, build_recorded_trace, provenance
 from clustergym.trace.trace import COMPLETED, FAILED, Trace
-from clustergym.trace.trace_checks import build_trace
+from clustergym.trace.trace_checks import RECORDED, WHOLE, PartColumns, build_trace
 
 NAME = "pai"
 JOB_TABLE, TASK_TABLE = "pai_job_table", "pai_task_table"

@@ -27,7 +27,7 @@ from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Locality
 from clustergym.commands import bench
 from clustergym.common.errors import InputError
-from clustergym.envs.placement.free_nodes import draw_free_nodes
+from clustergym.envs.placement.drawing import draw_free_nodes
 from clustergym.envs.placement.step_time import Tiers, predict
 from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.grid_oracle import build_graph

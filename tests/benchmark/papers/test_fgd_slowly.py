@@ -19,7 +19,7 @@ import pytest
 from clustergym.benchmark.papers.fgd import PUBLISHED, draw_orders
 from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.commands.reproduce import main
-from clustergym.envs.sharing import arrivals, openb
+from clustergym.envs.sharing import openb, streams
 from clustergym.envs.sharing.streams import read_source
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data")) / "openb"
@@ -262,7 +262,7 @@ def test_every_placement_agrees_with_plain_loops(
             expected = slow.run(placer, came, order.node_rank.tolist())
             ranked = source.nodes.with_ranks(order.node_rank)
             kinds = source.request[order.arrivals]
-            ours = arrivals.fill(ranked, source.requests, kinds, source.usual, placer, seed)
+            ours = streams.fill(ranked, source.requests, kinds, source.usual, placer, seed)
             bits = [sum(1 << device for device in devices) for _, devices in expected]
             assert ours.node.tolist() == [at for at, _ in expected], (placer, seed)
             assert ours.devices.tolist() == bits, (placer, seed)

@@ -11,8 +11,8 @@ from scenarios import Job, small_scenario
 
 from clustergym.benchmark.papers import ares, ares_runs, arnold
 from clustergym.benchmark.papers.arena_sections import SETTINGS
+from clustergym.benchmark.papers.ares import AresFigures, make_claims
 from clustergym.benchmark.papers.ares_causes import Causes, decision_times
-from clustergym.benchmark.papers.ares_claims import AresFigures, make_claims
 from clustergym.benchmark.papers.ares_runs import (
     OWN,
     START,

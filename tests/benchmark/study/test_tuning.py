@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clustergym.benchmark.study.tuning import ParameterRange, choose_tuned, draw_settings
+from clustergym.benchmark.study.stability import ParameterRange, choose_tuned, draw_settings
 from clustergym.common.errors import InputError
 
 SHORT = ["scenario=testbed", "trace=philly-like", "trace.jobs=30", "trace.load=3", "trace.requests=arena"]

@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.benchmark.twin.advice import advise, quantiles, score_shadow
-from clustergym.benchmark.twin.ahead import Ahead
+from clustergym.benchmark.twin.ahead import LEAST_LEFT_S, PRIOR_RUNS, Ahead, PastRuns
 from clustergym.benchmark.twin.folder import TwinFolder
 from clustergym.benchmark.twin.present import read_queue, snapshot
-from clustergym.benchmark.twin.run_times import LEAST_LEFT_S, PRIOR_RUNS, PastRuns
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.commands.twin import main
 from clustergym.common.errors import InputError

@@ -11,11 +11,10 @@ import yaml
 from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
 from error_lines import error_line
 
-from clustergym.benchmark.twin.figures import GOODPUT, Prices, UsageCurve, summarise_run
+from clustergym.benchmark.twin.figures import GOODPUT, Prices, UsageCurve, read_power, summarise_run
 from clustergym.benchmark.twin.folder import TwinFolder
-from clustergym.benchmark.twin.power import read_power
-from clustergym.benchmark.twin.resample import draw_log, drawn_days
 from clustergym.benchmark.twin.waits import JobTable, list_groups, waits
+from clustergym.benchmark.twin.whatif import draw_log, drawn_days
 from clustergym.commands import twin as twin_command
 from clustergym.commands.twin import main
 from clustergym.common.errors import InputError

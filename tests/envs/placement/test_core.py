@@ -28,8 +28,14 @@ from clustergym.benchmark.papers.arnold_characterisation import (
     placements,
     two_minipods,
 )
-from clustergym.envs.placement.core import Across, constant, rising, share_uplinks, static_routes
-from clustergym.envs.placement.step_time import predict
+from clustergym.envs.placement.step_time import (
+    Across,
+    constant,
+    predict,
+    rising,
+    share_uplinks,
+    static_routes,
+)
 from clustergym.scenario.placement_problem import PretrainingJob, Spread, cell_spread
 
 WIDE = np.array([[0, 0, 1], [2, 2, 2]])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.sim.compiled import buddy
-from clustergym.sim.compiled.cluster_arrays import cluster_arrays
+from clustergym.sim.compiled.scenario_arrays import cluster_arrays
 
 LARGE = ("arena-384", "arena-sim", "ares-1280")
 

@@ -11,7 +11,7 @@ import pytest
 from clustergym.benchmark.papers.fgd import at_arrived_pct
 from clustergym.cluster.parts import Nodes, Requests, distinct, empty_nodes
 from clustergym.common.errors import InputError
-from clustergym.envs.sharing.arrivals import fill
+from clustergym.envs.sharing.streams import fill
 from clustergym.sim.parts.fragmentation import UsualRequests, find_usual_requests
 from clustergym.sim.parts.placement import PlacedRequest, compute_fragments, place, release, score_nodes
 from clustergym.sim.parts.placers import PLACERS
