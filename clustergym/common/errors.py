@@ -1,6 +1,6 @@
 """The error that bad input raises, how a command reports it, and a parser of arguments that raises it.
 
-Make text from outside safe to print: invisible characters are written out.
+Text from outside is made safe to print: invisible characters are written out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The placement problem of an environment: a cluster, a job, and the random free nodes of an episode.
+"""The placement problem of an episode: a cluster, a job, and random free nodes.
 
-The clusters and jobs of the placement benchmark, which the environment of placement draws from too.
-
-The parameters of the Placement environment; the site's page is made from this file.
-
-The placement problem of an episode: the options of `reset` give it, or a seed draws it.
+The options of `reset` give it, or a seed draws it from the clusters and jobs of the placement benchmark. The
+parameters of the Placement environment are here too; the site's page of them is made from this file.
 """
 
 from __future__ import annotations
