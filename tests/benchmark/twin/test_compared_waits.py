@@ -23,7 +23,7 @@ DAY_S = 86_400.0
 
 def log_of(submit_s: Sequence[float], run_s: Sequence[float], **columns: object) -> Trace:
     ones = np.ones(len(submit_s), dtype=np.int64)
-    given = {"job_id": [f"j{row}" for row in range(len(submit_s))], "gpus": ones} | columns
+    given = {"job_id": tuple(f"j{row}" for row in range(len(submit_s))), "gpus": ones} | columns
     job_id, gpus = given.pop("job_id"), given.pop("gpus")
     return Trace.from_columns("t", np.array(submit_s), np.array(run_s), gpus, job_id=job_id, **given)
 
@@ -36,7 +36,7 @@ def test_starts_beside_those_of_a_log():
         [100, 100, 100, 100, 100],
         gpus=np.array([1, 1, 2, 2, 4]),
         start_s=np.array([0.0, 110.0, 120.0, 130.0, 140.0]),
-        virtual_cluster=["a", "a", "a", "b", "b"],
+        virtual_cluster=("a", "a", "a", "b", "b"),
     )
     fit = compare(trace, np.array([0.0, 170.0, 59.0, 330.0, np.nan]))
     whole = fit.tables["all"]["all jobs"]
@@ -95,7 +95,7 @@ def test_the_teams_of_least_gpu_time_are_one_group():
 def test_a_drawn_log_has_the_columns_and_times_of_day_of_the_log(tmp_path):
     # Three days of two jobs, of which the third begins at 06:00 after the first one.
     submit_s = [DAY_S * day + second for day in range(3) for second in (0.0, 21_600.0)]
-    named = {"virtual_cluster": list("abcdef"), "user": list("uvwxyz"), "partition": list("klmnop")}
+    named = {"virtual_cluster": tuple("abcdef"), "user": tuple("uvwxyz"), "partition": tuple("klmnop")}
     named |= {"provenance": {"origin": "1970-01-08T00:00:00"}}
     trace = log_of(submit_s, [60, 70, 80, 90, 100, 110], gpus=np.arange(1, 7), **named)
     drawn = draw_log(trace, 2.2, 3, tmp_path / "log.csv")
