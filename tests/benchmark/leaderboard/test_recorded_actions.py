@@ -139,3 +139,10 @@ def test_an_entry_without_actions(board):
         path.unlink()
     told = refusal(read_agent_entry, board, "first")
     assert told == f"{board.folder / 'first'}: has no actions {REMEDY}"
+
+
+def test_lines_of_another_form_name_the_file(tmp_path):
+    path = write_actions(tmp_path / "a", [0], traces="two")
+    assert refusal(read_actions, path, ENVIRONMENT, 2, THREE).startswith(f"{path}: traces: ")
+    path = write_actions(tmp_path / "a", [0], "one")
+    assert refusal(read_actions, path, ENVIRONMENT, 2, THREE).startswith(f"{path}: actions")
