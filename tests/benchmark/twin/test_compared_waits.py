@@ -11,9 +11,8 @@ import pytest
 import yaml
 
 from clustergym.benchmark.twin.folder import TwinFolder
-from clustergym.benchmark.twin.resample import draw_log
 from clustergym.benchmark.twin.waits import JobTable, compare, list_groups
-from clustergym.benchmark.twin.whatif import Question, changed_cluster, changed_queues, make_label
+from clustergym.benchmark.twin.whatif import Question, changed_cluster, changed_queues, draw_log, make_label
 from clustergym.common.errors import InputError
 from clustergym.trace.formats import load_trace
 from clustergym.trace.trace import Trace
