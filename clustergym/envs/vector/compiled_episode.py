@@ -175,7 +175,7 @@ def collect_edits(episode: Episode, episode_state: EpisodeState, view: View, act
         preempted=job[:, c.PREEMPTED] != 0,
         rejected=job[:, c.REJECTED] != 0,
         undecided=actions.rejects & ~(actions.binding & decided),
-        assignable=episode_state.assignable[: len(shown)]
+        assignable=episode_state.assignable.reshape(actions.rows, actions.width)[: len(shown), : actions.options]
         .reshape(len(shown), actions.types, actions.levels)
         .copy(),
         legal=episode_state.mask > 0,
