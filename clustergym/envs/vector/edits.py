@@ -92,7 +92,7 @@ def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState,
 
 @compile_in_place
 def _all_feasible(episode: Episode, episode_state: EpisodeState, row: int, first: int) -> None:
-    """Let a job be assigned all GPU types and counts on which it fits and is profiled, from action `first`."""
+    """Let a job, from action `first` on, be assigned all on which it fits and is profiled."""
     hidden = episode.job[row, c.HIDDEN]
     feasible = episode.feasible[episode.job[row, c.CLASS]]
     types, levels = feasible.shape
