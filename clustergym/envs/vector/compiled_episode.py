@@ -35,6 +35,8 @@ from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventLog
 from clustergym.sim.state import make_setting
 
+NOT_OVER = np.zeros(1, dtype=np.bool_)
+
 
 class CompiledEpisode:
     """An episode that runs on the compiled simulation engine, with the interface of `SimPyEpisode`.
@@ -114,9 +116,9 @@ class CompiledEpisode:
         """Apply an action and return the step's result; time passes only if it ends the decision point."""
         core, taken = self._core, np.asarray(action)[None]
         self.leave()
-        legal = bool(core.legal(taken)[0])
+        legal = core.is_legal(0, action)
         check_legal(self._parts.parameters, self._parts.actions, action, legal)
-        core.take(taken, np.zeros(1, dtype=np.bool_))
+        core.take(taken, NOT_OVER)
         info, outcome = core.info(0, not legal), int(core.outcomes[0])
         if outcome != steps.EDITED:
             self._shown = None
