@@ -235,7 +235,8 @@ def _part_s(envs: SchedulingVectorEnv, part: int) -> float:
     episodes, cluster, episode_states, rules = envs.core.arrays
     copies = episodes._replace(job=episodes.job.copy())
     changed = {
-        field: getattr(episode_states, field).copy() for field in ("state", "shown", "free", "assignable")
+        field: getattr(episode_states, field).copy()
+        for field in ("state", "shown", "free", "target", "assignable", "room", "waits")
     }
     changed |= {field: getattr(episode_states, field).copy() for field in ("mask", "observation")}
     given = (copies, cluster, episode_states._replace(**changed), rules, part)
@@ -298,7 +299,7 @@ def _repeat(
         elif part == FEATURES_OF_EDIT:
             observation.update_edited_row(episode, cluster, episode_state, rules, 0)
         elif part == MASKS_OF_EDIT:
-            edits.refresh(episode, cluster, episode_state, rules)
+            edits.refresh(episode_state, rules, len(episode_state.assignable))
 
 
 HEADERS = (

@@ -159,6 +159,10 @@ class AuctionCore(Core):
         """Return a mask of the episodes whose action is legal: true for all."""
         return np.ones(self.size, dtype=np.bool_)
 
+    def is_legal(self, row: int, action: Any) -> bool:
+        """Return whether an action is legal in the episode in row `row`: all are."""
+        return True
+
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
         """Apply actions where an episode is not over, at all points they hold for, and fill `copies`."""
         self._numbers[:] = self._actions.deciding(taken)

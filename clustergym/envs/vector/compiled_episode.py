@@ -35,6 +35,8 @@ from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventLog
 from clustergym.sim.state import make_setting
 
+NOT_OVER = np.zeros(1, dtype=np.bool_)
+
 
 class CompiledEpisode:
     """An episode that runs on the compiled simulation engine, with the interface of `SimPyEpisode`.
@@ -114,9 +116,9 @@ class CompiledEpisode:
         """Apply an action and return the step's result; time passes only if it ends the decision point."""
         core, taken = self._core, np.asarray(action)[None]
         self.leave()
-        legal = bool(core.legal(taken)[0])
+        legal = core.is_legal(0, action)
         check_legal(self._parts.parameters, self._parts.actions, action, legal)
-        core.take(taken, np.zeros(1, dtype=np.bool_))
+        core.take(taken, NOT_OVER)
         info, outcome = core.info(0, not legal), int(core.outcomes[0])
         if outcome != steps.EDITED:
             self._shown = None
@@ -165,7 +167,7 @@ def collect_edits(episode: Episode, episode_state: EpisodeState, view: View, act
     """
     job, shown = episode.job[view.job], episode_state.shown[: episode_state.state[d.SHOWN]]
     level = job[:, c.TARGET_LEVEL]
-    decided = job[:, c.DECIDED] != 0
+    decided, extra = job[:, c.DECIDED] != 0, actions.width - actions.options
     return Edits(
         shown=np.searchsorted(view.job, shown).astype(np.int64),
         target_type=job[:, c.TARGET_TYPE].copy(),
@@ -175,7 +177,7 @@ def collect_edits(episode: Episode, episode_state: EpisodeState, view: View, act
         preempted=job[:, c.PREEMPTED] != 0,
         rejected=job[:, c.REJECTED] != 0,
         undecided=actions.rejects & ~(actions.binding & decided),
-        assignable=episode_state.assignable[: len(shown)]
+        assignable=episode_state.assignable.reshape(actions.rows, actions.width)[: len(shown), :-extra]
         .reshape(len(shown), actions.types, actions.levels)
         .copy(),
         legal=episode_state.mask > 0,

@@ -171,9 +171,15 @@ class Core:
         """Return a mask of the episodes in which the given action is legal, shape (size,)."""
         return self.episode_states.mask[self._rows, taken] > 0
 
+    def is_legal(self, row: int, action: Any) -> bool:
+        """Return whether an action is legal in the episode in row `row`."""
+        return bool(self.episode_states.mask[row, action])
+
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
         """Apply actions where an episode is not over; copy observations and masks to `copies`, if given."""
-        self.step(np.where(over, steps.LEAVE, taken), *copies)
+        actions = taken.copy()
+        actions[over] = steps.LEAVE
+        self.step(actions, *copies)
 
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
         """Return a random legal action for each episode; this advances the random generators' states."""
@@ -197,8 +203,13 @@ class Core:
 
     def step(self, actions: Ints, *copies: npt.NDArray[Any]) -> None:
         """Apply actions (LEAVE: do nothing); copy observations and masks to `copies`, if given."""
-        self.batch.make_room()
+        # An edit adds no event, and needs no more room.
+        if np.count_nonzero(self.outcomes):
+            self.batch.make_room()
         part, size = self._part(actions, *copies), self.size
+        if self.threads == 1 and not copies:
+            part(0, size)
+            return
         threads = max(min(self.threads, size // LEAST), 1)
         together = size if threads == 1 else -(-size // (PARTS * threads))
         together = min(together, TOGETHER) if copies else together

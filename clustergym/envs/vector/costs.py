@@ -79,8 +79,9 @@ def _shares(
     """Write what each job contributes to a cost."""
     figures = episode.figures
     for row in range(len(part)):
-        leave_s, _ = _leave(episode, episode_state, row, now_s, baseline)
-        part[row] = of_job.compute_age_s(now_s, leave_s, figures[row, c.SUBMIT_S])
+        # A job that leaves later counts like one that never does: until now.
+        tick = episode_state.reference[row, 0] if baseline else episode.job[row, c.LEAVE]
+        part[row] = of_job.compute_age_s(now_s, tick / c.TICKS_PER_S, figures[row, c.SUBMIT_S])
         if which == SLOWDOWN:
             part[row] = of_job.slow_down(part[row], figures[row, c.RUN_S])
         elif which == UNFAIRNESS:

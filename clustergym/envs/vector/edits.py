@@ -60,7 +60,7 @@ def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
 @compile_in_place
 def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules) -> None:
     """Reset the agent's state for a new decision point, at which no job's GPUs are changed yet."""
-    job, state, mask = episode.job, episode_state.state, episode_state.mask
+    job, state, assignable = episode.job, episode_state.state, episode_state.assignable
     count = choose_rows(episode, rules.rows, state[d.TURN], episode_state.shown)
     state[d.SHOWN], state[d.EDITS] = count, 0
     state[d.TURN] += 1
@@ -73,51 +73,100 @@ def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState,
     levels = len(cluster.counts)
     options = len(cluster.capacity) * levels
     width = options + 1 + rules.rejects
-    mask[count * width : len(mask) - 1] = 0
     for at in range(count):
-        row = episode_state.shown[at]
-        _all_feasible(episode, episode_state, row, at)
+        row, first = episode_state.shown[at], at * width
         held = job[row, c.LEVEL] != c.NONE
+        episode_state.target[0, at], episode_state.target[1, at] = job[row, c.TYPE], job[row, c.LEVEL]
+        episode_state.waits[first : first + options] = not held
+        _all_feasible(episode, episode_state, row, first)
         if held:
-            episode_state.assignable[at, job[row, c.TYPE] * levels + job[row, c.LEVEL]] = False
-        mask[at * width + options] = held
+            assignable[first + job[row, c.TYPE] * levels + job[row, c.LEVEL]] = False
+        assignable[first + options] = held
         if rules.rejects:
-            mask[at * width + options + 1] = not (rules.binding and job[row, c.DECIDED])
-    refresh(episode, cluster, episode_state, rules)
+            assignable[first + options + 1] = not (rules.binding and job[row, c.DECIDED])
+    for gpu_type in range(len(episode_state.free)):
+        _find_room(cluster, episode_state, rules, gpu_type, 0, levels, c.NONE)
+    episode_state.mask[count * width : len(episode_state.mask) - 1] = 0
+    refresh(episode_state, rules, count * width)
 
 
 @compile_in_place
-def _all_feasible(episode: Episode, episode_state: EpisodeState, row: int, at: int) -> None:
-    """Let the job in a row be assigned all GPU types and counts on which it fits and is profiled."""
+def _all_feasible(episode: Episode, episode_state: EpisodeState, row: int, first: int) -> None:
+    """Let a job, from action `first` on, be assigned all on which it fits and is profiled."""
     hidden = episode.job[row, c.HIDDEN]
     feasible = episode.feasible[episode.job[row, c.CLASS]]
     types, levels = feasible.shape
     for gpu_type in range(types):
+        shown = not (hidden >> gpu_type) & 1
         for level in range(levels):
-            shown = not (hidden >> gpu_type) & 1
-            episode_state.assignable[at, gpu_type * levels + level] = shown and feasible[gpu_type, level]
+            episode_state.assignable[first + gpu_type * levels + level] = shown & feasible[gpu_type, level]
 
 
 @compile_in_place
-def refresh(
-    episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules
+def _count_fitting(counts: Ints, gpus: int) -> int:
+    """Return how many of the GPU counts are at most `gpus`."""
+    fitting = 0
+    for level in range(len(counts)):
+        fitting += counts[level] <= gpus
+    return fitting
+
+
+@compile_in_place
+def _find_room(
+    cluster: ClusterArrays,
+    episode_state: EpisodeState,
+    rules: EpisodeRules,
+    gpu_type: int,
+    low: int,
+    high: int,
+    edited: int,
 ) -> None:
-    """Update the mask of legal actions, given the GPUs that are free."""
-    levels, types, mask = len(cluster.counts), len(cluster.capacity), episode_state.mask
-    width = types * levels + 1 + rules.rejects
-    idle = False
-    for at in range(episode_state.state[d.SHOWN]):
-        job = episode.job[episode_state.shown[at]]
-        target = job[c.TARGET_LEVEL]
-        for gpu_type in range(types):
-            room = episode_state.free[gpu_type]
-            if target != c.NONE and job[c.TARGET_TYPE] == gpu_type:
-                room += cluster.counts[target]
+    """Update for which assignments of a GPU type there is room.
+
+    Counts low..high - 1 have changed for all rows. The row `edited`, and rows of jobs that hold such GPUs,
+    which they would give back, are worked out again.
+    """
+    counts, room, target = cluster.counts, episode_state.room, episode_state.target
+    levels, count, free = len(counts), episode_state.state[d.SHOWN], episode_state.free[gpu_type]
+    first, width = gpu_type * levels, len(cluster.capacity) * levels + 1 + rules.rejects
+    for level in range(low, high):
+        fits = counts[level] <= free
+        for at in range(count):
+            room[at * width + first + level] = fits
+    for at in range(count):
+        holds = target[0, at] == gpu_type
+        if holds or at == edited:
+            gpus = free + counts[target[1, at]] if holds else free
             for level in range(levels):
-                option = gpu_type * levels + level
-                legal = episode_state.assignable[at, option] and cluster.counts[level] <= room
-                mask[at * width + option] = legal
-                idle |= legal and target == c.NONE
+                room[at * width + first + level] = counts[level] <= gpus
+
+
+@compile_in_place
+def _add_free(
+    cluster: ClusterArrays,
+    episode_state: EpisodeState,
+    rules: EpisodeRules,
+    gpu_type: int,
+    gpus: int,
+    edited: int,
+) -> None:
+    """Add to the free GPUs of a type, after the row `edited` was given other GPUs."""
+    before = _count_fitting(cluster.counts, episode_state.free[gpu_type])
+    episode_state.free[gpu_type] += gpus
+    now = _count_fitting(cluster.counts, episode_state.free[gpu_type])
+    _find_room(cluster, episode_state, rules, gpu_type, min(before, now), max(before, now), edited)
+
+
+@compile_in_place
+def refresh(episode_state: EpisodeState, rules: EpisodeRules, count: int) -> None:
+    """Update the mask of legal actions, of which the first `count` are those of jobs with a row."""
+    assignable, room, waits = episode_state.assignable, episode_state.room, episode_state.waits
+    mask, idle = episode_state.mask, False
+    # One loop without a branch over all rows, which the compiler turns into vector instructions.
+    for action in range(count):
+        legal = assignable[action] & room[action]
+        mask[action] = legal
+        idle |= legal & waits[action]
     mask[-1] = not (rules.mask_stop and idle)
 
 
@@ -126,29 +175,32 @@ def edit(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, action: int
 ) -> int:
     """Change a job's GPUs by a legal action other than `stop`; return the job's row in the observation."""
-    levels = len(cluster.counts)
+    counts, levels = cluster.counts, len(cluster.counts)
     options = len(cluster.capacity) * levels
     width = options + 1 + rules.rejects
     at, option = action // width, action % width
-    row = episode_state.shown[at]
-    job, mask = episode.job[row], episode_state.mask
-    if job[c.TARGET_LEVEL] != c.NONE:
-        episode_state.free[job[c.TARGET_TYPE]] += cluster.counts[job[c.TARGET_LEVEL]]
+    row, first = episode_state.shown[at], at * width
+    job, target, assignable = episode.job[row], episode_state.target, episode_state.assignable
+    gpu_type, level = job[c.TARGET_TYPE], job[c.TARGET_LEVEL]
     if option < options:
         job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = option // levels, option % levels
-        episode_state.free[option // levels] -= cluster.counts[option % levels]
         job[c.ASSIGNED] = 1
     else:
         job[c.TARGET_TYPE] = job[c.TARGET_LEVEL] = c.NONE
         job[c.PREEMPTED if option == options else c.REJECTED] = 1
+    target[0, at], target[1, at] = job[c.TARGET_TYPE], job[c.TARGET_LEVEL]
     if option == options:
-        _all_feasible(episode, episode_state, row, at)
-        mask[at * width + options] = 0
+        _all_feasible(episode, episode_state, row, first)
+        assignable[first + options] = False
+        episode_state.waits[first : first + options] = True
     else:
-        episode_state.assignable[at] = False
-        mask[at * width + options : (at + 1) * width] = 0
+        assignable[first : first + width] = False
+    if level != c.NONE:
+        _add_free(cluster, episode_state, rules, gpu_type, counts[level], at)
+    if option < options:
+        _add_free(cluster, episode_state, rules, option // levels, -counts[option % levels], at)
     episode_state.state[d.EDITS] += 1
-    refresh(episode, cluster, episode_state, rules)
+    refresh(episode_state, rules, episode_state.state[d.SHOWN] * width)
     return at
 
 

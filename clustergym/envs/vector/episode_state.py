@@ -35,8 +35,14 @@ class EpisodeState(NamedTuple):
         The jobs that have a row.
     free : ndarray of int, shape (T,)
         GPUs that the allotments as edited leave.
-    assignable : ndarray of bool, shape (R, T K)
-        Assignments that are legal where the GPUs are free.
+    target : ndarray of int8, shape (2, R)
+        GPU type and index of the count that each row's job is to hold, as edited; NONE.
+    assignable : ndarray of bool, shape (A - 1,)
+        Actions on jobs that are legal where the GPUs are free.
+    room : ndarray of bool, shape (A - 1,)
+        Actions on jobs for which the GPUs are free.
+    waits : ndarray of bool, shape (A - 1,)
+        Assignments of jobs that are to hold no GPUs.
     mask : ndarray of int8, shape (A,)
     observation : ndarray of float32, shape (size,)
     last_cost, last_reference : ndarray of float, shape (m,)
@@ -56,7 +62,10 @@ class EpisodeState(NamedTuple):
     state: Ints
     shown: Ints
     free: Ints
+    target: Bytes
     assignable: Bools
+    room: Bools
+    waits: Bools
     mask: Bytes
     observation: Singles
     last_cost: Floats

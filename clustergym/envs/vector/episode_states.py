@@ -117,6 +117,7 @@ class EpisodeStates:
     ) -> None:
         types, levels = len(cluster.capacity), len(cluster.counts)
         rows = 0 if isinstance(actions, MetaActions) else parameters.rows
+        on_jobs = actions.number - 1 if isinstance(actions, EditActions) else 0
         self.rules = EpisodeRules(
             rows,
             isinstance(actions, EditActions) and actions.rejects,
@@ -133,7 +134,11 @@ class EpisodeStates:
             state=np.zeros((size, STATE_COLUMNS), np.int64),
             shown=np.zeros((size, rows), np.int64),
             free=np.zeros((size, types), np.int64),
-            assignable=np.zeros((size, rows, types * levels), np.bool_),
+            target=np.full((size, 2, rows), c.NONE, np.int8),
+            assignable=np.zeros((size, on_jobs), np.bool_),
+            # Preempting and rejecting a job need no free GPUs.
+            room=np.ones((size, on_jobs), np.bool_),
+            waits=np.zeros((size, on_jobs), np.bool_),
             mask=np.zeros((size, actions.number), np.int8),
             observation=np.zeros((size, features.size), np.float32),
             last_cost=np.zeros((size, len(self.rules.terms)), np.float64),

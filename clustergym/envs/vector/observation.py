@@ -18,6 +18,7 @@ from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 from clustergym.sim.compiled.sums import pairwise_sum
 
 PER_LOGARITHM = float(1.0 / np.log1p(LONGEST_S))
+LONGEST = math.log1p(LONGEST_S) * PER_LOGARITHM
 FEATURES, OPTION_WIDTH, QUEUE_WIDTH = len(JOB_FEATURES), len(OPTION_FEATURES), len(QUEUE_FEATURES)
 (
     PRESENT, WAITING, GPUS, GPUS_HELD, ASSIGNED, PREEMPTED, MAY_REJECT, AGE, ATTAINED, WORK_LEFT, TIME_LEFT,
@@ -30,7 +31,8 @@ EDITS_COLUMN = QUEUE_FEATURES.index("edits")
 def logarithm(seconds: float) -> float:
     """Scale seconds to 0 to 1 by log(1 + seconds) / log(1 + ten years); NaN becomes 0."""
     if seconds > 0.0:
-        return math.log1p(min(seconds, LONGEST_S)) * PER_LOGARITHM
+        # Without a deadline it is the longest time, whose logarithm is known.
+        return math.log1p(seconds) * PER_LOGARITHM if seconds < LONGEST_S else LONGEST
     return 0.0
 
 

@@ -83,13 +83,18 @@ class Batch:
         episodes.checkpoint_s[at, :classes] = scenario.checkpoint_s
         episodes.search_s[at] = scenario.search_s
         episodes.profile[at, :profiles] = scenario.profile
+        # More jobs need more room.
+        self.full_at = -1, -1
         self.make_room()
 
     def make_room(self) -> None:
         """Enlarge the log's arrays for all events up to each episode's next decision point."""
-        if not self.logged:
+        clock = self.episodes.clock
+        if not self.logged or (
+            clock[:, c.EVENTS].max() <= self.full_at[0] and clock[:, c.EVENT_NODES].max() <= self.full_at[1]
+        ):
             return
-        most = np.maximum.reduce(self.episodes.clock).tolist()
+        most = np.maximum.reduce(clock).tolist()
         # A decision may preempt or launch every job once; then every job may arrive, move and leave.
         events = most[c.EVENTS] + 5 * most[c.JOBS]
         # Each GPU is launched on at most once by the decision, and moved to once.
