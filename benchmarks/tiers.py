@@ -1,15 +1,17 @@
 """What an agent learns from scratch in an environment, seed by seed, with its curve.
 
     nice python benchmarks/tiers.py knobs-16 --seeds 5 --steps 6400 --json knobs-16.json
-    nice python benchmarks/tiers.py priority-16 --learner by_job --steps 1000000 --set num_envs=32 n_steps=128
+    nice python benchmarks/tiers.py priority-16 --learner by_job --steps 1650000 --env traces=200
     nice python benchmarks/tiers.py elastic-16 --learner by_job --steps 800000 --env jobs=50 --burst-share 0.5
+    nice python benchmarks/tiers.py knobs-16 --env actions=weights --start elastic --steps 6400
 
 Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS`, by its SAC with its
 own defaults (`--learner sac`), or with credit by job (`--learner by_job`) and the settings of `JobCredit`;
 `--set` changes some, and `num_envs`. Measures greedy
 play on the 40 traces of the split `dev` as it goes, and at the end on those of `test`: mean JCT over that of
 heSRPT on the same traces, with an interval over traces and seeds (percentiles of 10,000 resamplings of both).
-Random play stands beside it.
+Random play stands beside it. With `--start CHECKPOINT` PPO begins with the weights of an auction's checkpoint, and
+mean JCT over that of these weights on the same traces is printed too.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.agents.auction_checkpoints import load
 from clustergym.benchmark.leaderboard.agent_board import (
     Played,
     load_agent_board,
@@ -64,7 +67,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "gamma": 0.99,
         "policy_kwargs": {"log_std_init": -1.6},
     },
-    # As many steps, passes and steps in a gradient as credit by job has.
+    # Those with which credit by job was measured here.
     "burst": (
         edits := {
             "num_envs": 128,
@@ -177,7 +180,7 @@ def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) 
     from clustergym.training.job_credit import JobCredit, JobCreditLearner
 
     steps, settings = given.steps, dict(given.set)
-    number = settings.pop("num_envs", 128)
+    number = settings.pop("num_envs", 32)
     stages: list[tuple[dict[str, Any], float]] = [({}, 1.0)]
     if given.burst_share:
         stages.insert(0, ({"jobs": 12, "loads": (4.0,)}, given.burst_share))
@@ -198,6 +201,18 @@ def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) 
     return learner.decide, recorder.curve
 
 
+def begin_with(agent: Any, action: Figures) -> None:
+    """Make PPO's most probable action the given one, whatever it observes."""
+    from torch import as_tensor, no_grad
+
+    layer = agent.policy.action_net
+    if layer.bias.shape != action.shape:
+        raise InputError("is for actions=weights", field="--start", remedy="give --env actions=weights")
+    with no_grad():
+        layer.weight.zero_()
+        layer.bias.copy_(as_tensor(action))
+
+
 def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -> tuple[Decide, Curve]:
     """Train PPO of Stable-Baselines3, of edits MaskablePPO, or SAC; return how it plays, and its curve."""
     from sb3_contrib import MaskablePPO
@@ -214,6 +229,8 @@ def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -
             raise InputError("chooses numbers, not edits", field="--learner sac", remedy="give stock")
         learner = SAC
     agent = learner("MlpPolicy", SchedulingVecEnv(envs, 10.0), seed=seed, device="cpu", **settings)
+    if given.start is not None:
+        begin_with(agent, load(given.start).weights)
 
     def decide(seen: Any, masks: Any) -> Any:
         given = {"action_masks": masks} if edits else {}
@@ -261,6 +278,8 @@ def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """Train each seed that the file does not have yet; return the figures of all."""
     about = {key: getattr(given, key) for key in ("learner", "steps", "set", "env", "burst_share")}
     about["id"] = name
+    if given.start is not None:
+        about["start"] = given.start
     figures: dict[str, Any] = {**about, "seeds": []}
     if given.json is not None and given.json.is_file():
         figures = json.loads(given.json.read_text(encoding="utf-8"))
@@ -272,6 +291,9 @@ def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
     random = test.measure(test.draw)
     figures["random"] = float(np.mean(random / test.hesrpt_s))
     figures["hesrpt_jct_s"] = float(test.hesrpt_s.mean())
+    if given.start is not None:
+        weights = np.tile(load(given.start).weights, (TRACES, 1))
+        started = test.measure(lambda *_: weights) / test.hesrpt_s
     for seed in range(len(figures["seeds"]), given.seeds):
         decide, curve = LEARNERS[given.learner](name, given, seed, dev)
         if given.entry is not None:
@@ -281,6 +303,8 @@ def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
         tested = np.array([row["test"] for row in figures["seeds"]])
         figures["over_hesrpt"] = interval(tested)
         figures["interquartile_mean"] = interval(tested, middle=True)
+        if given.start is not None:
+            figures["over_start"] = interval(tested / started)
         if given.json is not None:
             with atomic_path(given.json) as temporary:
                 temporary.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
@@ -335,6 +359,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--burst-share", type=float, default=0.0, help="share of the steps in bursts, with credit by job"
     )
+    parser.add_argument("--start", metavar="CHECKPOINT", help="weights of an auction that PPO begins with")
     parser.add_argument("--json", type=Path, help="seeds that it has already are not trained again")
     parser.add_argument("--entry", metavar="NAME", help="record what is played on the board rl as its entry")
     parser.add_argument("--svg", type=Path, help="a picture of the curves")
@@ -348,6 +373,8 @@ def main(argv: list[str] | None = None) -> int:
         )
     figures = train_seeds(known[given.tier], given)
     mean, low, high = figures["over_hesrpt"]
+    if given.start is not None:
+        print("over {}: {:.3f} [{:.3f}, {:.3f}]".format(given.start, *figures["over_start"]))
     each = ", ".join(f"{np.mean(row['test']):.3f}" for row in figures["seeds"])
     spent = ", ".join(f"{row['curve'][-1][0]:.0f}" for row in figures["seeds"])
     print(f"{figures['id']}: {mean:.3f} [{low:.3f}, {high:.3f}] of heSRPT, {len(figures['seeds'])} seeds")

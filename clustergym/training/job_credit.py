@@ -55,16 +55,16 @@ class JobCredit:
         Logarithm of the standard deviation of priorities at the start.
     """
 
-    n_steps: PositiveInt = 32
-    n_epochs: PositiveInt = 4
+    n_steps: PositiveInt = 128
+    n_epochs: PositiveInt = 2
     batch_size: PositiveInt = 512
-    learning_rate: PositiveFloat = 7e-4
+    learning_rate: PositiveFloat = 5e-4
     critic: Literal["job", "episode"] = "job"
     discount_s: PositiveFloat | None = 6 * 3600.0
     trace_decay: Fraction = 0.95
     trace_decay_edit: Fraction = 0.9
     clip_range: PositiveFloat = 0.2
-    value_weight: NonNegativeFloat = 0.5
+    value_weight: NonNegativeFloat = 2.0
     ent_coef: NonNegativeFloat = 0.0
     hidden: tuple[PositiveInt, ...] = (64, 64)
     log_std: float = -1.6

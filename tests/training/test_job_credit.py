@@ -145,8 +145,9 @@ def test_rows_that_are_exchanged_exchange_their_outputs():
 def test_what_costs_less_becomes_likelier(name, critic):
     """The first row's job pays for each step whose action is the costly one; after updates it is rarer."""
     envs = make_envs(name, 8, jobs=6)
-    settings = JobCredit(n_steps=32, critic=critic, hidden=(16, 16), discount_s=60.0, trace_decay=0.0,
-                         trace_decay_edit=0.0, learning_rate=2e-3)  # fmt: skip
+    settings = JobCredit(n_steps=32, n_epochs=4, critic=critic, hidden=(16, 16), discount_s=60.0,
+                         trace_decay=0.0, trace_decay_edit=0.0, learning_rate=2e-3,
+                         value_weight=0.5)  # fmt: skip
     learner = JobCreditLearner(envs, settings, 0)
 
     def costly(rollout: Rollout) -> np.ndarray:
