@@ -61,8 +61,10 @@ SETUP_S = 10.0
 SLOW = ("agreement", "boards", "compiled", "processes", "reproduction", "slow", "training")
 """Marks of tests that come last."""
 LEFT_OUT = ("browser", "docs", "processes", "slurm", "wheel")
-QUIET = ("-Wignore:divide by zero encountered in scalar", "-Wignore:invalid value encountered in scalar")
-"""What machine code divides in silence, Python warns of."""
+QUIET = tuple(
+    f"-Wignore:{one} encountered in scalar" for one in ("divide by zero", "invalid value", "overflow")
+)
+"""Of what machine code computes in silence, Python warns."""
 OPTIONS = (*QUIET, "-n", "0", "-s", "-m", " and ".join(f"not {mark}" for mark in LEFT_OUT))
 """Tests of the first trial: the core, and those marked ones that reach statements in this process soon."""
 AGAIN = (
