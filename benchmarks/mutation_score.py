@@ -556,10 +556,9 @@ class SecondTrial:
         ended = subprocess.run(command, capture_output=True, text=True, env=environment, preexec_fn=limit)
         if ended.returncode not in (1, 2, 3, 4):
             return []
-        lines = [line.split(" ", 2) for line in ended.stdout.splitlines()]
-        return [words[1] for words in lines if words[0] in ("FAILED", "ERROR") and len(words) > 1][:1] or [
-            "?"
-        ]
+        # Names of tests may have spaces; what went wrong stands behind a dash.
+        told = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", ended.stdout, re.MULTILINE)
+        return told[:1] or ["?"]
 
 
 def interval(killed: int, total: int) -> tuple[float, float]:
