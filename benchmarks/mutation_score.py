@@ -61,9 +61,14 @@ SETUP_S = 10.0
 SLOW = ("agreement", "boards", "compiled", "processes", "reproduction", "slow", "training")
 """Marks of tests that come last."""
 LEFT_OUT = ("browser", "docs", "processes", "slurm", "wheel")
-OPTIONS = ("-n", "0", "-s", "-m", " and ".join(f"not {mark}" for mark in LEFT_OUT))
+QUIET = tuple(
+    f"-Wignore:{one} encountered in scalar" for one in ("divide by zero", "invalid value", "overflow")
+)
+"""Of what machine code computes in silence, Python warns."""
+OPTIONS = (*QUIET, "-n", "0", "-s", "-m", " and ".join(f"not {mark}" for mark in LEFT_OUT))
 """Tests of the first trial: the core, and those marked ones that reach statements in this process soon."""
 AGAIN = (
+    *QUIET,
     "-n",
     "0",
     "-x",
@@ -477,7 +482,7 @@ class Trial:
                 resource.setrlimit(
                     resource.RLIMIT_CPU, (int(60 + 5 * self.given.test_s), resource.RLIM_INFINITY)
                 )
-                command = [sys.executable, "-m", "pytest", "-n0", "-x", "--hypothesis-seed=0", *tests]
+                command = [sys.executable, "-m", "pytest", *QUIET, "-n0", "-x", "--hypothesis-seed=0", *tests]
                 return subprocess.run(command).returncode
             for one, body in live:
                 one.__code__ = body
@@ -551,10 +556,9 @@ class SecondTrial:
         ended = subprocess.run(command, capture_output=True, text=True, env=environment, preexec_fn=limit)
         if ended.returncode not in (1, 2, 3, 4):
             return []
-        lines = [line.split(" ", 2) for line in ended.stdout.splitlines()]
-        return [words[1] for words in lines if words[0] in ("FAILED", "ERROR") and len(words) > 1][:1] or [
-            "?"
-        ]
+        # Names of tests may have spaces; what went wrong stands behind a dash.
+        told = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", ended.stdout, re.MULTILINE)
+        return told[:1] or ["?"]
 
 
 def interval(killed: int, total: int) -> tuple[float, float]:
@@ -628,6 +632,7 @@ def main() -> None:
     given = parser.parse_args()
     work, copy = given.work.resolve(), given.work.resolve() / "checkout"
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    shutil.rmtree(copy, ignore_errors=True)  # Files that are gone would be mutated, and listed by tests.
     for name in listed.splitlines():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, copy / name)

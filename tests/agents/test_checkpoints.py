@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import yaml
+from compiled_entries import plain
 
 from clustergym.agents import auction_features as features
 from clustergym.agents import beliefs
@@ -91,7 +92,7 @@ def test_one_of_fewer_features_is_the_same_auction(tmp_path, monkeypatch, units)
     for unit in weights[30:].reshape(units, 34):
         inside = unit[1] + unit[2:32] @ values[:30] + unit[32:] @ point[[features.QUEUE, features.BACKLOG]]
         expected += unit[0] * inside / (1 + abs(inside))
-    assert score_move.py_func(found, values, point) == pytest.approx(expected)
+    assert plain(score_move)(found, values, point) == pytest.approx(expected)
 
 
 def describe(path, data: bytes, **changes) -> None:

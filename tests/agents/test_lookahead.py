@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,6 +64,80 @@ def test_candidates_are_the_auctions_own_and_one_for_each_change():
     # The one job keeps its GPU either way: that is one candidate, not two.
     made = lookahead.candidates(start(), ONE, ONE, bids([4.0], held=[0]))
     assert made.gpu_type[: made.filled[0]].tolist() == [[0]]
+
+
+def futures_of(restart_s, arrival_s=((),), remaining=()) -> lookahead.Futures:
+    """Return futures, each with the same jobs to come."""
+    to_come = bids(list(remaining) * len(arrival_s))
+    restarts_s = np.full(len(to_come.remaining), 3.0)
+    return lookahead.Futures(np.array(restart_s), np.array(arrival_s, dtype=np.float64), to_come, restarts_s)
+
+
+@pytest.mark.parametrize(("restart_s", "best"), [(42.0, 0), (43.0, 0), (44.0, 1)])
+def test_the_decision_whose_jobs_take_least_time_is_taken(restart_s, best):
+    # To give way takes 7 s for both jobs, then a restart and 50 s; to wait takes 50 s for both, then 7 s.
+    jobs = bids([50.0, 4.0], held=[0, -1])
+    gpu_type, level, taken = lookahead.decide(start(), ONE, ONE, jobs, futures_of([restart_s, 3.0]))
+    assert (gpu_type.tolist(), level.tolist(), taken) == ([[-1, 0], [0, -1]][best],) * 2 + (best,)
+    assert jobs.remaining.tolist() == [50.0, 4.0]
+
+
+def test_every_future_counts():
+    # Without arrivals to wait is better by 1 s; the same jobs wait longer where others come.
+    jobs = bids([50.0, 4.0], held=[0, -1])
+    later = [300.0], [400.0]
+    assert lookahead.decide(start(), ONE, ONE, jobs, futures_of([44.0, 3.0], later, [1.0]))[2] == 1
+    soon = [40.0], [400.0]
+    assert lookahead.decide(start(), ONE, ONE, jobs, futures_of([44.0, 3.0], soon, [1.0]))[2] == 0
+
+
+def view_of(submit_s, first=0):
+    """Return jobs with five iterations to do and 100 s to a deadline."""
+    submit_s, n = np.array(submit_s, dtype=np.float64), len(submit_s)
+    return SimpleNamespace(
+        job=np.arange(first, first + n), submit_s=submit_s, deadline_s=submit_s + 100.0,
+        iterations=np.full(n, 5.0),
+    )  # fmt: skip
+
+
+def test_futures_are_drawn_from_what_was_seen(monkeypatch):
+    shown = []
+    monkeypatch.setattr(lookahead, "decide", lambda *given: shown.append(given) or (given[1], given[2], 0))
+    ahead = lookahead.LookAhead(2, np.random.default_rng(0))
+    weights, counts, jobs = start(), np.array([1, 2]), bids([5.0] * 3, held=[-1, 0, -1])
+    jobs.cost_s[:, 0, 0] = [2.0, 0.0, 4.0]
+    assert ahead.decide(weights, view_of([0.0, 10.0, 20.0]), ONE, counts, jobs) == (ONE, counts)
+    assert all(told is given for told, given in zip(shown[0], (weights, ONE, counts, jobs), strict=False))
+    # Of the job that runs nothing is known yet: the mean of the others. Three jobs are too few to draw from.
+    assert shown[0][4].restart_s.tolist() == [2.0, 3.0, 4.0]
+    assert shown[0][4].arrival_s.shape == (2, 0)
+    assert shown[0][4].bids.time_s.shape == (0, 1, 1)
+    # Later it has stopped, and 8 jobs more have come: 10 gaps of 10 s. What was seen at first is kept.
+    jobs = bids([5.0] * 9)
+    ahead.decide(weights, view_of(range(20, 110, 10), first=2), ONE, counts, jobs)
+    futures = shown[1][4]
+    assert futures.arrival_s.tolist() == [list(np.arange(10.0, 170.0, 10.0))] * 2
+    assert {*futures.restarts_s.tolist()} == {2.0, 3.0}
+    to_come = futures.bids
+    assert {*to_come.remaining.tolist()} == {5.0}
+    assert {*to_come.slack_s.tolist()} == {100.0}
+    assert {*to_come.held_type.tolist(), *to_come.held_level.tolist()} == {-1}
+    assert {*to_come.standstill_s.tolist(), *to_come.age_s.tolist(), *to_come.attained_gpu_s.tolist()} == {
+        0.0
+    }
+    assert to_come.remaining.shape == futures.restarts_s.shape == (32,)
+    assert {*to_come.cost_s.ravel().tolist()} == {0.0, 2.0, 3.0, 4.0}
+
+
+def test_arrivals_follow_the_latest_hundred_gaps(monkeypatch):
+    shown = []
+    monkeypatch.setattr(lookahead, "decide", lambda *given: shown.append(given) or (given[1], given[2], 0))
+    submit_s = np.cumsum([0.0, 1000.0, *[10.0] * 100])
+    jobs = bids([5.0] * len(submit_s), held=[0] * len(submit_s))
+    lookahead.LookAhead(3, np.random.default_rng(1)).decide(start(), view_of(submit_s), ONE, ONE, jobs)
+    assert shown[0][4].arrival_s.tolist() == [list(np.arange(10.0, 170.0, 10.0))] * 3
+    # No launch was seen.
+    assert {*shown[0][4].restart_s.tolist(), *shown[0][4].restarts_s.tolist()} == {0.0}
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
-"""The compiled clock, callable from Python."""
+"""The compiled clock, callable from Python, and the Python of compiled functions."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from clustergym.sim.compiled import batch, clock
 from clustergym.sim.compiled.episode import Episode
@@ -18,3 +21,8 @@ def advance(episodes: Episode, cluster: ClusterArrays) -> int:
 def enact(episodes: Episode, cluster: ClusterArrays) -> int:
     """Give each job of the first episode its target."""
     return clock.enact(batch.select_episode(episodes, 0), cluster)
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the Python of a compiled function; the function itself where Numba compiles nothing."""
+    return getattr(function, "py_func", function)  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from clustergym.policies.learned import Learned
+from compiled_entries import plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import random_scenarios
@@ -219,7 +220,7 @@ def test_hidden_units_by_hand():
     two = [1.0, -1.0, *np.zeros(auction.INPUTS)]
     weights = np.array([*weights_of(start=3.0, size=1.0), *one, *two])
     assert auction.count_hidden_units(weights) == 2
-    assert auction.score_move.py_func(weights, values, point) == pytest.approx(5.0 + 6.0 - 0.5)
+    assert plain(auction.score_move)(weights, values, point) == pytest.approx(5.0 + 6.0 - 0.5)
     with pytest.raises(ValueError, match="shape"):
         auction.count_hidden_units(weights[1:])
 
@@ -247,10 +248,10 @@ def test_every_feature_is_finite_and_moderate(seed):
     sizes = remaining, least_gpu_s, least_gpu_s / 64
     job[:8] = *sizes, rng.uniform(-1, 1), age_s, attained_gpu_s, slack_s, sizes[2] + rng.uniform(0, 300)
     point[:4] = rng.integers(1, 1000), 64, 5.0, 10 ** rng.uniform(-3, 3)
-    features.derive_point.py_func(point)
-    features.derive_job.py_func(job, point)
+    plain(features.derive_point)(point)
+    plain(features.derive_job)(job, point)
     before = (before_s, 2 * gpus_before, gpus_before) if doubling else (np.inf, gpus_before, 0)
     flags = True, bool(rng.integers(2))
-    features.fill.py_func(out, job, point, time_s, *before, *flags, rng.uniform(0, 300), -0.5, 0.2)
+    plain(features.fill)(out, job, point, time_s, *before, *flags, rng.uniform(0, 300), -0.5, 0.2)
     assert np.isfinite(out).all()
     assert (np.abs(out) < 40).all()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from clustergym.policies.learned import Learned
+from compiled_entries import plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, small_scenario
@@ -164,9 +165,9 @@ def test_features_of_a_deadline_by_hand(slack_s, cost_s, expected):
     job[features.REMAINING], job[features.LEAST_GPU_S], job[features.LEAST_S] = 100.0, 400.0, 100.0
     job[features.SLACK_S], job[features.SOONEST_S] = slack_s, 100.0
     point[features.JOBS], point[features.GPUS] = 2, 8
-    features.derive_point.py_func(point)
-    features.derive_job.py_func(job, point)
+    plain(features.derive_point)(point)
+    plain(features.derive_job)(job, point)
     out = np.full(features.COUNT, np.nan)
-    features.fill.py_func(out, job, point, 2.0, 4.0, 2, 1, True, False, cost_s, 0.0, 0.0)
+    plain(features.fill)(out, job, point, 2.0, 4.0, 2, 1, True, False, cost_s, 0.0, 0.0)
     names = ("late", "late_double", "urgency", "urgency_double", "rescue")
     assert [out[features.NAMES.index(name)] for name in names] == pytest.approx(expected)
