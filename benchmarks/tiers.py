@@ -10,8 +10,8 @@ own defaults (`--learner sac`), or with credit by job (`--learner by_job`) and t
 `--set` changes some, and `num_envs`. Measures greedy
 play on the 40 traces of the split `dev` as it goes, and at the end on those of `test`: mean JCT over that of
 heSRPT on the same traces, with an interval over traces and seeds (percentiles of 10,000 resamplings of both).
-Random play stands beside it. With `--start CHECKPOINT` PPO begins with the weights of an auction's checkpoint, and
-mean JCT over that of these weights on the same traces is printed too.
+Random play stands beside it. With `--start CHECKPOINT` PPO begins with the weights of an auction's
+checkpoint, and mean JCT over that of these weights on the same traces is printed too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Streams of requests for parts of GPUs on a cluster: those of a folder laid out as openb, or drawn ones.
 
-Requests arrive one by one and never leave: each is placed at once, or rejected for good. Drawn nodes and requests
-are like those of Alibaba's openb cluster, without its files: the shapes of nodes are those that the GPU cluster
-trace of 2023 lists (https://github.com/alibaba/clusterdata, cluster-trace-gpu-v2023; Weng et al., "Beware of
-Fragmentation", USENIX ATC 2023), and the requests are those of `clustergym.trace.generators.parts`.
+Requests arrive one by one and never leave: each is placed at once, or rejected for good. Drawn nodes and
+requests are like those of Alibaba's openb cluster, without its files: the shapes of nodes are those that the
+GPU cluster trace of 2023 lists (https://github.com/alibaba/clusterdata, cluster-trace-gpu-v2023; Weng et al.,
+"Beware of Fragmentation", USENIX ATC 2023), and the requests are those of
+`clustergym.trace.generators.parts`.
 """
 
 from __future__ import annotations
