@@ -87,6 +87,7 @@ if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move th
   add tiresias 'Tiresias' policy=tiresias
   add gandiva 'Gandiva' policy=gandiva
   add themis 'Themis' policy=themis
+  add gavel-turns 'Gavel, turns of 20 restarts' policy=gavel policy.turn_restarts=20
   add optimus 'Optimus' policy=optimus
   add ares 'Ares' policy=ares
   add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
