@@ -91,6 +91,7 @@ if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move th
   add optimus 'Optimus' policy=optimus
   add ares 'Ares' policy=ares
   add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
+  add sia 'Sia' policy=sia
   add hesrpt 'heSRPT' policy=hesrpt
   add arena 'Arena' policy=arena
   add learned-none 'learned auction, without speeds' policy=learned policy.checkpoint=none
