@@ -86,7 +86,9 @@ if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move th
   add srtf 'SRTF' policy=srtf
   add tiresias 'Tiresias' policy=tiresias
   add gandiva 'Gandiva' policy=gandiva
+  add lucid 'Lucid' policy=lucid
   add themis 'Themis' policy=themis
+  add allox 'AlloX' policy=allox
   add gavel-turns 'Gavel, turns of 20 restarts' policy=gavel policy.turn_restarts=20
   add optimus 'Optimus' policy=optimus
   add ares 'Ares' policy=ares
