@@ -36,7 +36,7 @@ CUT = {
 COMPARED = frozenset(
     (
         "learned-none", "learned-bootstrap", "learned-newtrace", "learned", "hesrpt", "optimus", "ares",
-        "sia", "gandiva", "arena", "gavel", "srtf", "tiresias", "las", "fcfs-backfill", "random", "fcfs",
+        "sia", "gandiva", "arena", "gavel", "srtf", "tiresias", "fcfs-backfill", "random", "fcfs",
     )
 )  # fmt: skip
 """Entries that the README's table compares; pages and docs/results.md have all."""

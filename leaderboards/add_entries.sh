@@ -86,9 +86,14 @@ if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move th
   add srtf 'SRTF' policy=srtf
   add tiresias 'Tiresias' policy=tiresias
   add gandiva 'Gandiva' policy=gandiva
+  add lucid 'Lucid' policy=lucid
   add themis 'Themis' policy=themis
+  add allox 'AlloX' policy=allox
+  add gavel-turns 'Gavel, turns of 20 restarts' policy=gavel policy.turn_restarts=20
   add optimus 'Optimus' policy=optimus
   add ares 'Ares' policy=ares
+  add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
+  add sia 'Sia' policy=sia
   add hesrpt 'heSRPT' policy=hesrpt
   add arena 'Arena' policy=arena
   add learned-none 'learned auction, without speeds' policy=learned policy.checkpoint=none
