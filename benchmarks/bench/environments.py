@@ -147,7 +147,8 @@ def vector_rows(name: str, options: EnvironmentOptions) -> Iterator[dict[str, An
             return
         row: dict[str, Any] = {"id": name, "environments": number}
         row["steps_per_s"] = number * rate(_player(envs), options.seconds)
-        row["bytes"] = envs.core.nbytes / number
+        episodes, _, states, _ = envs.core.arrays
+        row["bytes"] = sum(array.nbytes for array in (*episodes, *states)) / number
         if not isinstance(envs.core, AuctionCore):
             row |= _shares(envs)
         row["copies_per_s"] = number * rate(_copier(envs), options.seconds / 10)

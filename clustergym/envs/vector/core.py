@@ -104,11 +104,6 @@ class Core:
         return self.batch.episodes, self.cluster, self._episode_states.arrays, self._episode_states.rules
 
     @property
-    def nbytes(self) -> int:
-        """Size of the arrays of all episodes, in bytes."""
-        return sum(array.nbytes for array in (*self.batch.episodes, *self._episode_states.arrays))
-
-    @property
     def now_s(self) -> Any:
         """Simulated time of each episode, seconds, shape (size,)."""
         return self.batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S
