@@ -28,12 +28,12 @@ def test_every_script_runs_once_to_its_end(folder):
     if os.geteuid() or not Path("/dev/tty3").exists():
         pytest.skip("GPUs of Slurm need root and the terminals that stand for them")
     try:
-        told = play(folder, 12, ["policy=srtf"], most_s=500.0)
+        told = play(folder, 8, ["policy=srtf"], most_s=500.0)
     except InputError as error:
         if error.field in ("packages", "live.engine"):
             pytest.skip(str(error))
         raise
-    assert (told["ended_once"], told["ended_more_often"]) == (12, 0)
+    assert (told["ended_once"], told["ended_more_often"]) == (8, 0)
     assert told["of_others_completed"] == told["of_others"] == 3
     assert (told["on_reserved_node"], told["status"]) == (0, 0)
     assert (told["again"], told["submitted_again"]) == (0, 0)
