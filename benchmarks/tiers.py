@@ -201,13 +201,20 @@ def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) 
     return learner.decide, recorder.curve
 
 
+def read_start(given: argparse.Namespace, envs: Any) -> Figures:
+    """Read the weights that training begins with; refuse them where they are no action of stock PPO."""
+    weights = load(given.start).weights
+    if given.learner != "stock" or envs.single_action_space.shape != weights.shape:
+        remedy = "give knobs-16, or another size, --learner stock and --env actions=weights"
+        raise InputError("is for stock PPO whose actions are weights", field="--start", remedy=remedy)
+    return weights
+
+
 def begin_with(agent: Any, action: Figures) -> None:
     """Make PPO's most probable action the given one, whatever it observes."""
     from torch import as_tensor, no_grad
 
     layer = agent.policy.action_net
-    if layer.bias.shape != action.shape:
-        raise InputError("is for actions=weights", field="--start", remedy="give --env actions=weights")
     with no_grad():
         layer.weight.zero_()
         layer.bias.copy_(as_tensor(action))
@@ -230,7 +237,7 @@ def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -
         learner = SAC
     agent = learner("MlpPolicy", SchedulingVecEnv(envs, 10.0), seed=seed, device="cpu", **settings)
     if given.start is not None:
-        begin_with(agent, load(given.start).weights)
+        begin_with(agent, read_start(given, envs))
 
     def decide(seen: Any, masks: Any) -> Any:
         given = {"action_masks": masks} if edits else {}
@@ -276,10 +283,8 @@ def interval(ratios: Figures, middle: bool = False) -> tuple[float, float, float
 
 def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """Train each seed that the file does not have yet; return the figures of all."""
-    about = {key: getattr(given, key) for key in ("learner", "steps", "set", "env", "burst_share")}
+    about = {key: getattr(given, key) for key in ("learner", "steps", "set", "env", "burst_share", "start")}
     about["id"] = name
-    if given.start is not None:
-        about["start"] = given.start
     figures: dict[str, Any] = {**about, "seeds": []}
     if given.json is not None and given.json.is_file():
         figures = json.loads(given.json.read_text(encoding="utf-8"))
@@ -292,7 +297,7 @@ def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
     figures["random"] = float(np.mean(random / test.hesrpt_s))
     figures["hesrpt_jct_s"] = float(test.hesrpt_s.mean())
     if given.start is not None:
-        weights = np.tile(load(given.start).weights, (TRACES, 1))
+        weights = np.tile(read_start(given, test.envs), (TRACES, 1))
         started = test.measure(lambda *_: weights) / test.hesrpt_s
     for seed in range(len(figures["seeds"]), given.seeds):
         decide, curve = LEARNERS[given.learner](name, given, seed, dev)

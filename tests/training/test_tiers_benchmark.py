@@ -84,6 +84,17 @@ def test_sac_of_edits_is_refused_and_of_numbers_is_not(tiers, tmp_path, capsys):
     assert "not edits (give stock)" in capsys.readouterr().err
 
 
+def test_weights_to_begin_with_are_for_ppo_whose_actions_are_weights(tiers, tmp_path, capsys):
+    words = ["knobs-16", "--start", "elastic", "--steps", "8", "--seeds", "1"]
+    words += ["--set", "num_envs=2", "n_steps=2", "batch_size=4", "n_epochs=1"]
+    weights = ["--env", "jobs=6", "actions=weights"]
+    assert tiers.main([*words, *weights]) == 0
+    assert "over elastic: " in capsys.readouterr().out
+    for others in (["--env", "jobs=6"], [*weights, "--learner", "sac"], [*weights, "--learner", "by_job"]):
+        assert tiers.main([*words, *others]) == 2
+        assert "--start: is for stock PPO whose actions are weights" in capsys.readouterr().err
+
+
 def test_an_unknown_tier_is_one_line(tiers, capsys):
     assert tiers.main(["knobs-17"]) == 2
     assert "knobs-16" in capsys.readouterr().err

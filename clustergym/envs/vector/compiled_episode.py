@@ -167,7 +167,7 @@ def collect_edits(episode: Episode, episode_state: EpisodeState, view: View, act
     """
     job, shown = episode.job[view.job], episode_state.shown[: episode_state.state[d.SHOWN]]
     level = job[:, c.TARGET_LEVEL]
-    decided, extra = job[:, c.DECIDED] != 0, actions.width - actions.options
+    decided = job[:, c.DECIDED] != 0
     return Edits(
         shown=np.searchsorted(view.job, shown).astype(np.int64),
         target_type=job[:, c.TARGET_TYPE].copy(),
@@ -177,7 +177,9 @@ def collect_edits(episode: Episode, episode_state: EpisodeState, view: View, act
         preempted=job[:, c.PREEMPTED] != 0,
         rejected=job[:, c.REJECTED] != 0,
         undecided=actions.rejects & ~(actions.binding & decided),
-        assignable=episode_state.assignable.reshape(actions.rows, actions.width)[: len(shown), :-extra]
+        assignable=episode_state.assignable.reshape(actions.rows, actions.width)[
+            : len(shown), : actions.options
+        ]
         .reshape(len(shown), actions.types, actions.levels)
         .copy(),
         legal=episode_state.mask > 0,
