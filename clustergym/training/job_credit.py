@@ -53,6 +53,9 @@ class JobCredit:
         Widths of the two layers.
     log_std : float
         Logarithm of the standard deviation of priorities at the start.
+    device : str
+        Where PyTorch computes: `cpu`, or a GPU, as `cuda`. On a GPU PyTorch adds up in any order, so that two
+        trainings with the same seed differ.
     """
 
     n_steps: PositiveInt = 128
@@ -68,6 +71,7 @@ class JobCredit:
     ent_coef: NonNegativeFloat = 0.0
     hidden: tuple[PositiveInt, ...] = (64, 64)
     log_std: float = -1.6
+    device: str = "cpu"
 
 
 class Choices(NamedTuple):
@@ -174,6 +178,16 @@ def log_probs_of_edits(rows: Rows, choices: Choices, head: Tensor, stop: Tensor)
     return chosen - log_sums, log_sums - mean
 
 
+def check_device(name: str) -> None:
+    """Raise an InputError if PyTorch cannot compute on a device."""
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"{name!r} cannot be used", field="device", remedy="give cpu, or a GPU that PyTorch has, as cuda"
+        ) from error
+
+
 class JobCreditLearner:
     """Trains a network that reads rows of jobs, by PPO with a value for each job, on the compiled engine.
 
@@ -193,8 +207,8 @@ class JobCreditLearner:
     Raises
     ------
     InputError
-        If the environments begin episodes themselves, their observations have no rows, or their rewards are
-        no sum over jobs.
+        If the environments begin episodes themselves, their observations have no rows, their rewards are no
+        sum over jobs, or the device cannot be used.
     """
 
     def __init__(self, envs: SchedulingVectorEnv, settings: JobCredit, seed: int) -> None:
@@ -205,10 +219,12 @@ class JobCreditLearner:
                 "give autoreset_mode='Disabled' and features=jobs or ranked",
             )
             raise InputError(message, field="env", remedy=remedy)
+        check_device(settings.device)
         torch.set_num_threads(1)
         self.settings, self.num_timesteps = settings, 0
         torch.manual_seed(seed)
         self.policy = RowNetwork(features, envs.single_action_space, settings.hidden, settings.log_std)
+        self.policy.to(settings.device)
         self.policy.optimizer = torch.optim.Adam(
             self.policy.parameters(), settings.learning_rate, eps=1e-5, fused=True
         )
@@ -217,7 +233,7 @@ class JobCreditLearner:
     def begin(self, envs: SchedulingVectorEnv, seed: int) -> None:
         """Begin new episodes in the environments, and seed the random streams."""
         self.envs = envs
-        self._generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator(self.settings.device).manual_seed(seed)
         self._observations: Any = envs.reset(seed=seed)[0]
         if not self.policy.seen:
             self.policy.see(self.policy.read_rows(self._observations).inputs)
@@ -231,21 +247,25 @@ class JobCreditLearner:
         if not self.policy.discrete:
             head, values, _ = self.policy(rows)
             choice: Any = Normal(head, self.policy.log_std.exp())
-            action = head + torch.randn(head.shape, generator=self._generator) * choice.stddev
-            legal, may_stop = torch.empty(len(head), 0), torch.empty(rows.observations)
+            noise = torch.randn(head.shape, generator=self._generator, device=head.device)
+            action = head + noise * choice.stddev
+            legal, may_stop = head.new_empty(len(head), 0), head.new_empty(rows.observations)
             drawn = Choices(action, choice.log_prob(action).sum(1), legal, may_stop)
             return drawn, self.policy.fill_priorities(rows, action), values
         logs, values = self.policy.log_chances(rows, masks)
-        action = torch.multinomial(logs.exp(), 1, generator=self._generator)
-        legal = torch.from_numpy(masks > 0)
+        # By inversion: torch.multinomial takes as long here as half of the network's other work.
+        sums = logs.exp().double().cumsum(1)
+        drawn_at = torch.rand(len(sums), 1, generator=self._generator, device=sums.device, dtype=sums.dtype)
+        action = torch.searchsorted(sums, drawn_at * sums[:, -1:], right=True)
+        legal = torch.from_numpy(masks > 0).to(action.device)
         of_rows = legal[:, :-1].reshape(rows.observations, rows.rows, -1)[rows.batch, rows.row]
         drawn = Choices(action[:, 0], logs.gather(1, action)[:, 0], of_rows, legal[:, -1])
-        return drawn, action[:, 0].numpy(), values
+        return drawn, action[:, 0].cpu().numpy(), values
 
     def _values(self, rows: Rows, values: Tensor) -> Singles:
         """Return the values in the form of a rollout, shape (E, V)."""
         found = rows.spread(values) if self.settings.critic == "job" else rows.total(values)[:, None]
-        values_of_rollout: Singles = found.numpy()
+        values_of_rollout: Singles = found.cpu().numpy()
         return values_of_rollout
 
     def collect(self) -> Rollout:
@@ -297,14 +317,16 @@ class JobCreditLearner:
         for group in self.policy.optimizer.param_groups:
             group["lr"] = rate * settings.learning_rate
         advantage, wanted = advantages_by_job(rollout, settings)
-        gain = torch.from_numpy(advantage.reshape(-1)).float()
+        device = settings.device
+        gain = torch.from_numpy(advantage.reshape(-1)).float().to(device)
         gain = (gain - gain.mean()) / (gain.std() + 1e-8)
-        goal = torch.from_numpy(wanted.reshape(-1, wanted.shape[2])).float()
-        rows, totals = self.policy.scale(rollout.rows), np.zeros(3)
+        goal = torch.from_numpy(wanted.reshape(-1, wanted.shape[2])).float().to(device)
+        rows = self.policy.scale(rollout.rows)
+        totals = torch.zeros(3, dtype=torch.float64, device=device)
         if settings.critic == "job":
             goal = goal[rows.batch, rows.row]
         for _ in range(settings.n_epochs):
-            shuffled = torch.randperm(len(gain), generator=self._generator)
+            shuffled = torch.randperm(len(gain), generator=self._generator, device=device)
             for batch in torch.split(shuffled, settings.batch_size):
                 places, of = rows.places(batch)
                 own = Rows(rows.inputs[places], of, rows.row[places], len(batch), rows.rows)
@@ -322,8 +344,8 @@ class JobCreditLearner:
         actions, log_probs = choices.actions[of], choices.log_probs[of]
         return Choices(actions, log_probs, choices.legal[places], choices.may_stop[batch])
 
-    def _step(self, rows: Rows, choices: Choices, gain: Tensor, goal: Tensor) -> Floats:
-        """Make one gradient step on some of the actions; return its losses and other figures."""
+    def _step(self, rows: Rows, choices: Choices, gain: Tensor, goal: Tensor) -> Tensor:
+        """Make one gradient step on some of the actions; return its losses and other figures, shape (3,)."""
         settings, policy = self.settings, self.policy
         head, values, stop = policy(rows)
         if policy.discrete:
@@ -344,7 +366,7 @@ class JobCreditLearner:
         nn.utils.clip_grad_norm_(policy.parameters(), 0.5)
         policy.optimizer.step()
         moved = (ratio - 1.0 - log_ratio).mean()
-        return np.array([float(part.detach()) for part in (moved, error, entropy)])
+        return torch.stack((moved, error, entropy)).detach().double()
 
     def learn(self, until: int, steps: int) -> dict[str, float]:
         """Train until step number `until`, of `steps` in all; return the updates' mean figures, by name.

@@ -42,11 +42,12 @@ class Rows(NamedTuple):
     def spread(self, values: Tensor, other: float = 0.0) -> Tensor:
         """Arrange values of rows, shape (m, …), in a table, shape (n, R, …), with `other` in empty rows."""
         shape = (self.observations, self.rows, *values.shape[1:])
-        return torch.full(shape, other).index_put((self.batch, self.row), values)
+        return torch.full(shape, other, device=values.device).index_put((self.batch, self.row), values)
 
     def total(self, values: Tensor) -> Tensor:
         """Return the sum of the rows' values in each observation, shape (n, …)."""
-        return torch.zeros(self.observations, *values.shape[1:]).index_add(0, self.batch, values)
+        sums = torch.zeros(self.observations, *values.shape[1:], device=values.device)
+        return sums.index_add(0, self.batch, values)
 
     def counts(self) -> Tensor:
         """Return the number of rows with a job in each observation, shape (n,)."""
@@ -64,9 +65,10 @@ class Rows(NamedTuple):
         """Return the indices of the chosen observations' rows, and which of `chosen` each row belongs to."""
         every = self.counts()
         counts = every[chosen]
-        batch = torch.repeat_interleave(torch.arange(len(chosen)), counts)
+        numbers = torch.arange(len(chosen), device=chosen.device)
+        batch = torch.repeat_interleave(numbers, counts)
         before = (every.cumsum(0) - every)[chosen] - (counts.cumsum(0) - counts)
-        return before[batch] + torch.arange(len(batch)), batch
+        return before[batch] + torch.arange(len(batch), device=batch.device), batch
 
 
 class RowNetwork(nn.Module):
@@ -128,8 +130,9 @@ class RowNetwork(nn.Module):
         batch, row = np.nonzero(tables["jobs"][:, :, 0] > 0)
         own = [part.reshape(n, rows, -1)[batch, row] for name, part in tables.items() if name not in SHARED]
         shared = [tables[name].reshape(n, -1)[batch] for name in SHARED]
-        inputs = torch.from_numpy(np.concatenate([*own, *shared], axis=1))
-        return Rows(inputs, torch.from_numpy(batch), torch.from_numpy(row), n, rows)
+        joined = np.concatenate([*own, *shared], axis=1)
+        inputs, of, at = (torch.from_numpy(array).to(self.mean.device) for array in (joined, batch, row))
+        return Rows(inputs, of, at, n, rows)
 
     def see(self, inputs: Tensor) -> None:
         """Update the running mean and deviation of inputs, by which they are normalised, with new rows."""
@@ -160,21 +163,22 @@ class RowNetwork(nn.Module):
         """Return the log-probability of each action, shape (n, actions), and the value of each row, (m,)."""
         head, values, stop = self(rows)
         logits = torch.cat([rows.spread(head, MASKED).flatten(1), stop[:, None]], 1)
-        return torch.log_softmax(logits.masked_fill(torch.from_numpy(masks == 0), MASKED), 1), values
+        illegal = torch.from_numpy(masks == 0).to(logits.device)
+        return torch.log_softmax(logits.masked_fill(illegal, MASKED), 1), values
 
     def decide(self, observations: Singles, masks: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
         """Return each observation's best action: its most probable legal one or its jobs' mean priorities."""
         with torch.no_grad():
             rows = self.scale(self.read_rows(observations))
             if self.discrete:
-                chosen: npt.NDArray[Any] = self.log_chances(rows, masks)[0].argmax(1).numpy()
+                chosen: npt.NDArray[Any] = self.log_chances(rows, masks)[0].argmax(1).cpu().numpy()
                 return chosen
             return self.fill_priorities(rows, self(rows)[0])
 
     @staticmethod
     def fill_priorities(rows: Rows, priorities: Tensor) -> Singles:
         """Return rows' priorities to start and to double, (m, 2), as actions for R rows each, (n, 2 R)."""
-        filled: Singles = rows.spread(priorities.clamp(-1.0, 1.0)).flatten(1).numpy()
+        filled: Singles = rows.spread(priorities.clamp(-1.0, 1.0)).flatten(1).cpu().numpy()
         return filled
 
     def predict(self, observation: Singles, deterministic: bool = True) -> tuple[npt.NDArray[Any], None]:

@@ -73,6 +73,32 @@ def test_the_mean_of_all_jobs_costs_is_minus_the_return(name, parameters):
     envs.close()
 
 
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_pytorch_does_not_have_is_refused(device):
+    envs = make_envs("Priority-16-v0", jobs=4)
+    with pytest.raises(InputError, match=rf"device: '{device}' cannot be used.*give cpu"):
+        JobCreditLearner(envs, JobCredit(device=device), 0)
+    envs.close()
+
+
+def test_edits_are_drawn_with_the_networks_probabilities():
+    """Of 6,000 draws from one state each legal action has its share, to four standard errors."""
+    envs = make_envs("Elastic-16-v1", 1, jobs=4)
+    learner = JobCreditLearner(envs, JobCredit(), 0)
+    masks, policy = envs.action_masks(), learner.policy
+    with torch.no_grad():
+        policy.head.weight.mul_(100.0)
+        rows = policy.scale(policy.read_rows(learner._observations))
+        shares = policy.log_chances(rows, masks)[0][0].exp().numpy()
+        drawn = [int(learner._draw(rows, masks)[1][0]) for _ in range(6_000)]
+    counts = np.bincount(drawn, minlength=len(shares))
+    assert counts[masks[0] == 0].sum() == 0
+    assert (shares > 0.01).sum() > 1
+    errors = np.sqrt(6_000 * shares * (1.0 - shares))
+    assert (np.abs(counts - 6_000 * shares) <= 4.0 * errors + 1e-6).all()
+    envs.close()
+
+
 def test_a_term_that_is_no_sum_over_jobs_is_refused():
     envs = make_envs("Elastic-16-v1", jobs=4, reward={"log_jct": 1.0}, baseline="fcfs")
     envs.reset(seed=0)
