@@ -48,7 +48,7 @@ ARENA = {
     "round_s": INTERVAL,
 }
 RANGES: dict[str, dict[str, ParameterRange]] = {
-    "hesrpt": {"hysteresis": scaled(4.0), "round_s": INTERVAL},
+    "hesrpt": {"hysteresis": ParameterRange(1.0, 32.0, logarithmic=True), "round_s": INTERVAL},
     "arena": ARENA,
     "ares": {
         "alpha": ParameterRange(0.5, 1.0),

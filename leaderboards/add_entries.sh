@@ -154,6 +154,7 @@ if [[ $board == fair ]]; then
   add learned-fair 'learned auction for fairness' policy=learned policy.checkpoint=fair
 fi
 if [[ $board == testbed ]]; then # The search in hindsight does not cover jobs that are not scored.
+  add fcfs-backfill 'FCFS with backfill' policy=fcfs policy.backfill=aggressive
   render
   exit
 fi
