@@ -203,7 +203,7 @@ def conditions_table() -> str:
         figures = [world.figure(name), *conditions, tuned]
         shown = ["-" if one is None else f"{one.value:.2f}" for one in figures]
         rows.append([world.standings[name].entry.title, *shown])
-    heads = ["scheduler", "published clock", *world.board.conditions, "tuned, published clock"]
+    heads = ["scheduler", "published clock", *world.board.conditions, "tuned"]
     return table(heads, rows, words=(0,))
 
 
