@@ -57,6 +57,8 @@ KINDS = {
 }
 """Of the policies of entries that nobody published as a system."""
 NEWEST, LISTED = "placement", 5
+TUNED = "tuned-"
+"""How the names of entries with tuned parameters begin."""
 
 
 class World:
@@ -71,16 +73,16 @@ class World:
     def _means(self, one: RankedEntry) -> dict[Cell, float]:
         return {row.cell: float(row.metrics["jct_mean"] or 0.0) for row in one.rows}
 
-    def _ratios(self, means: Mapping[Cell, float]) -> list[Floats]:
-        """Return an array over seeds for each scenario."""
-        cells = self.board.cells
+    def _ratios(self, means: Mapping[Cell, float], of: Mapping[Cell, float] | None = None) -> list[Floats]:
+        """Return an array over seeds for each scenario: over `of`, or FCFS as the board has it."""
+        cells, of = self.board.cells, self._fcfs if of is None else of
         return [
-            np.array([means[cell] / self._fcfs[cell] for cell in cells if cell.scenario == scenario.name])
+            np.array([means[cell] / of[cell] for cell in cells if cell.scenario == scenario.name])
             for scenario in self.board.scenarios
         ]
 
-    def _aggregate(self, means: Mapping[Cell, float]) -> Aggregate:
-        return aggregate_stratified(self._ratios(means), self.board.families)
+    def _aggregate(self, means: Mapping[Cell, float], of: Mapping[Cell, float] | None = None) -> Aggregate:
+        return aggregate_stratified(self._ratios(means, of), self.board.families)
 
     def figure(self, name: str) -> Aggregate:
         """Return that of an entry: of its cells within each family of traces, then over families."""
@@ -100,10 +102,16 @@ class World:
         return self._aggregate(read_chance(self.board).best) if self._of_jct else None
 
     def condition(self, name: str, condition: str) -> Aggregate | None:
-        """Return that of an entry under another condition of the board's; None where it was not run."""
-        found = read_conditions(self.board, self.board.folder / name)
-        means = {at.cell: value for at, value in found.items() if at.condition == condition}
-        return self._aggregate(means) if len(means) == len(self.board.cells) else None
+        """Return that under another condition, over FCFS under the same; None where it was not run."""
+        means, fcfs = (
+            {
+                at.cell: value
+                for at, value in found.items()
+                if at.condition == condition and not np.isnan(value)
+            }
+            for found in (read_conditions(self.board, self.board.folder / one) for one in (name, "fcfs"))
+        )
+        return self._aggregate(means, fcfs) if len(means) == len(self.board.cells) else None
 
     def best(self, names: Iterable[str]) -> str | None:
         """Return the best of some entries; None if there are none."""
@@ -169,20 +177,33 @@ def trained_on(entry: Entry) -> str:
 
 
 def changes_table() -> str:
-    """Return entries of the testbed as cut, clock and price change, one at a time."""
+    """Return the entries of the testbed in its version 2 and now, those with tuned parameters left out."""
     world, before = World("testbed"), read_former()
-    rows = []
-    for name in sorted(world.standings, key=lambda one: world.figure(one).value):
-        conditions = [world.condition(name, condition) for condition in world.board.conditions]
-        shown = ["-" if one is None else f"{one.value:.2f}" for one in conditions]
-        figure = f"{world.figure(name).value:.2f}"
-        rows.append([world.standings[name].entry.title, before.get(name, "-"), figure, *shown])
-    heads = [
-        "scheduler",
-        "version 2: jobs of at most four hours",
-        f"version {world.board.version}",
-        *world.board.conditions,
+    rows = [
+        [world.standings[name].entry.title, before.get(name, "-"), f"{world.figure(name).value:.2f}"]
+        for name in list_untuned(world)
     ]
+    heads = ["scheduler", "version 2: jobs of at most four hours", f"version {world.board.version}"]
+    return table(heads, rows, words=(0,))
+
+
+def list_untuned(world: World) -> list[str]:
+    """Return the entries whose parameters nobody tuned on the board's train split, the best first."""
+    names = [name for name in world.standings if not name.startswith(TUNED)]
+    return sorted(names, key=lambda name: world.figure(name).value)
+
+
+def conditions_table() -> str:
+    """Return the entries of the testbed under its other conditions, and with tuned parameters."""
+    world = World("testbed")
+    rows = []
+    for name in list_untuned(world):
+        conditions = [world.condition(name, condition) for condition in world.board.conditions]
+        tuned = world.figure(f"{TUNED}{name}") if f"{TUNED}{name}" in world.standings else None
+        figures = [world.figure(name), *conditions, tuned]
+        shown = ["-" if one is None else f"{one.value:.2f}" for one in figures]
+        rows.append([world.standings[name].entry.title, *shown])
+    heads = ["scheduler", "published clock", *world.board.conditions, "tuned"]
     return table(heads, rows, words=(0,))
 
 

@@ -16,11 +16,13 @@ from typing import Any
 
 import metric_tables
 import stability
+import tuning
 import yaml
 from committed_figures import (
     ROOT,
     best_table,
     changes_table,
+    conditions_table,
     newest_board,
     other_boards,
     validated,
@@ -127,6 +129,8 @@ BLOCKS = {
     "best": best_table,
     "worlds": world_tables,
     "changes": changes_table,
+    "conditions": conditions_table,
+    "tuning": tuning.tabulate_tuning,
     "stability": stability.tabulate_stability,
     "boards": other_boards,
     "newest": newest_board,

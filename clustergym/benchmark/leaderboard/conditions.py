@@ -23,6 +23,8 @@ from clustergym.scenario.scenario import Scenario
 
 FILE = "conditions.csv"
 HEADER = ["condition", "scenario", "seed", "value"]
+STOPPED = "stopped"
+"""In place of a figure: the run was stopped before its end."""
 
 
 class Point(NamedTuple):
@@ -39,6 +41,8 @@ def list_points(board: Board) -> list[Point]:
 
 def read_conditions(board: Board, folder: Path) -> dict[Point, float]:
     """Read an entry's metric by changed condition and cell (scenario, seed); empty without a file.
+
+    NaN is a run that was stopped, as one that does not end: `stopped` stands there, written by hand.
 
     Raises
     ------
@@ -68,6 +72,8 @@ def read_conditions(board: Board, folder: Path) -> dict[Point, float]:
 
 
 def _number(text: str) -> float | None:
+    if text == STOPPED:
+        return math.nan
     try:
         value = float(text)
     except ValueError:
@@ -106,8 +112,12 @@ def measure_conditions(
     )
     for point, value in zip(missing, made, strict=True):
         found[point] = value
-        rows = [[at.condition, *map(str, at.cell), repr(found[at])] for at in points if at in found]
+        rows = [[at.condition, *map(str, at.cell), _show(found[at])] for at in points if at in found]
         write_text(folder / FILE, "\n".join(",".join(row) for row in [HEADER, *rows]) + "\n")
+
+
+def _show(value: float) -> str:
+    return STOPPED if math.isnan(value) else repr(value)
 
 
 def _measure_or_copy(
@@ -152,7 +162,8 @@ def list_condition_problems(
     if parameters is None:
         return
     usual = {row.cell: row.metrics[board.metric] for row in read_results(folder)}
-    for point in [Point(condition, cell) for condition in board.conditions for cell in cells]:
+    again = [Point(condition, cell) for condition in board.conditions for cell in cells]
+    for point in [one for one in again if not math.isnan(found[one])]:
         value = _measure_or_copy(board, parameters, usual, point)
         if not math.isclose(value, found[point], rel_tol=1e-9):
             yield f"{board.metric} under {point.condition} in {point.cell} is {value}, entered {found[point]}"

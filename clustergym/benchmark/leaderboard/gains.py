@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -79,6 +80,8 @@ def list_values(board: Board, rows: Sequence[ResultRow]) -> dict[Cell, float]:
 def compare_conditions(board: Board, folder: Path) -> dict[str, Aggregate | None]:
     """Return an entry's metric divided by the baseline's, by name of a changed condition; None if incomplete.
 
+    A condition with a run that was stopped is incomplete, too.
+
     Raises
     ------
     InputError
@@ -86,7 +89,9 @@ def compare_conditions(board: Board, folder: Path) -> dict[str, Aggregate | None
     """
     found = read_conditions(board, folder)
     cells = {
-        name: {at.cell: value for at, value in found.items() if at.condition == name}
+        name: {
+            at.cell: value for at, value in found.items() if at.condition == name and not math.isnan(value)
+        }
         for name in board.conditions
     }
     return {

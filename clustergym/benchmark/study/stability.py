@@ -248,6 +248,8 @@ class ParameterRange:
         Whether values are whole numbers.
     source : str
         Who publishes the range.
+    times : tuple of float
+        For a parameter that is a list: these values, each times the one that is drawn. Empty: not a list.
     """
 
     low: float
@@ -255,14 +257,17 @@ class ParameterRange:
     logarithmic: bool = False
     whole: bool = False
     source: str = ""
+    times: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.low <= self.high or (self.logarithmic and self.low <= 0):
             message = f"{self.low:g} to {self.high:g} is no range"
             raise InputError(message, field="ranges", remedy="give low <= high, above 0 if logarithmic")
 
-    def value(self, chance: float) -> float | int:
+    def value(self, chance: float) -> float | int | list[float]:
         """Return the parameter's value at a quantile of the range, from 0 to 1."""
+        if self.times:
+            return [float(f"{each * self._between(chance):.6g}") for each in self.times]
         if self.whole:
             if self.logarithmic:
                 return round(self._between(chance))
@@ -275,7 +280,7 @@ class ParameterRange:
         return self.low + chance * (self.high - self.low)
 
 
-Setting = tuple[tuple[str, float | int], ...]
+Setting = tuple[tuple[str, float | int | list[float]], ...]
 """Values of parameters by name."""
 
 
@@ -325,7 +330,7 @@ def choose_tuned(
     """
     words = [policy]
     words += [
-        " ".join([policy, *(f"{key}={value}" for key, value in setting)])
+        " ".join([policy, *(f"{key}={value}".replace(" ", "") for key, value in setting)])
         for setting in draw_settings(ranges, number)
     ]
     tried = []

@@ -74,3 +74,19 @@ def test_a_check_flags_missing_and_false_figures(root):
         with pytest.raises(InputError, match="is no condition, cell and figure"):
             read_conditions(load_board("small", root), path.parent)
     path.write_text(text)
+
+
+def test_a_run_that_was_stopped_is_no_figure(root):
+    path = load_board("small", root).folder / "dear" / FILE
+    text = path.read_text()
+    head, _, _ = text.rstrip().rpartition(",")
+    path.write_text(f"{head},stopped\n")
+    assert main(["--root", str(root), "check", "small", "dear", "--strict", "2"]) == 0
+    board = load_board("small", root)
+    by_name = {one.name: one for one in standings(board)}
+    assert by_name["dear"].conditions["free profiles"] is None
+    assert by_name["dear"].conditions["common clock"] is not None
+    # Nothing is missing, so nothing is measured, and the file stays as it is.
+    add(board, "dear", {"name": "ares", "alpha": 0.75}, title="Ares")
+    assert path.read_text() == f"{head},stopped\n"
+    path.write_text(text)

@@ -16,6 +16,8 @@ def test_values_of_a_range() -> None:
     assert ParameterRange(10.0, 1000.0, logarithmic=True).value(0.5) == pytest.approx(100.0)
     # Whole numbers from 1 to 4, each as likely.
     assert [ParameterRange(1, 4, whole=True).value(at) for at in (0.0, 0.25, 0.5, 0.999)] == [1, 2, 3, 4]
+    # A list is scaled as a whole.
+    assert ParameterRange(0.5, 2.0, times=(1000.0, 4000.0)).value(1.0) == [2000.0, 8000.0]
     for wrong in ((2.0, 1.0, False), (0.0, 1.0, True)):
         with pytest.raises(InputError, match="is no range"):
             ParameterRange(*wrong)
@@ -43,3 +45,9 @@ def test_the_best_setting_on_the_train_cells_is_chosen() -> None:
     # Rounds of another length give other schedules.
     assert len({jct_s for _, jct_s in tried}) > 1
     assert len(told) == 4
+
+
+def test_a_list_is_tried_as_a_policy_takes_it() -> None:
+    ranges = {"thresholds_gpu_s": ParameterRange(0.5, 0.5, times=(3250.0, 7200.0))}
+    _, tried = choose_tuned("tiresias", ranges, SHORT, [0], 1)
+    assert [word for word, _ in tried] == ["tiresias", "tiresias thresholds_gpu_s=[1625.0,3600.0]"]
