@@ -23,16 +23,18 @@ from clustergym.oracle.calibration.accuracy import PAPER_COUNTS
 from clustergym.results.metrics.statistics import Aggregate, aggregate_paired_difference, aggregate_stratified
 
 ROOT = Path(__file__).parent.parent
-TODAY = {
+WORLDS = {
     "llm-2026": "LLM cluster of 2026: 1,024 H100 and 576 GB200",
     "testbed": "Arena's testbed: 64 GPUs of two types",
+    "ares": "Ares's cluster: 64 GPUs of one type",
+    "scale": "Arena's simulation: 1,280 and 10,240 GPUs, four types; jobs of at most four hours",
 }
-"""Worlds whose jobs run for up to a week: all are scored, or on testbed those of a stated window."""
-CUT = {
-    "fair": "Ares's cluster: 64 GPUs, one type",
-    "scale": "Arena's simulation: 1,280 and 10,240 GPUs, four types",
+"""Jobs run for up to a week, but for scale; on testbed and ares those of a stated window are scored."""
+FORMER = {
+    "testbed": ("elastic-hetero, version 2", "elastic-hetero"),
+    "ares": ("fair, version 3", "fair"),
 }
-"""Worlds whose jobs are cut at four hours."""
+"""Boards of the same cluster whose jobs are cut at four hours, and their names in former_boards.json."""
 COMPARED = frozenset(
     (
         "learned-none", "learned-bootstrap", "learned-newtrace", "learned", "hesrpt", "optimus", "ares",
@@ -140,13 +142,16 @@ def interval(found: Aggregate) -> str:
     return " ".join((f"{found.value:.{decimals}f}", f"[{found.low:.{decimals}f}, {found.high:.{decimals}f}]"))
 
 
+HEADS = ["scheduler", "from", "information available", *WORLDS.values()]
+"""Of the README's table."""
+
+
 def best_table() -> str:
     """Return the README's table: a row for each scheduler that it compares, a column for each world."""
-    titles = [*TODAY.values(), *(f"{title}; jobs of at most four hours" for title in CUT.values())]
-    worlds = [World(name) for name in TODAY | CUT]
+    worlds = [World(name) for name in WORLDS]
     best = [world.best(world.told(published=False)) for world in worlds]
     entries: dict[str, Entry] = {}
-    for world in worlds[: len(TODAY)]:
+    for world in worlds:
         compared = [name for name in world.standings if name in COMPARED]
         for name in sorted(compared, key=lambda one: world.figure(one).value):
             entries.setdefault(name, world.standings[name].entry)
@@ -159,7 +164,7 @@ def best_table() -> str:
     shown = ["-" if one is None else interval(one) for one in known]
     rows.append(["*the best entry in each cell*", "", "", *shown])
     rows.append(["*lower bound*", "", "", *(interval(world.bound()) for world in worlds)])
-    text = table(["scheduler", "from", "information available", *titles], rows, words=range(3 + len(titles)))
+    text = table(HEADS, rows, words=range(len(HEADS)))
     return f"{text}\n\n{speeds_of(world.board for world in worlds)}"
 
 
@@ -177,14 +182,20 @@ def trained_on(entry: Entry) -> str:
 
 
 def changes_table() -> str:
-    """Return the entries of the testbed in its version 2 and now, those with tuned parameters left out."""
-    world, before = World("testbed"), read_former()
-    rows = [
-        [world.standings[name].entry.title, before.get(name, "-"), f"{world.figure(name).value:.2f}"]
-        for name in list_untuned(world)
-    ]
-    heads = ["scheduler", "version 2: jobs of at most four hours", f"version {world.board.version}"]
-    return table(heads, rows, words=(0,))
+    """Return for each cluster the figures of jobs of at most four hours, and of those of up to a week."""
+    return "\n\n".join(tabulate_changes(name) for name in FORMER)
+
+
+def tabulate_changes(name: str) -> str:
+    """Return entries of a board, those with tuned parameters left out, as the longest duration changes."""
+    world, (title, former) = World(name), FORMER[name]
+    before, rows = read_former()[former], []
+    for entry in list_untuned(world):
+        was = f"{before[entry]:.2f}" if entry in before else "-"
+        rows.append([world.standings[entry].entry.title, was, f"{world.figure(entry).value:.2f}"])
+    now = f"jobs of up to a week (board {name}, version {world.board.version})"
+    heads = ["scheduler", f"jobs of at most four hours (board {title})", now]
+    return f"{WORLDS[name]}:\n\n{table(heads, rows, words=(0,))}"
 
 
 def list_untuned(world: World) -> list[str]:
@@ -207,16 +218,17 @@ def conditions_table() -> str:
     return table(heads, rows, words=(0,))
 
 
-def read_former() -> dict[str, str]:
-    """Return the figures of the board elastic-hetero, version 2, by entry."""
-    text = (ROOT / "benchmarks" / "former_boards.json").read_text(encoding="utf-8")
-    return {name: f"{value:.2f}" for name, value in json.loads(text)["elastic-hetero"].items()}
+def read_former() -> dict[str, dict[str, float]]:
+    """Return the figures of boards of jobs of at most four hours, by board and entry."""
+    found: dict[str, dict[str, float]]
+    found = json.loads((ROOT / "benchmarks" / "former_boards.json").read_text(encoding="utf-8"))
+    return found
 
 
 def world_tables() -> str:
     """Return all entries of each world, the best first."""
     parts = []
-    for name, title in (TODAY | CUT).items():
+    for name, title in WORLDS.items():
         world = World(name)
         order = sorted(world.standings, key=lambda entry: world.figure(entry).value)
         bound = world.bound().value
@@ -256,7 +268,7 @@ def other_boards() -> str:
     """Return the best entry of each board that is no world, oracles left out."""
     rows = []
     for name in board_names(ROOT / "leaderboards"):
-        if name in TODAY | CUT:
+        if name in WORLDS:
             continue
         board = load_board(name, ROOT / "leaderboards")
         real = [one for one in standings(board) if not one.division.startswith("clairvoyant")]
@@ -325,7 +337,7 @@ def speeds_of(boards: Iterable[Board]) -> str:
     for board in boards:
         (oracle,) = {str(scenario.find_chosen_file("oracle")) for scenario in board.scenarios}
         error = error_on_language_models() if board.name == "llm-2026" else error_of(oracle)
-        titles.setdefault((oracle, error), []).append((TODAY | CUT)[board.name].partition(":")[0])
+        titles.setdefault((oracle, error), []).append(WORLDS[board.name].partition(":")[0])
     return " ".join(
         f"Speeds of jobs ({', '.join(of)}) come from `oracle={oracle}`. Its error is {error}."
         for (oracle, error), of in titles.items()
@@ -397,8 +409,8 @@ def reproduced() -> str:
 def validated() -> str:
     """Return what the figures were held against."""
     return f"""\
-- **Measured hardware**: `oracle=roofline` made the tables with jobs of at most four hours. Its error is \
-{error_of("roofline")}. `oracle=stack` made the others. Its error is {error_of("stack")} \
+- **Measured hardware**: `oracle=roofline` made the tables of Ares's cluster and Arena's simulation. \
+Its error is {error_of("roofline")}. `oracle=stack` made the others. Its error is {error_of("stack")} \
 ([where the errors are large](docs/oracle-accuracy.md)).
 - **Arena's simulator**: {arena_simulator()} ([runs](docs/reproduction/arena.md)).
 - **Sia's and Gavel's simulators**: the mean JCT differs from Sia's by {range_off("sia")} \

@@ -57,7 +57,7 @@ ONE_DAY = ("trace.max_duration_s=86400", "trace.load=0.5")
 WORLDS = {
     "llm-2026": World("LLM cluster of 2026", ("scenario=llm-2026",), ONE_DAY, 300.0),
     "testbed": World("Arena's testbed", ("scenario=testbed-v3",), FOUR_HOURS),
-    "ares": World("Ares's cluster", ("scenario=ares-v3",), FOUR_HOURS),
+    "ares": World("Ares's cluster", ("scenario=ares-v3", "costs.profile_reuse=model"), FOUR_HOURS),
     "scale": World("Arena's simulation", ("scenario=scale-v3",), FOUR_HOURS),
 }
 CONDITIONS = tuple(WORLDS["testbed"].list_conditions())

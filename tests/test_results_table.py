@@ -39,10 +39,8 @@ def test_figures_name_the_error_of_the_oracle_that_made_them(tables):
         assert f"(Arena's testbed) come from `oracle=stack`. Its error is {said['stack']} in the mean" in text
         assert f"`oracle=roofline`. Its error is {said['roofline']} in the mean" in text
     text = tables.BLOCKS["validated"]()
-    assert (
-        f"`oracle=roofline` made the tables with jobs of at most four hours. Its error is {said['roofline']}"
-        in text
-    )
+    said_of = "`oracle=roofline` made the tables of Ares's cluster and Arena's simulation. Its error is "
+    assert said_of + said["roofline"] in text
     assert "with `elasticflow-ls`, the least well reproduced of 5 policies, " in text
 
 

@@ -299,8 +299,8 @@ def test_an_entrys_folder_has_no_other_files_and_no_links(tmp_path):
 @pytest.mark.parametrize("name", board_names())
 def test_committed_entries_are_whole(name):
     board = load_board(name)
-    # A cell of testbed has 3,000 jobs and more, one of llm-2026 1,600 GPUs and racks; others are smaller.
-    assert len(board.cells) >= (5 if name in ("testbed", "llm-2026") else 12)
+    # A cell of a world of version 3 has 3,000 jobs and more, one of llm-2026 1,600 GPUs and racks.
+    assert len(board.cells) >= {"testbed": 5, "llm-2026": 6, "ares": 5}.get(name, 12)
     assert len(entry_names(board)) >= 3
     for entry in entry_names(board):
         found = read_entry(board.folder / entry, board)
@@ -341,6 +341,7 @@ def test_the_family_of_a_scenario_is_its_trace():
     assert found["testbed"] == ("philly-like",) * 2 + ("helios-like",) * 2 + ("pai-like",)
     assert found["llm-2026"] == ("llm-2026",) * 2  # By conf/scenario/llm-2026.yaml.
     assert found["tenants"] == ("philly-like", "philly-like", "helios-like", "helios-like")
+    assert found["ares"] == found["testbed"]
     assert found["scale"] == ("philly-like", "philly-like")  # By conf/scenario/large.yaml.
     other = BoardScenario(name="mine", overrides=["trace=file", "trace.path=a.csv"])
     assert (other.family, BoardScenario(name="mine", overrides=[]).family) == ("file a.csv", "mine")
