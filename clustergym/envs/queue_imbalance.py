@@ -57,9 +57,9 @@ SINCE_S, OWED, ERROR, OWED_RATE, ERROR_RATE, COLUMNS = range(6)
 
 
 def count_job(queues: Ints, job: Ints, leaf: Any, gpus: Any, asked: Any) -> None:
-    """Update what a leaf queue holds and wants, (2, L): one of its jobs now holds `gpus` and asks for `asked`.
+    """Update what a leaf queue holds and wants, as one of its jobs now holds `gpus` and asks for `asked`.
 
-    `job` has what the job held and wanted before, and then what it does now.
+    `queues` has that of all leaves, shape (2, L), and `job` that of the job, before and then after.
     """
     wanted = max(gpus, asked)
     queues[HELD, leaf] += gpus - job[HELD]

@@ -26,7 +26,6 @@ from clustergym.sim.drive import simulate
 from clustergym.sim.engine import StalledError
 from clustergym.sim.log import Event, EventType
 
-
 FinishS = Callable[[Floats, Floats, Ints, float], Floats]
 """As `clustergym.results.metrics.fairness.simulate_fluid`."""
 

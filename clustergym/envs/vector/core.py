@@ -139,17 +139,13 @@ class Core:
         """Begin new episodes of scenarios in some rows of the batch, up to their first decision point."""
         for row, (scenario, arrays) in zip(rows, scenarios, strict=True):
             self.scenarios[row] = scenario
-            self.load(row, arrays)
+            self.batch.load(row, arrays.arrays)
+            self._episode_states.load(row, arrays)
         announce_compilation(steps.step)
         self.batch.make_room()
         begin = self._part(np.full(self.size, steps.BEGIN, dtype=np.int64))
         for row in rows:
             begin(row, row + 1)
-
-    def load(self, row: int, scenario: PreparedScenario) -> None:
-        """Copy the arrays of a scenario into a row of the batch."""
-        self.batch.load(row, scenario.arrays)
-        self._episode_states.load(row, scenario)
 
     def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
         """Check the actions, one per episode, and return them as an array that `take` accepts."""

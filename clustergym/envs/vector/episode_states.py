@@ -173,7 +173,7 @@ def write_row(table: npt.NDArray[Any], at: int, own: npt.NDArray[Any]) -> npt.ND
         larger = np.zeros((len(table), *shape), table.dtype)
         larger[tuple(map(slice, table.shape))] = table
         table = larger
-    table[(at, *map(slice, own.shape))] = own
+    table[at][tuple(map(slice, own.shape))] = own
     return table
 
 

@@ -1,6 +1,6 @@
-"""Queues of tenants in compiled episodes: what they hold and want, their fair shares, and what they have missed.
+"""Queues of tenants in compiled episodes: what they hold, want, are entitled to, and have missed.
 
-The rules are those of `envs.queue_imbalance` and `scenario.tenants`; only the way down the tree is written anew.
+The rules are those of `envs.queue_imbalance` and `scenario.tenants`; the way down the tree is written anew.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ import numpy as np
 from clustergym.common.arrays import Floats, Ints
 from clustergym.envs import queue_imbalance
 from clustergym.envs.observations import TENANT_FEATURES
-from clustergym.envs.queue_imbalance import ERROR, ERROR_RATE, HELD, OWED, OWED_RATE, SINCE_S, WANTED, QueueRules
+from clustergym.envs.queue_imbalance import (
+    ERROR,
+    ERROR_RATE,
+    HELD,
+    OWED,
+    OWED_RATE,
+    SINCE_S,
+    WANTED,
+    QueueRules,
+)
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.envs.vector import episode_state as d
 from clustergym.envs.vector.episode_state import EpisodeState, Singles
@@ -28,10 +37,10 @@ from clustergym.sim.compiled.numba_cache import (
 )
 from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 
-for rule in queue_imbalance.OF_IMBALANCE:
-    let_compiled_call(rule)
-for rule in fair_share.OF_DIVISION:
-    let_compiled_call(rule, makes=True)
+for cost in queue_imbalance.OF_IMBALANCE:
+    let_compiled_call(cost)
+for division in fair_share.OF_DIVISION:
+    let_compiled_call(division, makes=True)
 
 QUEUES, LEAVES, CHANGES, READ, SIZES = range(5)
 """Places in `size`: queues, leaves, rows of the reference, and events that have been read."""
@@ -164,9 +173,7 @@ def divide(queues: QueueState, wanted: Ints, total: float, shares: Floats) -> No
     claims, given = np.zeros(count), np.zeros(count)
     _find_claims(queues, wanted, claims)
     for parent in range(c.NONE, count):
-        among = [
-            at for at in range(parent + 1, count) if queues.parent[at] == parent and claims[at] > 0.0
-        ]
+        among = [at for at in range(parent + 1, count) if queues.parent[at] == parent and claims[at] > 0.0]
         if len(among) == 0:
             continue
         found = fair_share.shares_of_wanted(
@@ -208,7 +215,10 @@ def read_events(episode: Episode, queues: QueueState, total: float, weighs_share
         if time_s > missed[SINCE_S]:
             if not rates_known:
                 _find_rates(queues, total, weighs_shares)
-            owed, error = queue_imbalance.add_up(missed, OWED, time_s), queue_imbalance.add_up(missed, ERROR, time_s)
+            owed, error = (
+                queue_imbalance.add_up(missed, OWED, time_s),
+                queue_imbalance.add_up(missed, ERROR, time_s),
+            )
             missed[SINCE_S], missed[OWED], missed[ERROR] = time_s, owed, error
         launched = what == c.START or what == c.RESUME or what == c.RESCALE or what == c.MIGRATE
         left = what == c.COMPLETE or what == c.DROP_BY_POLICY or what == c.FITS_NOWHERE
@@ -256,7 +266,7 @@ def observe(
     total: float,
     table: Singles,
 ) -> None:
-    """Write the held GPUs, quota and fair share of each shown job's queue at the start of a decision point."""
+    """Write the held GPUs, quota and fair share of each shown job's queue, as a decision point begins."""
     _count_shown(episode, cluster, queues)
     divide(queues, queues.shown[WANTED], total, queues.shares)
     count = episode_state.state[d.SHOWN]

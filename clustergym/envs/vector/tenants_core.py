@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -16,6 +16,7 @@ from clustergym.envs.vector import tenants_step
 from clustergym.envs.vector.core import Core
 from clustergym.envs.vector.episode_states import PreparedScenario, write_row
 from clustergym.envs.vector.queues import LIMITS, SIZES, QueueState
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled.coverage import UncoveredError
 from clustergym.sim.compiled.numba_cache import Direct
 
@@ -55,12 +56,13 @@ class TenantsCore(Core):
             reference=np.zeros((size, 0, COLUMNS)),
         )
 
-    def load(self, row: int, scenario: PreparedScenario) -> None:
-        """Copy the arrays of a scenario, and its queues, into a row of the batch."""
-        super().load(row, scenario)
-        assert scenario.queues is not None
-        tables = zip(self.queues, scenario.queues, strict=True)
-        self.queues = QueueState._make(write_row(table, row, own) for table, own in tables)
+    def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
+        """Begin new episodes of scenarios, with their queues, in some rows of the batch."""
+        for row, (_, prepared) in zip(rows, scenarios, strict=True):
+            assert prepared.queues is not None
+            tables = zip(self.queues, prepared.queues, strict=True)
+            self.queues = QueueState._make(write_row(table, row, own) for table, own in tables)
+        super().begin(rows, scenarios)
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
         """Return a function (first, last) that applies the actions in the episodes first..last - 1."""

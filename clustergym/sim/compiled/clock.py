@@ -101,7 +101,8 @@ def _end_early(episode: Episode, at_horizon: bool) -> int:
 def _any_queued(episode: Episode) -> bool:
     """Return whether any job in view waits, so that a decision comes before profiling runs start."""
     for at in range(episode.clock[c.LISTED]):
-        if episode.job[episode.in_view[at], c.PHASE] == c.QUEUED:
+        row = episode.in_view[at]
+        if episode.job[row, c.PHASE] == c.QUEUED:
             return True
     return False
 

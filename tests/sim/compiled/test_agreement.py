@@ -70,7 +70,12 @@ ENVIRONMENTS: tuple[tuple[Any, dict[str, Any]], ...] = (
     (TenantsEnv, {"rows": 5, "information": "bootstrap"}),
     (
         TenantsEnv,
-        {"rows": 6, "information": "profiled", "actions": "drop", "reward": {"owed": 0.3, "share_error": 1.0}},
+        {
+            "rows": 6,
+            "information": "profiled",
+            "actions": "drop",
+            "reward": {"owed": 0.3, "share_error": 1.0},
+        },
     ),
     (TenantsEnv, {"rows": 4, "baseline": "srtf", "reward": {"share_error": 1.0, "owed": 2.0}}),
 )
