@@ -405,8 +405,7 @@ class TenantsEnv(EngineEnv):
     As `ElasticEnv`, in the setting of `FairEnv`, with [queues of tenants](../tenants.md) shaped as
     Philly's virtual clusters (`queues="philly"` on 64 GPUs, `philly-16` and so on elsewhere), half of
     which submit their jobs in bursts. The agent may lend the GPUs of a queue to others, and has to take
-    them back. Quotas are kept only because of the reward. Its episodes are those of the SimPy engine.
-    Everything else is as in `ElasticEnv`.
+    them back. Quotas are kept only because of the reward. Everything else is as in `ElasticEnv`.
 
     ## Action Space
 
@@ -438,7 +437,6 @@ class TenantsEnv(EngineEnv):
             "queues": "philly",
             "bursty": 0.5,
             "features": "tenants",
-            "engine": "simpy",
             "reward": {"jobs_in_system": 1.0, "owed": 1.0},
         }
     )
@@ -486,6 +484,7 @@ class ReclaimEnv(EngineEnv):
             **TenantsEnv.defaults,
             "actions": "meta",
             "features": "summary",
+            "engine": "simpy",
             "checkpoint_every_s": 1800.0,
             "policies": (
                 "quotas reclaim=stop",

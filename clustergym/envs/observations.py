@@ -19,7 +19,7 @@ from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.actions import Actions, EditActions, MetaActions
 from clustergym.envs.auction_actions import RANKED, AuctionActions
 from clustergym.envs.placing import join_boxes
-from clustergym.envs.scheduling_costs import QueueRules
+from clustergym.envs.queue_imbalance import QueueRules
 from clustergym.results.metrics.tenants import compute_fair_shares
 from clustergym.scenario.policy import InformationClass, Setting, View
 

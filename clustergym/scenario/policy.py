@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -82,7 +83,7 @@ class Decision:
     @staticmethod
     def of(allotments: Iterable[tuple[int, int, int]], drop: Iterable[int] = ()) -> Decision:
         """Build a decision from (trace row, GPU type index, GPU count) triples, and trace rows to drop."""
-        table = np.array(list(allotments), dtype=np.int64).reshape(-1, 3)
+        table = np.fromiter(chain.from_iterable(allotments), dtype=np.int64).reshape(-1, 3)
         return Decision(table[:, 0], table[:, 1], table[:, 2], np.array(list(drop), dtype=np.int64))
 
     def also(self, allotments: Iterable[tuple[int, int, int]]) -> Decision:

@@ -64,8 +64,9 @@ NONE = -1
     DECISIONS,  # of a policy, those included that were not legal
     RUNNING_JOBS,
     FREE_SHARE,  # first row of `share` that nobody holds; each names the next
+    LISTED,  # rows of `in_view`, where jobs that leave stay until the next decision point
     CLOCK_COLUMNS,
-) = range(33)
+) = range(34)
 
 # Columns of `job`, one row a job.
 (

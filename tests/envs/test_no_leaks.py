@@ -56,7 +56,7 @@ TOLD = {
 CASES = [
     (family, engine, information)
     for family in FAMILIES
-    for engine in (("simpy",) if family in ("Tenants", "Reclaim") else ENGINES)
+    for engine in (("simpy",) if family == "Reclaim" else ENGINES)
     for information in TOLD.get(family, tuple(InformationClass))
     # What a vector environment steps is what a compiled single one does: a few of its cases will do.
     if engine != "vector" or information in ("none", "profiled", "clairvoyant")

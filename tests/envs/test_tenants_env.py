@@ -11,10 +11,11 @@ from scenarios import Job, small_scenario
 from clustergym import simulate
 from clustergym.common.errors import InputError
 from clustergym.envs.driver import drive, driving_parameters
-from clustergym.envs.families import ElasticEnv, ReclaimEnv, TenantsEnv
+from clustergym.envs.families import ElasticEnv, MetaEnv, ReclaimEnv, TenantsEnv
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.scenario.registry import parse_policy
 from clustergym.scenario.tenants.queue_tree import Tenants
+from clustergym.sim.compiled.coverage import UncoveredError
 from clustergym.sim.log import Event, EventType
 
 TIMES = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
@@ -107,6 +108,24 @@ def test_who_hides_queues_refuses_them(scenario):
         TenantsEnv(queues=None, jobs=6).reset(seed=1)
     with pytest.raises(InputError, match=r"env\.reward\.owed: is of queues, and the scenario has none"):
         ElasticEnv(**{**queued, "queues": None}, reward={"owed": 1.0}).reset(seed=1)
+
+
+def test_compiled_episodes_count_what_queues_miss_only_where_an_agent_edits():
+    reward = {"owed": 1.0, "share_error": 1.0}
+    env = TenantsEnv(cluster="ares-16", queues="philly-16", jobs=6, reward=reward)
+    env.reset(seed=3)
+    assert env.episode.engine == "compiled"
+    over = False
+    while not over:
+        *_, terminated, truncated, _ = env.step(int(np.flatnonzero(env.action_masks())[-1]))
+        over = terminated or truncated
+    missed = Outcomes(ReferenceCostTimes.from_scenario(env.scenario))
+    missed.read(env.log.events, env.log.events[-1].time_s)
+    assert (env.outcomes.queues.list_missed() == missed.queues.list_missed()).all()
+    with pytest.raises(UncoveredError, match=r"has queues of tenants, which compiled episodes do not cover"):
+        MetaEnv(queues="philly-16", cluster="ares-16", rule="ares", jobs=6, engine="compiled").reset()
+    with pytest.raises(UncoveredError, match=r"actions=weights with features=tenants is not covered"):
+        TenantsEnv(cluster="ares-16", queues="philly-16", actions="weights", engine="compiled")
 
 
 def test_who_is_stopped_and_with_what_notice_is_what_an_agent_chooses():

@@ -10,6 +10,7 @@ from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.oracle.base import OracleTables
 from clustergym.scenario.costs import Costs, ProfilePrice
 from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
+from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, Settings, Tenants, UsageWindow
 
 KINDS = ("A100", "A40", "V100")
 FAMILIES = ("a", "b", "c")
@@ -76,6 +77,43 @@ def clusters(draw: st.DrawFn) -> ClusterSpec:
         for name, (nodes, per_node) in zip(KINDS, draw(groups), strict=False)
     )
     return ClusterSpec("drawn", tuple(made), draw(fabrics))
+
+
+queues = st.tuples(
+    st.integers(-3, 5),  # parent; below 0, or no earlier queue: none
+    st.sampled_from([0.0, 0.0, 1.0, 2.5, 8.0, None]),  # quota
+    st.sampled_from([None, None, 8.0, 9.5]),  # limit
+    st.sampled_from([1.0, 1.0, 0.0, 2.5]),  # weight
+    st.sampled_from([100, 100, 50]),  # priority
+    st.sampled_from([None, None, None, 2.0]),  # borrowing limit
+    st.sampled_from([None, None, None, 1.0]),  # lending limit
+)
+
+
+@st.composite
+def tenants(draw: st.DrawFn, jobs: int) -> Tenants:
+    """Draw a tree of queues, and the leaf of each of so many jobs."""
+    made: dict[str, Queue] = {}
+    for at, (parent, quota, limit, weight, priority, borrowing, lending) in enumerate(
+        draw(st.lists(queues, min_size=1, max_size=7))
+    ):
+        above = f"q{parent}" if 0 <= parent < at else None
+        # A queue without siblings may not weigh nothing.
+        weight = weight if above is None and at > 0 else 1.0
+        made[f"q{at}"] = Queue(
+            above,
+            (),
+            quota,
+            None if quota is None else limit,
+            weight,
+            priority,
+            lending_limit=lending,
+            borrowing_limit=borrowing,
+        )
+    history = UsageWindow(weight=draw(st.sampled_from([1.0, 0.0, 2.0])))
+    tree = QueueTree(made, Settings(oversubscribe=True, history=history))
+    leaves = st.integers(0, len(tree.leaves) - 1)
+    return Tenants(tree, np.array(draw(st.lists(leaves, min_size=jobs, max_size=jobs)), dtype=np.int64))
 
 
 def _execution(

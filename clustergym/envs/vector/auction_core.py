@@ -26,6 +26,7 @@ from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_step import HELD, AuctionRules
 from clustergym.envs.vector.core import Core
 from clustergym.envs.vector.episode_states import PreparedScenario
+from clustergym.envs.vector.tenants_core import TenantsCore
 from clustergym.scenario.policy import Decision
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
@@ -192,6 +193,8 @@ class AuctionCore(Core):
 
 def make_core(single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> Core:
     """Make a batch of `size` compiled episodes, of the class that the environment's actions need."""
+    if single.parameters.features == "tenants":
+        return TenantsCore(single, size, logged, threads)
     made: type[Core] = AuctionCore if isinstance(single.actions, AuctionActions) else Core
     if isinstance(single.actions, MetaActions):
         made = MenuCore

@@ -51,29 +51,6 @@ class AuctionRules(NamedTuple):
     of_priorities: Floats
 
 
-@compile_part
-def _usual_part(episode_state: EpisodeState, usual: int) -> EpisodeState:
-    """Return an agent's state whose observation leaves out the moves."""
-    return EpisodeState(
-        episode_state.state,
-        episode_state.shown,
-        episode_state.free,
-        episode_state.target,
-        episode_state.assignable,
-        episode_state.room,
-        episode_state.waits,
-        episode_state.mask,
-        episode_state.observation[:usual],
-        episode_state.last_cost,
-        episode_state.last_reference,
-        episode_state.reference,
-        episode_state.least_gpu_s,
-        episode_state.least_s,
-        episode_state.speed,
-        episode_state.restart,
-    )
-
-
 @compile_in_place
 def _mark_moves(
     episode: Episode, counts: Ints, episode_state: EpisodeState, before: int, mask: Bytes
@@ -134,7 +111,7 @@ def _begin_point(
     count = edits.choose_rows(episode, rules.rows, state[d.TURN], episode_state.shown)
     state[d.SHOWN] = count
     state[d.TURN] += 1
-    observation.begin(episode, cluster, _usual_part(episode_state, own.usual), rules)
+    observation.begin(episode, cluster, steps.take_usual_part(episode_state, own.usual), rules)
     types, levels = len(cluster.capacity), len(cluster.counts)
     if own.decides_by == SCORES:
         _mark_moves(

@@ -27,9 +27,14 @@ from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part, let_compiled_call
 from clustergym.sim.compiled.sums import pairwise_sum
 
-NAMES = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises", "log_jct")
+NAMES = (
+    *("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises", "log_jct"),
+    *of_job.OF_QUEUES,
+)
 """Costs in the order of their numbers."""
-JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES, LOG_JCT = range(len(NAMES))
+JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES, LOG_JCT, OWED, SHARE_ERROR = range(
+    len(NAMES)
+)
 
 for rule in of_job.OF_ONE_JOB:
     let_compiled_call(rule)
@@ -61,6 +66,8 @@ def end_of_reference_s(episode: Episode, episode_state: EpisodeState) -> float:
 @compile_part
 def cost(episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool) -> float:
     """Compute cost `NAMES[which]` until a time, under the agent or, if `baseline`, the baseline policy."""
+    if which >= OWED:
+        return episode_state.queue_costs[1 if baseline else 0, which - OWED]
     if which in (DEADLINES_MET, BROKEN_PROMISES):
         return _promises(episode, episode_state, now_s, which, baseline)
     n = episode.clock[c.JOBS]

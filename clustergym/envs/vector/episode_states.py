@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.actions import EditActions, MetaActions
@@ -14,6 +15,7 @@ from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
 from clustergym.envs.vector.episode_state import STATE_COLUMNS, EpisodeRules, EpisodeState, Singles
+from clustergym.envs.vector.queues import QueueState, make_queue_state
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
@@ -31,6 +33,8 @@ class PreparedScenario(NamedTuple):
         With the yardsticks of the jobs.
     run_seed : int
         Of the policies that play.
+    queues : QueueState or None
+        The queues of tenants; None: there are none.
     """
 
     arrays: ScenarioArrays
@@ -40,6 +44,7 @@ class PreparedScenario(NamedTuple):
     restart: Singles
     reference: Ints
     run_seed: int
+    queues: QueueState | None = None
 
 
 def prepare_scenario(
@@ -69,6 +74,7 @@ def prepare_scenario(
         logarithm(cost_s).astype(np.float32),
         _find_leave_ticks(reference),
         run_seed,
+        None if yardsticks.queues is None else make_queue_state(yardsticks.queues, reference),
     )
 
 
@@ -143,6 +149,7 @@ class EpisodeStates:
             observation=np.zeros((size, features.size), np.float32),
             last_cost=np.zeros((size, len(self.rules.terms)), np.float64),
             last_reference=np.zeros((size, len(self.rules.terms)), np.float64),
+            queue_costs=np.zeros((size, 2, 2), np.float64),
             reference=np.zeros((size, 0, 2), np.int64),
             least_gpu_s=np.zeros((size, 0, 1), np.float64),
             least_s=np.zeros((size, 0, 1), np.float64),
@@ -153,14 +160,21 @@ class EpisodeStates:
     def load(self, at: int, scenario: PreparedScenario) -> None:
         """Copy the arrays of a scenario into row `at` of the batch."""
         for name in ("least_gpu_s", "least_s", "speed", "restart", "reference"):
-            table, own = getattr(self.arrays, name), getattr(scenario, name)
-            shape = tuple(map(max, table.shape[1:3], own.shape[:2]))
-            if shape != table.shape[1:3]:
-                longer = np.zeros((len(table), *shape, *table.shape[3:]), table.dtype)
-                longer[:, : table.shape[1], : table.shape[2]] = table
-                self.arrays = self.arrays._replace(**{name: longer})
-                table = longer
-            table[at, : own.shape[0], : own.shape[1]] = own
+            table = getattr(self.arrays, name)
+            written = write_row(table, at, getattr(scenario, name))
+            if written is not table:
+                self.arrays = self.arrays._replace(**{name: written})
+
+
+def write_row(table: npt.NDArray[Any], at: int, own: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Copy an episode's array into row `at` of a batch's; return that, a larger one if it was too small."""
+    shape = tuple(map(max, table.shape[1:], own.shape))
+    if shape != table.shape[1:]:
+        larger = np.zeros((len(table), *shape), table.dtype)
+        larger[tuple(map(slice, table.shape))] = table
+        table = larger
+    table[at][tuple(map(slice, own.shape))] = own
+    return table
 
 
 def _size_log(cluster: ClusterArrays) -> Singles:

@@ -13,7 +13,7 @@ from clustergym.common import random_streams
 from clustergym.common.paths import install_line
 from clustergym.envs.auction_actions import NAMES as OF_AUCTIONS
 from clustergym.envs.episodes import KEPT
-from clustergym.envs.scheduling import SchedulingEnv, read_run_seed
+from clustergym.envs.scheduling import SchedulingEnv, check_queues, read_run_seed
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
 from clustergym.envs.vector.episode_states import PreparedScenario, prepare_scenario
@@ -59,7 +59,8 @@ class PreparedScenarios:
         """Raise an UncoveredError if the compiled engine cannot run the scenarios that episodes may have."""
         single, plain = self._single, SchedulingParameters()
         fixed, chosen = single.episodes.fixed, single.parameters
-        usual = (chosen.costs, chosen.placer, chosen.failures) == (plain.costs, plain.placer, plain.failures)
+        of_scenario = ("costs", "placer", "failures", "queues", "checkpoint_every_s")
+        usual = all(getattr(chosen, name) == getattr(plain, name) for name in of_scenario)
         if fixed is None and usual:
             return
         options = {} if fixed is not None else {"trace_seed": 0}
@@ -99,7 +100,9 @@ class PreparedScenarios:
             message = f"scenario {scenario.name} has another cluster, which compiled episodes do not cover"
             raise UncoveredError(message, field="options.scenario", remedy="choose engine=simpy")
         self._cluster = scenario.cluster
-        check_covered(scenario, chosen.information_class, self._single.placer)
+        check_queues(scenario, chosen)
+        shown = chosen.features == "tenants"
+        check_covered(scenario, chosen.information_class, self._single.placer, queues=shown)
         if chosen.actions in OF_AUCTIONS:
             check_known(scenario, chosen.information_class)
 

@@ -39,11 +39,36 @@ def select_state(episode_states: EpisodeState, at: int) -> EpisodeState:
         episode_states.observation[at],
         episode_states.last_cost[at],
         episode_states.last_reference[at],
+        episode_states.queue_costs[at],
         episode_states.reference[at],
         episode_states.least_gpu_s[at],
         episode_states.least_s[at],
         episode_states.speed[at],
         episode_states.restart[at],
+    )
+
+
+@compile_inline
+def take_usual_part(episode_state: EpisodeState, usual: int) -> EpisodeState:
+    """Return an agent's state whose observation has the first `usual` numbers alone."""
+    return EpisodeState(
+        episode_state.state,
+        episode_state.shown,
+        episode_state.free,
+        episode_state.target,
+        episode_state.assignable,
+        episode_state.room,
+        episode_state.waits,
+        episode_state.mask,
+        episode_state.observation[:usual],
+        episode_state.last_cost,
+        episode_state.last_reference,
+        episode_state.queue_costs,
+        episode_state.reference,
+        episode_state.least_gpu_s,
+        episode_state.least_s,
+        episode_state.speed,
+        episode_state.restart,
     )
 
 
@@ -94,6 +119,34 @@ def _move(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState,
     return classify_end(episode, came_to)
 
 
+@compile_inline
+def play(
+    episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, action: int
+) -> int:
+    """Begin an episode (BEGIN) or apply an action, and simulate on if time is to pass; return the outcome."""
+    if action == BEGIN:
+        begin_episode(episode_state)
+        outcome = DECIDED
+    else:
+        outcome = _act(episode, cluster, episode_state, rules, action)
+    if outcome == DECIDED:
+        outcome = _move(episode, cluster, episode_state, rules)
+    if outcome >= TERMINATED:
+        episode_state.mask[:] = 1
+    return outcome
+
+
+@compile_in_place
+def find_end_s(episode: Episode, episode_state: EpisodeState, outcome: int, baseline: bool) -> float:
+    """Return the seconds until which costs count, the agent's or the baseline's."""
+    tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
+    now_s = tick / c.TICKS_PER_S
+    if baseline and outcome == TERMINATED:
+        # A job that left has stopped to cost: at its own end the baseline costs what it ever will.
+        return max(now_s, costs.end_of_reference_s(episode, episode_state))
+    return now_s
+
+
 @compile_in_place
 def charge(
     episode: Episode, episode_state: EpisodeState, rules: EpisodeRules, outcome: int, terms: Floats
@@ -102,13 +155,9 @@ def charge(
 
     Returns the reward: their weighted sum, less the penalty of a stall.
     """
-    tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
-    now_s = tick / c.TICKS_PER_S
     for baseline in range(2 if len(episode_state.reference) > 0 else 1):
-        until_s, last = now_s, episode_state.last_reference if baseline else episode_state.last_cost
-        if baseline and outcome == TERMINATED:
-            # A job that left has stopped to cost: at its own end the baseline costs what it ever will.
-            until_s = max(now_s, costs.end_of_reference_s(episode, episode_state))
+        last = episode_state.last_reference if baseline else episode_state.last_cost
+        until_s = find_end_s(episode, episode_state, outcome, baseline == 1)
         for at in range(len(rules.terms)):
             cost = costs.cost(episode, episode_state, until_s, rules.terms[at], baseline == 1)
             fallen = last[at] - cost
@@ -154,16 +203,8 @@ def step(
             continue
         episode, episode_state = batch.select_episode(episodes, at), select_state(episode_states, at)
         terms[at], rewards[at] = 0.0, 0.0
-        if action == BEGIN:
-            begin_episode(episode_state)
-            outcome = DECIDED
-        else:
-            outcome = _act(episode, cluster, episode_state, rules, action)
-        if outcome == DECIDED:
-            outcome = _move(episode, cluster, episode_state, rules)
+        outcome = play(episode, cluster, episode_state, rules, action)
         outcomes[at] = outcome
-        if outcome >= TERMINATED:
-            episode_state.mask[:] = 1
         if outcome != EDITED and action != BEGIN:
             rewards[at] = charge(episode, episode_state, rules, outcome, terms[at])
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from clustergym.scenario.tenants.fair_share import EPSILON, shares_of_wanted
-from clustergym.scenario.tenants.queue_tree import QueueTree, get_most_gpus, get_reserved_gpus, of_type
+from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, get_most_gpus, get_reserved_gpus, of_type
 from clustergym.scenario.tenants.rounding import Bounds, Offers
 
 DivisionRule = Literal["fair_share", "capacity"]
@@ -54,6 +54,11 @@ class Claims(NamedTuple):
     below: dict[int, Claims]
 
 
+def get_amounts(queue: Queue, gpu_type: str) -> tuple[float, float, float]:
+    """Return the GPUs of a type that a queue deserves, may have at most, and has reserved."""
+    return of_type(queue.quota, gpu_type), get_most_gpus(queue, gpu_type), get_reserved_gpus(queue, gpu_type)
+
+
 class Division:
     """Divides the GPUs of one type among the queues of a tree, from the top down.
 
@@ -74,11 +79,7 @@ class Division:
             found = []
             for name in tree.children[parent]:
                 queue = tree.queues[name]
-                amounts = (
-                    of_type(queue.quota, gpu_type),
-                    get_most_gpus(queue, gpu_type),
-                    get_reserved_gpus(queue, gpu_type),
-                )
+                amounts = get_amounts(queue, gpu_type)
                 found.append(_Row(name, place[name], *amounts, queue.weight, queue.priority, rows(name)))
             return found
 

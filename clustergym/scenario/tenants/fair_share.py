@@ -86,39 +86,41 @@ def fair_shares(total: float, claims: Sequence[Claim], history_weight: float = 1
 
 def shares_of_wanted(
     total: float,
-    wanted: Sequence[float],
-    quota: Sequence[float],
-    weight: Sequence[float],
-    priority: Sequence[int],
-    usage: Sequence[float],
+    wanted: list[float],
+    quota: list[float],
+    weight: list[float],
+    priority: list[int],
+    usage: list[float],
     history_weight: float,
     offers: Offers | None = None,
 ) -> list[float]:
     """Divide GPUs as `fair_shares` does, given lists of what each queue wants and deserves."""
-    shares = [min(total if own == UNLIMITED else own, most) for own, most in zip(quota, wanted, strict=True)]
+    # Compiled episodes compile this and what it calls.
+    shares = [min(total if quota[at] == UNLIMITED else quota[at], wanted[at]) for at in range(len(wanted))]
     left = total - sum(shares)
     if left <= EPSILON:
         return shares
-    if sum(wanted) <= total and all(weight) and not any([one % 1.0 for one in [*wanted, *shares]]):
-        return list(wanted)
-    lost = [0.0] * len(shares)
+    fractions = [one for one in wanted + shares if one % 1.0]
+    if sum(wanted) <= total and 0.0 not in weight and not fractions:
+        return wanted[:]
+    lost = [0.0 for _ in shares]
     for rank in sorted(set(priority), reverse=True):
         among = [at for at, own in enumerate(priority) if own == rank and weight[at] > 0]
-        of_rank = wanted, weight, usage, among, shares, lost
-        left, blocked = _by_weight(left, *of_rank, max(history_weight, 0.0), offers)
+        counted = max(history_weight, 0.0)
+        left, blocked = divide_by_weight(left, wanted, weight, usage, among, shares, lost, counted, offers)
         if blocked:
             break
     if left > EPSILON:
-        order = sorted(range(len(shares)), key=lambda at: (-priority[at], -lost[at], at))
-        order = [at for at in order if weight[at] > 0]
+        ranked = [(-priority[at], -lost[at], at) for at in range(len(shares)) if weight[at] > 0]
+        order = [at for _, _, at in sorted(ranked)]
         if offers is not None:
             missing = [(at, wanted[at] - shares[at]) for at in order if wanted[at] - shares[at] > EPSILON]
             offers.deal(left, missing, priority, lost)
-        _distribute_rest(left, wanted, order, shares)
+        distribute_rest(left, wanted, order, shares)
     return shares
 
 
-def _distribute_rest(left: float, wanted: Sequence[float], order: Sequence[int], shares: list[float]) -> None:
+def distribute_rest(left: float, wanted: Sequence[float], order: Sequence[int], shares: list[float]) -> None:
     """Give what rounding has left one by one, in order."""
     while left > EPSILON:
         wanting = [at for at in order if wanted[at] - shares[at] > EPSILON]
@@ -132,7 +134,7 @@ def _distribute_rest(left: float, wanted: Sequence[float], order: Sequence[int],
                 return
 
 
-def _by_weight(
+def divide_by_weight(
     left: float,
     wanted: Sequence[float],
     weight: Sequence[float],
@@ -150,7 +152,7 @@ def _by_weight(
         # By how much each draws on what is left: its weight, less what it has had above that.
         even = [weight[at] / weights for at in wanting]
         parts = [
-            max(0.0, own + history_weight * (own - usage[at])) for own, at in zip(even, wanting, strict=True)
+            max(0.0, own + history_weight * (own - usage[wanting[place]])) for place, own in enumerate(even)
         ]
         some = sum(parts)
         if left <= EPSILON or some <= 0:
@@ -162,7 +164,8 @@ def _by_weight(
         if offers is not None:
             offers.turn(wanting, even, left, offered, missing, EPSILON)
         sated = False
-        for at, offer, lacks in zip(wanting, offered, missing, strict=True):
+        for place, at in enumerate(wanting):
+            offer, lacks = offered[place], missing[place]
             # A share that is whole but for rounding counts as whole.
             given = lacks if offer >= lacks - EPSILON else math.floor(offer + EPSILON)
             lost[at] = 0.0 if given == lacks else max(offer - given, 0.0)
@@ -170,7 +173,10 @@ def _by_weight(
             shares[at] += given
             left -= given
         if not sated:
-            return left, any(wanted[at] - shares[at] > EPSILON for at in wanting)
+            return left, len([at for at in wanting if wanted[at] - shares[at] > EPSILON]) > 0
+
+
+OF_DIVISION = (distribute_rest, divide_by_weight, shares_of_wanted)
 
 
 class _Span(NamedTuple):

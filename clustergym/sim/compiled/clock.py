@@ -90,6 +90,7 @@ def _end_early(episode: Episode, at_horizon: bool) -> int:
     The engine's clock still visits the completions that changes of allotments have made void.
     """
     clock = episode.clock
+    jobs.tidy_view(episode)
     clock[c.NOW] = max(clock[c.NOW], clock[c.VOID_UNTIL])
     at_horizon |= clock[c.VOID_BEYOND] != 0
     clock[c.END] = clock[c.HORIZON] if at_horizon else clock[c.NOW]
@@ -99,8 +100,9 @@ def _end_early(episode: Episode, at_horizon: bool) -> int:
 @compile_in_place
 def _any_queued(episode: Episode) -> bool:
     """Return whether any job in view waits, so that a decision comes before profiling runs start."""
-    for at in range(episode.clock[c.IN_VIEW]):
-        if episode.job[episode.in_view[at], c.PHASE] == c.QUEUED:
+    for at in range(episode.clock[c.LISTED]):
+        row = episode.in_view[at]
+        if episode.job[row, c.PHASE] == c.QUEUED:
             return True
     return False
 
@@ -130,9 +132,11 @@ def advance(episode: Episode, cluster: ClusterArrays) -> int:
         elif clock[c.IN_VIEW] > 0:
             clock[c.DECIDED_AT] = tick
             clock[c.DECISION_POINTS] += 1
+            jobs.tidy_view(episode)
             # Before the View is made, which then shows where jobs are after the moves.
             defragment(episode, cluster)
             return c.DECISION
+    jobs.tidy_view(episode)
     clock[c.END] = clock[c.NOW]
     return c.OVER
 
@@ -204,6 +208,7 @@ def end_decision(episode: Episode, cluster: ClusterArrays) -> int:
     """Start waiting profiling runs and plan the next round after a decision; return DECISION or STALLED."""
     clock = episode.clock
     clock[c.DECISION_DUE] = 0
+    jobs.tidy_view(episode)
     if profiles.active(episode):
         profiles.start_waiting(episode, cluster)
     clock[c.IDLE_ROUNDS] = clock[c.IDLE_ROUNDS] + 1 if _hopeless(episode) else 0

@@ -46,8 +46,13 @@ def check_runnable(scenario: Scenario, placer: Placer) -> None:
     _check(scenario, _reasons(scenario, placer), "the compiled engine does not cover", "run.engine=simpy")
 
 
-def check_covered(scenario: Scenario, information: InformationClass, placer: Placer) -> None:
-    """Raise an UncoveredError if environments on the compiled simulation do not support a scenario."""
+def check_covered(
+    scenario: Scenario, information: InformationClass, placer: Placer, queues: bool = False
+) -> None:
+    """Raise an UncoveredError if environments on the compiled simulation do not support a scenario.
+
+    `queues` says whether they support queues of tenants.
+    """
     profiles = information.value in scenario.costs.profile
     many = profiles and len(scenario.cluster.gpu_types) > PROFILED_TYPES
     own = (
@@ -55,7 +60,7 @@ def check_covered(scenario: Scenario, information: InformationClass, placer: Pla
         (bool(scenario.apart_s), "keeps decisions apart", "scenario.apart_s"),
         (scenario.scored_s is not None, "scores the jobs of a window", "scenario.scored_s"),
         (many, f"profiles jobs on more than {PROFILED_TYPES} GPU types", "costs.profile"),
-        (scenario.tenants is not None, "has queues of tenants", "scenario.queues"),
+        (scenario.tenants is not None and not queues, "has queues of tenants", "scenario.queues"),
     )
     reasons = _reasons(scenario, placer) + own
     _check(scenario, reasons, "compiled episodes do not cover", "engine=simpy")

@@ -144,18 +144,30 @@ def request_decision(episode: Episode) -> None:
 
 
 @compile_in_place
+def _find_in_view(episode: Episode, row: int) -> int:
+    """Return the place in `in_view` of the first job whose row is at least `row`."""
+    low, high = 0, episode.clock[c.LISTED]
+    while low < high:
+        middle = (low + high) // 2
+        if episode.in_view[middle] < row:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compile_in_place
 def enqueue(episode: Episode, row: int) -> None:
     """Let a job wait for GPUs, show it to the policy, and request a decision."""
     clock, rows = episode.clock, episode.in_view
     rules.wait(episode.job[row], clock[c.NOW])
-    at = clock[c.IN_VIEW]
     # `in_view` stays ascending: it is the order of the View's rows, and of preemptions and launches.
-    while at > 0 and rows[at - 1] > row:
-        at -= 1
-    if at == 0 or rows[at - 1] != row:
-        for place in range(clock[c.IN_VIEW], at, -1):
+    at = _find_in_view(episode, row)
+    if at == clock[c.LISTED] or rows[at] != row:
+        for place in range(clock[c.LISTED], at, -1):
             rows[place] = rows[place - 1]
         rows[at] = row
+        clock[c.LISTED] += 1
         clock[c.IN_VIEW] += 1
     request_decision(episode)
 
@@ -182,12 +194,25 @@ def leave(episode: Episode, row: int, phase: int) -> None:
     clock[c.SCORED_LEFT] -= episode.job[row, c.SCORED]
     if profiles.active(episode):
         profiles.hand_over_profiles(episode, row)
+    at = _find_in_view(episode, row)
+    if at < clock[c.LISTED] and rows[at] == row:
+        # To move up all jobs behind it at once takes too long where a hundred thousand wait: `tidy_view` does
+        # so once for all that have left.
+        clock[c.IN_VIEW] -= 1
+
+
+@compile_in_place
+def tidy_view(episode: Episode) -> None:
+    """Take the jobs that have left out of `in_view`."""
+    clock, rows = episode.clock, episode.in_view
+    if clock[c.LISTED] == clock[c.IN_VIEW]:
+        return
     kept = 0
-    for at in range(clock[c.IN_VIEW]):
-        if rows[at] != row:
+    for at in range(clock[c.LISTED]):
+        if episode.job[rows[at], c.LEAVE] == c.NEVER:
             rows[kept] = rows[at]
             kept += 1
-    clock[c.IN_VIEW] = kept
+    clock[c.LISTED] = kept
 
 
 @compile_in_place

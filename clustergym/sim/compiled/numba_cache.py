@@ -21,6 +21,7 @@ FOLDERS = (
     "results/bounds",
     "results/metrics",
     "scenario",
+    "scenario/tenants",
     "sim",
     "sim/compiled",
     "sim/parts",
@@ -85,13 +86,14 @@ def compile_inline(function: F) -> F:
     return _compile(function, {"inline": "always"})
 
 
-def let_compiled_call(function: Callable[..., Any]) -> None:
-    """Register a Python function to be compiled where compiled functions call it; it must make no arrays.
+def let_compiled_call(function: Callable[..., Any], makes: bool = False) -> None:
+    """Register a Python function to be compiled where compiled functions call it.
 
-    Where Python calls it, it stays uncompiled.
+    Where Python calls it, it stays uncompiled. It must make no arrays or lists, unless it is said that it
+    `makes` some.
     """
     if _numba is not None:
-        _numba.extending.register_jitable(error_model="numpy", _nrt=False)(function)
+        _numba.extending.register_jitable(error_model="numpy", _nrt=makes)(function)
 
 
 class Direct:

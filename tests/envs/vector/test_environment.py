@@ -14,7 +14,7 @@ from same_values import assert_same
 import clustergym  # noqa: F401  registers the environments
 from clustergym.cluster.spec import Fabric
 from clustergym.common.errors import InputError
-from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
+from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv, FairEnv, MetaEnv, TenantsEnv
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 
 SMALL: dict[str, Any] = {"cluster": "arena-16", "jobs": 12, "rows": 8}
@@ -40,6 +40,31 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "drop": (
         DeadlineEnv,
         {**SMALL, "actions": "drop", "reward": {"slowdown": 0.3, "unfairness": 1.0, "deadlines_met": 2.0}},
+    ),
+    "tenants": (
+        TenantsEnv,
+        {
+            "cluster": "ares-16",
+            "queues": "philly-16",
+            "jobs": 8,
+            "rows": 4,
+            "round_s": 900.0,
+            "baseline": "fcfs",
+            "horizon_s": 50000.0,
+            "reward": {"jobs_in_system": 1.0, "owed": 1.0, "share_error": 0.5},
+        },
+    ),
+    "tenants, queues of each trace": (
+        TenantsEnv,
+        {
+            "cluster": "ares-16",
+            "queues": "virtual_cluster",
+            "jobs": 6,
+            "rows": 12,
+            "round_s": 900.0,
+            "horizon_s": 30000.0,
+            "observation": "flat",
+        },
     ),
     "meta": (MetaEnv, {"cluster": "arena-16", "jobs": 12}),
     "meta in time": (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from agreement_scenarios import KINDS, agreement_scenarios
+from agreement_scenarios import KINDS, agreement_scenarios, tenants
 from drawn_cases import CASES, counted, run
 from hypothesis import strategies as st
 from same_values import assert_same
@@ -23,7 +24,7 @@ from scenarios import Job, small_scenario
 from side_by_side import SideBySide, Targets
 
 from clustergym.common.errors import InputError
-from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv
+from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv, TenantsEnv
 from clustergym.scenario.policy import InformationClass, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import StalledError
@@ -66,6 +67,17 @@ ENVIRONMENTS: tuple[tuple[Any, dict[str, Any]], ...] = (
         DeadlineEnv,
         {"actions": "drop", "rows": 7, "reward": {"slowdown": 0.3, "unfairness": 1.0, "deadlines_met": 2.0}},
     ),
+    (TenantsEnv, {"rows": 5, "information": "bootstrap"}),
+    (
+        TenantsEnv,
+        {
+            "rows": 6,
+            "information": "profiled",
+            "actions": "drop",
+            "reward": {"owed": 0.3, "share_error": 1.0},
+        },
+    ),
+    (TenantsEnv, {"rows": 4, "baseline": "srtf", "reward": {"share_error": 1.0, "owed": 2.0}}),
 )
 """Kinds of environments; each is made once for each cluster."""
 
@@ -150,7 +162,10 @@ def episodes(draw: st.DrawFn) -> tuple[tuple[Any, Any], Scenario]:
     """Draw an environment in both engines, and a scenario on its cluster."""
     shape, kind = draw(st.integers(0, len(SHAPES) - 1)), draw(st.integers(0, len(ENVIRONMENTS) - 1))
     both = environments(shape, kind)
-    return both, draw(agreement_scenarios(cluster=both[1].episodes.cluster))
+    scenario = draw(agreement_scenarios(cluster=both[1].episodes.cluster))
+    if both[1].parameters.features == "tenants":
+        scenario = replace(scenario, tenants=draw(tenants(len(scenario.trace))))
+    return both, scenario
 
 
 def action(mask: Any, draw: random.Random) -> int:
@@ -183,7 +198,11 @@ def acts_the_same(episode: tuple[tuple[Any, Any], Scenario], decisions: list[int
         counted["steps"] += 1
         if expected[2] or expected[3]:
             counted["episodes ended"] += 1
-            return
+            break
+    if other.outcomes.queues is not None:
+        counted["with queues"] += 1
+        missed = mine.outcomes.queues.list_missed()
+        assert_same(missed, other.outcomes.queues.list_missed(), "what queues have missed")
 
 
 def test_actions() -> None:

@@ -1,0 +1,154 @@
+"""How far queues of tenants fall short of their quotas and fair shares: costs that a reward can weigh."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clustergym.common.arrays import Floats, Ints
+from clustergym.results.metrics.tenants import compute_fair_shares, list_quotas, whole_tree
+from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.tenants.queue_tree import QueueTree
+from clustergym.sim.log import ENDS, LAUNCHES, NO_JOB, Event, EventType
+
+LEAVES = (EventType.COMPLETE, EventType.DROP)
+
+
+@dataclass(frozen=True, eq=False)
+class QueueRules:
+    """Quotas and limits of L tenants' queues, and the queue of each of n jobs; all GPU types count equally.
+
+    Attributes
+    ----------
+    tree : QueueTree
+    leaf, asked : ndarray of int, shape (n,)
+        The leaf of each job, and the GPUs that it asks for.
+    quota : ndarray of float, shape (L,)
+    total : float
+        GPUs of the cluster.
+    """
+
+    tree: QueueTree
+    leaf: Ints
+    asked: Ints
+    quota: Floats
+    total: float
+
+    @staticmethod
+    def from_scenario(scenario: Scenario) -> QueueRules | None:
+        """Return the queues of a scenario's tenants, or None if it has no tenants."""
+        tenants, cluster = scenario.tenants, scenario.cluster
+        if tenants is None:
+            return None
+        tree = whole_tree(tenants.tree, cluster)
+        asked = scenario.request_gpus.astype(np.int64)
+        return QueueRules(tree, tenants.leaf, asked, list_quotas(tree), float(cluster.capacity.sum()))
+
+
+# What queues hold and want, and what that costs; compiled episodes compile these functions.
+
+HELD, WANTED = range(2)
+"""Rows of the GPUs of queues: held, and wanted, which is what a job asks for, or holds if that is more."""
+SINCE_S, OWED, ERROR, OWED_RATE, ERROR_RATE, COLUMNS = range(6)
+"""Columns of what queues have missed up to a time, and miss in each hour from then on."""
+
+
+def count_job(queues: Ints, job: Ints, leaf: Any, gpus: Any, asked: Any) -> None:
+    """Update what a leaf queue holds and wants, as one of its jobs now holds `gpus` and asks for `asked`.
+
+    `queues` has that of all leaves, shape (2, L), and `job` that of the job, before and then after.
+    """
+    wanted = max(gpus, asked)
+    queues[HELD, leaf] += gpus - job[HELD]
+    queues[WANTED, leaf] += wanted - job[WANTED]
+    job[HELD], job[WANTED] = gpus, wanted
+
+
+def compute_owed_rate(queues: Ints, quota: Floats, total: Any) -> Any:
+    """Return the GPUs of quota that queues want but lack, divided by all GPUs."""
+    lacked = 0.0
+    for leaf in range(len(quota)):
+        lacked += max(min(quota[leaf], queues[WANTED, leaf]) - queues[HELD, leaf], 0.0)
+    return lacked / total
+
+
+def compute_error_rate(queues: Ints, shares: Floats, total: Any) -> Any:
+    """Return the GPUs by which queues miss or exceed their fair shares, divided by all GPUs."""
+    missed = 0.0
+    for leaf in range(len(shares)):
+        missed += abs(queues[HELD, leaf] - shares[leaf])
+    return missed / total
+
+
+def add_up(missed: Any, column: Any, now_s: Any) -> Any:
+    """Return the sum so far, OWED or ERROR, at a time until which its rate holds."""
+    return missed[column] + missed[column + 2] * ((now_s - missed[SINCE_S]) / 3600.0)
+
+
+OF_IMBALANCE = (count_job, compute_owed_rate, compute_error_rate, add_up)
+
+
+class QueueImbalance:
+    """Measures over an episode by how many GPU-hours queues missed their quotas and fair shares.
+
+    Parameters
+    ----------
+    rules : QueueRules
+    """
+
+    def __init__(self, rules: QueueRules) -> None:
+        self.rules = rules
+        self._jobs = np.zeros((len(rules.leaf), 2), dtype=np.int64)
+        self._queues = np.zeros((2, len(rules.quota)), dtype=np.int64)
+        self._missed: list[list[float]] = [[0.0] * COLUMNS]
+        self._rates_known = True
+        self._shares: dict[bytes, Floats] = {}
+
+    def read(self, event: Event) -> None:
+        """Update the sums, and the GPUs that queues hold, by the next event of the log."""
+        if event.job == NO_JOB or event.event_type not in (*LAUNCHES, *ENDS, EventType.SUBMIT):
+            return
+        if event.time_s > self._missed[-1][SINCE_S]:
+            last = self._find_rates()
+            sums = [add_up(last, column, event.time_s) for column in (OWED, ERROR)]
+            self._missed.append([event.time_s, *sums, 0.0, 0.0])
+        job, rules = event.job, self.rules
+        gpus = event.gpus if event.event_type in LAUNCHES else 0
+        asked = 0 if event.event_type in LEAVES else rules.asked[job]
+        count_job(self._queues, self._jobs[job], rules.leaf[job], gpus, asked)
+        self._rates_known = False
+
+    def compute_owed(self, now_s: float) -> float:
+        """Return the GPU-hours of quota that queues asked for but lacked so far, divided by all GPUs."""
+        return self._add_up(OWED, now_s)
+
+    def share_error(self, now_s: float) -> float:
+        """Return the GPU-hours by which queues missed or exceeded fair shares so far, divided by all GPUs."""
+        return self._add_up(ERROR, now_s)
+
+    def list_missed(self) -> Floats:
+        """Return what queues have missed at each change, and from then on, shape (changes, COLUMNS)."""
+        self._find_rates()
+        return np.array(self._missed)
+
+    def _add_up(self, column: int, now_s: float) -> float:
+        last = self._find_rates()
+        if now_s < last[SINCE_S]:
+            last = self._missed[bisect_right(self._missed, now_s, key=lambda row: row[SINCE_S]) - 1]
+        return float(add_up(last, column, now_s))
+
+    def _find_rates(self) -> list[float]:
+        """Compute what queues miss in each hour since the last event; return it with the sums until then."""
+        last = self._missed[-1]
+        if not self._rates_known:
+            rules, self._rates_known = self.rules, True
+            wanted = self._queues[WANTED]
+            key = wanted.tobytes()
+            if key not in self._shares:
+                self._shares[key] = compute_fair_shares(rules.tree, wanted[None], rules.total)[0]
+            last[OWED_RATE] = float(compute_owed_rate(self._queues, rules.quota, rules.total))
+            last[ERROR_RATE] = float(compute_error_rate(self._queues, self._shares[key], rules.total))
+        return last
