@@ -189,6 +189,7 @@ CLASSES: dict[str, dict[str, str]] = {
     "benchmark.papers.arnold_benchmark": {"Solved": "SolverAnswer"},
     "benchmark.papers.fgd": {"Fill": "FillCurves"},
     "cluster.schema": {"Checked": "StrictSchema"},
+    "envs.queue_imbalance": {"QueueCourse": "QueueImbalance"},
     "envs.scheduling_costs": {"QueueCourse": "QueueImbalance", "Yardsticks": "ReferenceCostTimes"},
     "envs.sharing.episode": {"Desk": "SharingEpisode"},
     "envs.vector.episode_state": {"Desk": "EpisodeState", "DeskRules": "EpisodeRules"},
