@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import subprocess
@@ -90,6 +91,7 @@ MARKS = {
 CORE = " and ".join(f"not {mark}" for mark in (*MARKS, "browser", "hypothesis", "wheel"))
 
 
+@functools.cache
 def marks_of(path):
     """Return the marks that all tests of a file or folder have."""
     within = path.relative_to(ROOT / "tests")
