@@ -11,6 +11,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from made_once import make_once
 
 from clustergym.common.errors import InputError
 from clustergym.common.processes import cores
@@ -151,10 +152,12 @@ def pytest_collection_finish():
 def wheel(tmp_path_factory):
     """The wheel, built from the checkout once."""
     pytest.importorskip("build", reason="build is not installed: pip install 'clustergym[dev]'")
-    folder = tmp_path_factory.mktemp("built")
-    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True)
-    (path,) = folder.glob("*.whl")
+
+    def build(folder):
+        command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
+        subprocess.run(command, check=True, capture_output=True)
+
+    (path,) = make_once(tmp_path_factory, "wheel", build).glob("*.whl")
     return path
 
 

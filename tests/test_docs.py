@@ -51,7 +51,7 @@ NEEDS = {
 """What a page needs that a plain installation has not."""
 
 ELSEWHERE = {
-    "clustergym leaderboard check fair fcfs --workers 2",  # the notebook, and the journey check_board
+    "clustergym leaderboard check fair fcfs --workers 2",  # the notebook
     "clustergym bench environments --only elastic-16 --numbers 1 --seconds 0.01 --json environments.json",
     "clustergym bench placement --quick --states 3 -o placement.md --json placement.json",
     "clustergym reproduce arnold --quick --out arnold.md --json arnold.json",
@@ -439,7 +439,7 @@ AXE = Path(os.environ.get("AXE", ROOT / "node_modules" / "axe-core" / "axe.min.j
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKED_AT)
-def test_pages_are_small_accessible_and_as_wide_as_the_window(site, browser, monkeypatch, width, scheme):
+def test_pages_are_small_accessible_and_as_wide_as_the_window(browser, site, monkeypatch, width, scheme):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     looks = importlib.import_module("look_at_pages")
     folder, _ = site

@@ -245,7 +245,7 @@ def test_sweep(name):
     assert total_runs(params, []) >= 2
     given = [f"{key}={value}" for key, value in params.items()]
     lists = [OverridesParser.create().parse_override(one) for one in given]
-    # Every value is a file of its group, which another test composes, or composes; the first of each list runs.
+    # Every value composes, or is a file that another test composes; the first of each list runs.
     values = [[f"{one.key_or_group}={v}" for v in one.sweep_string_iterator()] for one in lists]
     for swept in values:
         for value in swept:
