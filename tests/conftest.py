@@ -11,7 +11,6 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from made_once import make_once
 
 from clustergym.common.errors import InputError
 from clustergym.common.processes import cores
@@ -168,6 +167,8 @@ def pytest_collection_finish():
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory):
     """The wheel, built from the checkout once."""
+    from made_once import make_once
+
     pytest.importorskip("build", reason="build is not installed: pip install 'clustergym[dev]'")
 
     def build(folder):
