@@ -130,27 +130,10 @@ def pytest_ignore_collect(collection_path, config):
     return True if config.option.markexpr == CORE and marks_of(collection_path) else None
 
 
-@functools.cache
-def draw_fewer(test):
-    """Let a test draw half of the cases that its settings name, but not fewer than 20."""
-    full = getattr(test, "_hypothesis_internal_use_settings", None)
-    if full is None:
-        return
-    fewer = hypothesis.settings(full, max_examples=min(full.max_examples, max(20, full.max_examples // 2)))
-    # To decorate a test with settings a second time is an error.
-    test._hypothesis_internal_use_settings = fewer
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the tests before those without the marks asked for are left out; skip those of `.ci/nightly`.
-
-    Only there, with DRAW=anew, and where two implementations are compared, are all cases drawn.
-    """
+    """Mark the tests before those without the marks asked for are left out; skip those of `.ci/nightly`."""
     for item in items:
-        whole = {"NIGHTLY", "DRAW"} & {*os.environ} or "agreement" in marks_of(item.path)
-        if hypothesis.is_hypothesis_test(getattr(item, "obj", None)) and not whole:
-            draw_fewer(getattr(item.obj, "__func__", item.obj))
         if item.get_closest_marker("nightly") and "NIGHTLY" not in os.environ:
             item.add_marker(pytest.mark.skip(reason="NIGHTLY=1 runs it, as .ci/nightly does"))
         for mark in (*marks_of(item.path), *{"browser", "wheel"}.intersection(item.fixturenames)):
