@@ -386,7 +386,7 @@ def main(argv: list[str] | None = None) -> int:
     print("interquartile mean: {:.3f} [{:.3f}, {:.3f}]".format(*figures["interquartile_mean"]))
     print(f"each seed: {each}; CPU-s: {spent}")
     taken, used = np.sum([row["curve"][-1][1::-1] for row in figures["seeds"]], axis=0)
-    print(f"steps a CPU-second: {taken / used:,.0f}")
+    print(f"steps a CPU-second: {taken / max(used, 0.1):,.0f}")
     print(f"random play: {figures['random']:.3f}")
     if given.json is not None:
         print(f"wrote {given.json}")

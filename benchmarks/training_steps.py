@@ -159,8 +159,8 @@ class Gpu:
 
     def empty(self) -> None:
         """Give memory without tensors back to the driver."""
-        gc.collect()
         if self.real:
+            gc.collect()
             torch.cuda.empty_cache()
 
     def free(self) -> int:

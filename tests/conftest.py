@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import subprocess
@@ -90,6 +91,7 @@ MARKS = {
 CORE = " and ".join(f"not {mark}" for mark in (*MARKS, "browser", "hypothesis", "wheel"))
 
 
+@functools.cache
 def marks_of(path):
     """Return the marks that all tests of a file or folder have."""
     within = path.relative_to(ROOT / "tests")
@@ -148,11 +150,15 @@ def pytest_collection_finish():
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory):
     """The wheel, built from the checkout once."""
+    from made_once import make_once
+
     pytest.importorskip("build", reason="build is not installed: pip install 'clustergym[dev]'")
-    folder = tmp_path_factory.mktemp("built")
-    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True)
-    (path,) = folder.glob("*.whl")
+
+    def build(folder):
+        command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
+        subprocess.run(command, check=True, capture_output=True)
+
+    (path,) = make_once(tmp_path_factory, "wheel", build).glob("*.whl")
     return path
 
 

@@ -6,12 +6,16 @@ import dataclasses
 import importlib
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 import tomllib
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 from clustergym import __main__ as console
@@ -21,6 +25,7 @@ from clustergym.envs.placement.drawing import PlacementParameters
 from clustergym.envs.placement.environment import PlacementEnv
 from clustergym.envs.racks.environment import RackEnv
 from clustergym.envs.racks.gangs import RackParameters
+from clustergym.envs.scheduling_costs import COSTS
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.sharing.environment import SharingEnv
 from clustergym.envs.sharing.parameters import SharingParameters
@@ -46,8 +51,9 @@ NEEDS = {
 """What a page needs that a plain installation has not."""
 
 ELSEWHERE = {
-    "clustergym leaderboard check fair fcfs --workers 2",  # the notebook, and the journey check_board
+    "clustergym leaderboard check fair fcfs --workers 2",  # the notebook
     "clustergym bench environments --only elastic-16 --numbers 1 --seconds 0.01 --json environments.json",
+    "clustergym bench placement --quick --states 3 -o placement.md --json placement.json",
     "clustergym reproduce arnold --quick --out arnold.md --json arnold.json",
 }
 """Lines of pages that other tests run, on the same input or on nearly the same."""
@@ -94,9 +100,22 @@ def told_by(line, output):
 
 
 def run_script(line):
-    """Run a script that a page wrote in a process of its own."""
+    """Run a script that a page wrote: in a process of its own, or in this one if it needs PyTorch.
+
+    PyTorch takes five seconds to import and to make its first optimizer. Here the environments are registered
+    already, so such a script has to import what registers them, or to name it in the environment's id.
+    """
+    _, name, *arguments = shlex.split(line)
+    text = Path(name).read_text(encoding="utf-8")
+    if re.search(r"^(?:import torch|from sb3_contrib import .*)$", text, re.MULTILINE):
+        assert re.search(r"^import clustergym$|gymnasium\.make\(\"waits:", text, re.MULTILINE)
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as shown:
+            patch.setattr(sys, "argv", [name, *arguments])
+            runpy.run_path(name, run_name="__main__")
+        told_by(line, shown.getvalue())
+        return
     path = os.pathsep.join([str(ROOT), str(Path.cwd())])
-    command = [sys.executable, *shlex.split(line)[1:]]
+    command = [sys.executable, name, *arguments]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     told_by(line, done.stdout)
@@ -129,7 +148,7 @@ def run_line(line):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty working folder whose modules are found, and forgotten afterwards."""
+    """An empty working folder whose modules are found, and forgotten afterwards with what they registered."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     before = set(sys.modules)
@@ -138,6 +157,8 @@ def folder(tmp_path, monkeypatch):
         if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]
     entry_points.cache_clear()
+    gymnasium.registry.pop("Mine/Waits-v0", None)
+    COSTS.pop("long_stays", None)
 
 
 # Optuna and PyTorch warn of what of them is experimental or old.
@@ -418,7 +439,7 @@ AXE = Path(os.environ.get("AXE", ROOT / "node_modules" / "axe-core" / "axe.min.j
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKED_AT)
-def test_pages_are_small_accessible_and_as_wide_as_the_window(site, browser, monkeypatch, width, scheme):
+def test_pages_are_small_accessible_and_as_wide_as_the_window(browser, site, monkeypatch, width, scheme):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     looks = importlib.import_module("look_at_pages")
     folder, _ = site

@@ -86,6 +86,7 @@ def test_all_passes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(script.Training, "step", limited)
     monkeypatch.setattr(script, "MOST_TOKENS", 64)
+    monkeypatch.setattr(script, "TIMED", 3)
     arguments = [
         "--output",
         str(output),

@@ -9,18 +9,20 @@ import sys
 import venv
 
 import pytest
+from made_once import make_once
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory, wheel):
     """The interpreter of an environment that holds the built wheel and its dependencies only."""
-    folder = tmp_path_factory.mktemp("wheel")
-    venv.create(folder / "new", with_pip=False)
-    interpreter = folder / "new" / "bin" / "python"
-    # By the pip of these tests, and compiling only what is imported: half of the time.
-    install = [sys.executable, "-m", "pip", "--python", str(interpreter), "install", "-q", "--no-compile"]
-    subprocess.run([*install, str(wheel)], check=True, capture_output=True)
-    return interpreter
+
+    def install(folder):
+        venv.create(folder, with_pip=False)
+        # By the pip of these tests, and compiling only what is imported: half of the time.
+        pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "-q"]
+        subprocess.run([*pip, "--no-compile", str(wheel)], check=True, capture_output=True)
+
+    return make_once(tmp_path_factory, "environment", install) / "bin" / "python"
 
 
 def call(python, *arguments, cwd):

@@ -1,4 +1,4 @@
-# A board of one's own, and a baseline on it.
+# A board of one's own, and a baseline on it. An entry that gives itself a better figure is found out.
 set -euo pipefail
 mkdir -p boards/tiny
 cat > boards/tiny/board.yaml <<'YAML'
@@ -22,3 +22,20 @@ clustergym leaderboard --root boards add tiny fast-las policy=las policy.round_s
 clustergym leaderboard --root boards check tiny
 clustergym leaderboard --root boards score tiny | tee told
 grep fast-las told
+# Nothing else is said of it.
+python - <<'PY'
+import csv
+from pathlib import Path
+
+path = Path("boards/tiny/las/results.csv")
+rows = list(csv.DictReader(path.read_text().splitlines()))
+rows[0]["jct_mean"] = str(float(rows[0]["jct_mean"]) * 0.9)
+with path.open("w", newline="") as file:
+    writer = csv.DictWriter(file, rows[0])
+    writer.writeheader()
+    writer.writerows(rows)
+PY
+if clustergym leaderboard --root boards check tiny las --workers 1 > told 2>&1; then exit 1; fi
+cat told
+grep jct_mean told
+grep -q 'tiny/las: 1 FLAGS' told

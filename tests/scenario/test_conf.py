@@ -245,12 +245,17 @@ def test_sweep(name):
     assert total_runs(params, []) >= 2
     given = [f"{key}={value}" for key, value in params.items()]
     lists = [OverridesParser.create().parse_override(one) for one in given]
-    # Every value composes; the first of each list runs.
+    # Every value composes, or is a file that another test composes; the first of each list runs.
     values = [[f"{one.key_or_group}={v}" for v in one.sweep_string_iterator()] for one in lists]
     for swept in values:
         for value in swept:
-            config = compose([name, value])
-            make_policy(config["policy"])
+            group, _, chosen = value.partition("=")
+            if (conf_dir() / group).is_dir():
+                assert chosen in names(group)
+            elif group == "seed":
+                assert int(chosen) >= 0
+            else:
+                make_policy(compose([name, value])["policy"])
     config = compose([name, *(swept[0] for swept in values), HORIZON])
     run = simulate(build_scenario(config), make_policy(config["policy"]), make_placer(config["placer"]))
     assert run.simulation.log.events

@@ -152,7 +152,7 @@ def test_both_tell_the_same(scenario: Scenario, information: InformationClass, r
         assert plain.ended == {row: round(float(ended_s[row]) * 1e6) for row in finished}
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(wild_scenarios(("failures", "planned")), informed, st.sampled_from([7.0, 40.0, 1000.0]))
 def test_both_tell_the_same_where_stops_lose_work(
     scenario: Scenario, information: InformationClass, every_s: float

@@ -49,7 +49,7 @@ def test_a_row_of_the_table(tiers, capsys, tmp_path):
 
 
 def test_a_training_of_seeds_goes_on(tiers, tmp_path, capsys):
-    words = ["knobs-16", "--steps", "128", "--json"]
+    words = ["knobs-16", "--env", "jobs=6", "--steps", "128", "--json"]
     for name, seeds in (("a", ("1", "2")), ("b", ("2",))):
         for number in seeds:
             assert tiers.main([*words, str(tmp_path / name), "--seeds", number]) == 0

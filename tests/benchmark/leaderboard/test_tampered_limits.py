@@ -122,7 +122,7 @@ def _queue(decisions: int) -> Iterator[bytes]:
     ("lines", "found"),
     [
         (lambda: _crowd(150_000), "names a job twice"),
-        (lambda: _queue(600_000), "more than 500,000 decisions"),
+        pytest.param(lambda: _queue(600_000), "more than 500,000 decisions", marks=pytest.mark.nightly),
     ],
 )
 def test_crowds_take_little_memory(lines: Callable[[], Iterator[bytes]], found: str, root: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from error_lines import error_line
 
 from clustergym.__main__ import COMMANDS
+from clustergym.benchmark.papers import arnold, arnold_benchmark
 from clustergym.benchmark.papers.arnold_benchmark import BASELINES, COMPARED, summary
 from clustergym.benchmark.papers.arnold_characterisation import (
     DENSE,
@@ -25,7 +27,7 @@ from clustergym.benchmark.papers.arnold_characterisation import (
 )
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Locality
-from clustergym.commands import bench
+from clustergym.commands import bench, reproduce
 from clustergym.common.errors import InputError
 from clustergym.envs.placement.drawing import draw_free_nodes
 from clustergym.envs.placement.step_time import Tiers, predict
@@ -37,7 +39,9 @@ from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.devices import Layout
 from clustergym.scenario.placement_problem import Spread, cell_spread
 
-QUICK = ["placement", "--quick"]
+STATES = 10
+"""Of the page of the paper in its quick form."""
+QUICK = ["placement", "--quick", "--states", str(STATES)]
 
 
 @pytest.fixture(scope="module")
@@ -53,18 +57,45 @@ def test_is_a_command():
     assert COMMANDS["bench"][0] == "clustergym.commands.bench"
 
 
-def test_output_is_the_same_each_time(quick, tmp_path):
-    again = tmp_path / "b.json"
-    assert bench.main([*QUICK, "--json", str(again), "-o", str(tmp_path / "b.md")]) == 0
-    assert again.read_bytes() == quick["a.json"].read_bytes()
-    assert (tmp_path / "b.md").read_bytes() == quick["a.md"].read_bytes()
+def test_output_is_the_same_each_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(arnold_benchmark, "QUICK_ALPHAS", (0.5,))
+    monkeypatch.setattr(arnold_benchmark, "QUICK_FULLNESS_ALPHAS", (0.5,))
+    monkeypatch.setattr(arnold_benchmark, "RANGES", ((0.0, 1.0), (0.5, 1.0)))
+    made = []
+    for name in ("one", "two"):
+        files = tmp_path / f"{name}.json", tmp_path / f"{name}.md"
+        assert bench.main(["placement", "--quick", "--json", str(files[0]), "-o", str(files[1])]) == 0
+        made.append([file.read_bytes() for file in files])
+    assert made[0] == made[1]
+
+
+def test_the_papers_page(quick, tmp_path, monkeypatch, capsys):
+    found = json.loads(quick["a.json"].read_text())
+    given = []
+    monkeypatch.setattr(arnold, "placement_figures", lambda *words: given.append(words) or found)
+    monkeypatch.chdir(tmp_path)
+    assert reproduce.main(["arnold", "--quick", "--json", "figures.json"]) == 0
+    assert given == [(True, STATES, 0)]
+    capsys.readouterr()
+    text = Path("outputs/reproduction/quick/arnold.md").read_text()
+    written = json.loads(Path("figures.json").read_text())
+    (figures,), rows = written["runs"], {row["claim"]: row for row in written["claims"]}
+    assert figures == found
+    most = rows["best baseline's score over Arnold's, most"]
+    assert most["fair"] == figures["summary"]["greatest_ratio"]
+    assert most["verdict"] == "reproduced"
+    assert f"| section 3, Fig. 6, Table 1 | 1.67x | {most['fair']:.2f}x | - | reproduced |" in text
+    assert max(figures["characterisation"]["inside_a_minipod"].values()) <= 0.003
+    assert rows["inside one minipod placement changes at most 0.3 % (1: yes)"]["verdict"] == "reproduced"
+    assert len(rows) == text.split("## Claims")[1].split("\n- ")[0].count("\n| ") - 2
+    assert Path("outputs/reproduction/quick/arnold.svg").is_file()
 
 
 def test_arnold_is_never_beaten_and_proven_in_every_state(quick):
     figures = json.loads(quick["a.json"].read_text())
     for setting in figures["settings"]:
         arnold = np.array(setting["scores"]["arnold"])
-        assert setting["arnold"]["proven"] == setting["arnold"]["solved"] == arnold.size == 5 * 3
+        assert setting["arnold"]["proven"] == setting["arnold"]["solved"] == arnold.size == 5 * STATES
         for name in BASELINES:
             assert (np.array(setting["scores"][name]) >= arnold - 1e-9).all()
             cell_by_cell = np.array(setting["cell_scores"][name])
@@ -77,7 +108,7 @@ def test_gains_of_larger_jobs_grow_with_the_core_s_oversubscription(quick):
     rows = json.loads(quick["a.json"].read_text())["characterisation"]["scale"]
     assert {row["gpus"] for row in rows} == {208, 9600}
     for row in rows:
-        assert row["proven"] == row["solved"] == 2 * 6 * 3
+        assert row["proven"] == row["solved"] == 2 * 6 * STATES
         one, two, four = row["gain_by_core"].values()
         assert 0 <= one < two < four
         assert one < 0.002

@@ -8,13 +8,14 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scenarios import Job, small_scenario
 
-from clustergym.benchmark.papers import reproduction
+from clustergym.benchmark.papers import ares_causes, ares_runs, reproduction
 from clustergym.benchmark.papers.reproduction import Options, RunSpec, summarise_run
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.registry import make_placer, make_policy
@@ -71,6 +72,20 @@ def say_the_papers(claim: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in claim.items() if key not in left_out}
 
 
+def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what Ares's page simulates besides its runs be 20 jobs of a trace, and 64 GPUs at each size."""
+    monkeypatch.setattr(ares_runs, "START_JOBS", 20)
+    look, take_times = ares_causes._measure_looks, ares_causes.decision_times
+    monkeypatch.setattr(
+        ares_causes,
+        "_measure_looks",
+        lambda options, spec: look(options, replace(spec, setting=ares_runs.START)),
+    )
+    monkeypatch.setattr(
+        ares_causes, "decision_times", lambda options, gpus: take_times(options, 64) | {"gpus": gpus}
+    )
+
+
 @needs_data
 @pytest.mark.parametrize("paper", ["arena", "ares", "crius", "gavel", "sia"])
 def test_a_page_has_the_sections_rows_and_claims_of_the_committed_one(
@@ -85,6 +100,7 @@ def test_a_page_has_the_sections_rows_and_claims_of_the_committed_one(
         monkeypatch.setattr(one, "run_all", run_all, raising=False)
     # They stand last, and take the searches of test_oracle_claims.py, which holds them to the committed ones.
     monkeypatch.setattr(module, "oracle_claims", lambda *_: [], raising=False)
+    shorten(monkeypatch)
     report = module.reproduce(Options(DATA, quick=False, policies=None, work=tmp_path))
     committed = json.loads((PAGES / f"{paper}.claims.json").read_text())["claims"]
     ours = [say_the_papers(claim.plain()) for claim in report.claims]

@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from clustergym.benchmark.papers.claims import NO_FIGURE, NOT_SIMULATED, PaperClaim
-from clustergym.benchmark.papers.oracle_claims import _compute_stored_error, _fewest_by_memory, oracle_claims
+from clustergym.benchmark.papers.oracle_claims import (
+    _compute_stored_error,
+    _fewest_by_memory,
+    _figures,
+    oracle_claims,
+)
 from clustergym.common.errors import InputError
+from clustergym.oracle.calibration import accuracy
+from clustergym.oracle.calibration.accuracy import arena_classes
 from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.models.catalog import load_catalog
 
@@ -56,10 +63,15 @@ def test_missing_data_are_one_error(tmp_path: Path) -> None:
         oracle_claims(tmp_path, "arena")
 
 
-@pytest.fixture(scope="module")
-def found() -> dict[str, PaperClaim]:
-    """Return the claims of Arena; `.ci/nightly` holds the verdicts on Crius's."""
-    claims = oracle_claims(DATA, "arena")
+@pytest.fixture(scope="module", params=[2, pytest.param(1, marks=pytest.mark.nightly)])
+def found(request: pytest.FixtureRequest) -> dict[str, PaperClaim]:
+    """Return the claims of Arena by every second of its models, or by all; `.ci/nightly` holds Crius's."""
+    step = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accuracy, "arena_classes", lambda catalog: arena_classes(catalog)[::step])
+        _figures.cache_clear()
+        claims = oracle_claims(DATA, "arena")
+        _figures.cache_clear()
     assert all(claim.quick for claim in claims)
     # What the paper says of each stands in the committed claims, at their end.
     committed = json.loads((CLAIMS / "arena.claims.json").read_text())["claims"][-len(claims) :]

@@ -206,22 +206,6 @@ def test_a_plot_is_the_same_bytes_each_time(tmp_path):
     assert "<svg" in (tmp_path / "one.svg").read_text()
 
 
-def test_arnold_quick(capsys):
-    assert main(["arnold", "--quick", "--json", "figures.json"]) == 0
-    capsys.readouterr()
-    text = Path("outputs/reproduction/quick/arnold.md").read_text()
-    written = json.loads(Path("figures.json").read_text())
-    (figures,), rows = written["runs"], {row["claim"]: row for row in written["claims"]}
-    most = rows["best baseline's score over Arnold's, most"]
-    assert most["fair"] == figures["summary"]["greatest_ratio"]
-    assert most["verdict"] == "reproduced"
-    assert f"| section 3, Fig. 6, Table 1 | 1.67x | {most['fair']:.2f}x | - | reproduced |" in text
-    assert max(figures["characterisation"]["inside_a_minipod"].values()) <= 0.003
-    assert rows["inside one minipod placement changes at most 0.3 % (1: yes)"]["verdict"] == "reproduced"
-    assert len(rows) == text.split("## Claims")[1].split("\n- ")[0].count("\n| ") - 2
-    assert Path("outputs/reproduction/quick/arnold.svg").is_file()
-
-
 def test_arnold_statements_follow_the_figures():
     gains = {"gain": {"pp_aligned": 0.01, "dp_aligned": 0.02}, "layers": 16}
     found = {

@@ -17,24 +17,25 @@ from clustergym.common.errors import InputError
 from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv, FairEnv, MetaEnv, TenantsEnv
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 
-SMALL: dict[str, Any] = {"cluster": "arena-16", "jobs": 12, "rows": 8}
+# Jobs of at most four hours: an episode has a third of the rounds that it has with jobs of twelve.
+SMALL: dict[str, Any] = {"cluster": "arena-16", "jobs": 12, "rows": 8, "max_duration_s": 14400.0}
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "elastic": (ElasticEnv, SMALL),
     "flat": (ElasticEnv, {**SMALL, "observation": "flat", "rows": 3}),
     "summary": (ElasticEnv, {**SMALL, "features": "summary", "information": "none"}),
-    "events": (ElasticEnv, {**SMALL, "round_s": None, "horizon_s": 90000.0}),
+    "events": (ElasticEnv, {**SMALL, "round_s": None, "horizon_s": 30000.0}),
     "never idle": (ElasticEnv, {**SMALL, "mask_stop_while_idle": True}),
     "profiles": (ElasticEnv, {**SMALL, "costs": "default"}),
     "baseline": (
         ElasticEnv,
         {**SMALL, "baseline": "srtf", "reward": {"jobs_in_system": 1.0, "slowdown": 0.5}},
     ),
-    "baseline at the horizon": (ElasticEnv, {**SMALL, "baseline": "fcfs", "horizon_s": 50000.0}),
+    "baseline at the horizon": (ElasticEnv, {**SMALL, "baseline": "fcfs", "horizon_s": 17000.0}),
     "fair": (FairEnv, {"cluster": "ares-16", "jobs": 6, "rows": 4, "round_s": 900.0}),
     "deadline": (DeadlineEnv, SMALL),
     "deadline, baseline": (DeadlineEnv, {**SMALL, "baseline": "elasticflow", "traces": 4}),
     "scores": (AuctionEnv, {**SMALL, "rows": 4}),
-    "scores, flat": (AuctionEnv, {**SMALL, "observation": "flat", "round_s": None, "horizon_s": 90000.0}),
+    "scores, flat": (AuctionEnv, {**SMALL, "observation": "flat", "round_s": None, "horizon_s": 30000.0}),
     "scores, no moves": (AuctionEnv, {**SMALL, "features": "jobs"}),
     "weights": (AuctionEnv, {**SMALL, "rows": 3, "actions": "weights", "features": "summary"}),
     "drop": (
@@ -76,6 +77,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
             "costs": "ares-profiled-free",
             "information": "data_parallel",
             "round_s": 60.0,
+            "max_duration_s": 14400.0,
         },
     ),
 }
