@@ -96,9 +96,8 @@ class _Server:
             likes_now = np.where(options & (room >= gpus[:, None]), likes, np.inf)
             concerned = likes_now < np.inf if self._blocks == "nothing" else options & (room > 0)
             some = slice(None) if self._blocks == "cluster" else np.flatnonzero(concerned.any(axis=1))
-            likes, likes_now, options, job, gpus = (
-                array[some] for array in (likes, likes_now, options, job, gpus)
-            )
+            likes, likes_now, options = likes[some], likes_now[some], options[some]
+            job, gpus = job[some], gpus[some]
             gpu_type = likes_now.argmin(axis=1)
             first = self._serve_together(job, gpus, gpu_type, likes_now) if len(job) >= TOGETHER else 0
             last = first + length
@@ -123,7 +122,10 @@ class _Server:
         return first
 
     def _serve_each(self, jobs: Iterable[tuple[int, int, int]], likes: Floats, options: Bools) -> int:
-        """Serve jobs, given as (job, GPUs, the type it likes most), until one closes types; return how many."""
+        """Serve jobs (job, GPUs, the type it likes most); return how many.
+
+        If one closes types, and many are behind it, these are left, as most of them may wait for these types.
+        """
         room, chosen = self._room, self.chosen
         for at, (row, gpus, gpu_type) in enumerate(jobs):
             if room[gpu_type] < gpus or likes[at, gpu_type] == np.inf:
@@ -133,7 +135,9 @@ class _Server:
                     if self._blocks == "nothing":
                         continue
                     self._close(options[at])
-                    return at + 1
+                    if self.done or len(likes) - at > TOGETHER:
+                        return at + 1
+                    continue
             room[gpu_type] -= gpus
             chosen.append((row, gpu_type, gpus))
             if not (room[gpu_type] or any(room)):
