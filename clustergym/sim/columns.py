@@ -64,7 +64,7 @@ NONE = -1
     DECISIONS,  # of a policy, those included that were not legal
     RUNNING_JOBS,
     FREE_SHARE,  # first row of `share` that nobody holds; each names the next
-    LISTED,  # rows of `in_view`, where jobs that leave stay until the next decision point
+    LISTED,  # rows of `in_view`, where a job that leaves stays, as ~row, until the next decision point
     CLOCK_COLUMNS,
 ) = range(34)
 

@@ -23,7 +23,11 @@ from clustergym.scenario.policy import (
     View,
 )
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim.columns import NONE
 from clustergym.sim.state import JobStates, Phase
+
+MANY = 4096
+"""Jobs of a View whose columns do not stay in the processor's cache while it is made."""
 
 
 class Shown:
@@ -45,7 +49,17 @@ class Shown:
     @cached_property
     def queued(self) -> Bools:
         """Return a mask of the jobs that wait, shape (n,)."""
-        found: Bools = self.views.jobs.phase[self.rows] == Phase.QUEUED
+        return self.views.find_queued(self.rows)
+
+    def of_running(self, values: Ints, otherwise: int) -> Ints:
+        """Return values of the jobs that hold GPUs, and `otherwise` of those that wait, shape (n,).
+
+        Where a long queue waits this is much faster than to read the values of all, which lie far apart.
+        """
+        if len(self.rows) < MANY:
+            return values[self.rows]
+        found, held = np.full(len(self.rows), otherwise), np.flatnonzero(~self.queued)
+        found[held] = values[self.rows[held]]
         return found
 
     def column(self, name: str) -> Any:
@@ -134,8 +148,8 @@ class ViewMaker:
         makers = {
             "job": lambda shown: shown.rows,
             "state": lambda shown: np.where(shown.queued, 0, 1),
-            "gpu_type": of(jobs.gpu_type),
-            "gpus": of(jobs.gpus),
+            "gpu_type": lambda shown: shown.of_running(jobs.gpu_type, NONE),
+            "gpus": lambda shown: shown.of_running(jobs.gpus, 0),
             "requested_type": of(scenario.request_type),
             "requested_gpus": of(scenario.request_gpus),
             "submit_s": of(trace.submit_s),
@@ -155,6 +169,11 @@ class ViewMaker:
         }
         some = {"partner": jobs.partner, "time_limit_s": trace.time_limit_s, "requested_nodes": trace.nodes}
         return makers, {name: values for name, values in some.items() if values is not None}
+
+    def find_queued(self, rows: Ints) -> Bools:
+        """Return a mask of those jobs in view that wait, shape (n,)."""
+        found: Bools = self.jobs.phase[rows] == Phase.QUEUED
+        return found
 
     def compute_remaining(self, rows: Ints | int, now: int) -> Floats:
         """Return the iterations that the policy believes each job has left, in the shape of `rows`.

@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -220,42 +221,34 @@ class Trace:
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(self.columns)
-        kept: list[tuple[Any, ...]] = [()] * len(self)
+        gpus = self.gpus.tolist()
+        if self.gpu_milli is not None:
+            # A job without GPUs counts as one of 1.
+            gpus = [whole if milli else 0 for whole, milli in zip(gpus, self.gpu_milli.tolist(), strict=True)]
+        columns: list[Iterable[Any]] = [
+            self.job_id,
+            map(_number, self.submit_s.tolist()),
+            self.model_family,
+            self.model_size,
+            self.global_batch.tolist(),
+            self.iterations.tolist(),
+            self.gpu_type,
+            gpus,
+            map(_or_empty, self.deadline_s.tolist()),
+            self.priority.tolist(),
+            self.user,
+            self.virtual_cluster,
+        ]
         if self.outcome is not None:
-            kept = list(zip(self.outcome, self.work_iterations.tolist(), strict=True))
+            columns += self.outcome, self.work_iterations.tolist()
         if self.time_limit_s is not None:
-            kept = [
-                (*row, _or_empty(limit)) for row, limit in zip(kept, self.time_limit_s.tolist(), strict=True)
-            ]
+            columns.append(map(_or_empty, self.time_limit_s.tolist()))
         if self.nodes is not None:
-            kept = [(*row, nodes) for row, nodes in zip(kept, self.nodes.tolist(), strict=True)]
-        more = self._part_cells()
-        for row in range(len(self)):
-            writer.writerow(
-                (
-                    self.job_id[row],
-                    _number(float(self.submit_s[row])),
-                    self.model_family[row],
-                    self.model_size[row],
-                    int(self.global_batch[row]),
-                    int(self.iterations[row]),
-                    self.gpu_type[row],
-                    int(self.gpus[row]) if not more or more[row][0] else 0,
-                    _or_empty(float(self.deadline_s[row])),
-                    int(self.priority[row]),
-                    self.user[row],
-                    self.virtual_cluster[row],
-                    *kept[row],
-                    *(more[row] if more else ()),
-                )
-            )
+            columns.append(self.nodes.tolist())
+        if self.gpu_milli is not None:
+            columns += (list(getattr(self, name)) for name in PART_COLUMNS)
+        writer.writerows(zip(*columns, strict=True))
         return buffer.getvalue()
-
-    def _part_cells(self) -> list[tuple[Any, ...]]:
-        if self.gpu_milli is None:
-            return []
-        columns = (getattr(self, name) for name in PART_COLUMNS)
-        return list(zip(*(c.tolist() if isinstance(c, np.ndarray) else c for c in columns), strict=True))
 
     @property
     def sha256(self) -> str:
@@ -264,7 +257,7 @@ class Trace:
 
 
 def _or_empty(seconds: float) -> str:
-    return "" if np.isnan(seconds) else _number(seconds)
+    return "" if math.isnan(seconds) else _number(seconds)
 
 
 def _number(value: float) -> str:

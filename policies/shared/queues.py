@@ -89,17 +89,22 @@ class _Server:
 
     def serve(self, job: Ints, gpus: Ints, likes: Floats) -> None:
         """Give several jobs their GPUs in order; `likes` is their preference of GPU types, shape (m, T)."""
-        options = likes < np.inf
-        room = np.array(self._room)
-        # GPUs only become fewer: what has no room now has none for any job of the block.
-        likes = np.where(options & (room >= gpus[:, None]), likes, np.inf)
-        concerned = likes < np.inf if self._blocks == "nothing" else options & (room > 0)
-        some = slice(None) if self._blocks == "cluster" else np.flatnonzero(concerned.any(axis=1))
-        likes, options, job, gpus = likes[some], options[some], job[some], gpus[some]
-        gpu_type = likes.argmin(axis=1)
-        first = self._serve_together(job, gpus, gpu_type, likes) if len(job) >= TOGETHER else 0
-        left = (array[first:].tolist() for array in (job, gpus, gpu_type))
-        self._serve_each(zip(*left, strict=True), likes[first:], options[first:])
+        length = BLOCK
+        while len(job) and not self.done:
+            options, room = likes < np.inf, np.array(self._room)
+            # GPUs only become fewer: what has no room now has none for any job of the block.
+            likes_now = np.where(options & (room >= gpus[:, None]), likes, np.inf)
+            concerned = likes_now < np.inf if self._blocks == "nothing" else options & (room > 0)
+            some = slice(None) if self._blocks == "cluster" else np.flatnonzero(concerned.any(axis=1))
+            likes, likes_now, options = likes[some], likes_now[some], options[some]
+            job, gpus = job[some], gpus[some]
+            gpu_type = likes_now.argmin(axis=1)
+            first = self._serve_together(job, gpus, gpu_type, likes_now) if len(job) >= TOGETHER else 0
+            last = first + length
+            next_jobs = zip(*(array[first:last].tolist() for array in (job, gpus, gpu_type)), strict=True)
+            first += self._serve_each(next_jobs, likes_now[first:last], options[first:last])
+            likes, job, gpus = likes[first:], job[first:], gpus[first:]
+            length *= 2
 
     def _serve_together(self, job: Ints, gpus: Ints, gpu_type: Ints, likes: Floats) -> int:
         """Serve the first jobs, as long as each gets the type it likes most; return how many those are."""
@@ -116,31 +121,35 @@ class _Server:
             self.done = not any(self._room)
         return first
 
-    def _serve_each(self, jobs: Iterable[tuple[int, int, int]], likes: Floats, options: Bools) -> None:
-        """Serve jobs, given as (job, GPUs, the type it likes most)."""
+    def _serve_each(self, jobs: Iterable[tuple[int, int, int]], likes: Floats, options: Bools) -> int:
+        """Serve jobs (job, GPUs, the type it likes most); return how many.
+
+        If one closes types, and many are behind it, these are left, as most of them may wait for these types.
+        """
         room, chosen = self._room, self.chosen
-        if self.done:
-            return
         for at, (row, gpus, gpu_type) in enumerate(jobs):
             if room[gpu_type] < gpus or likes[at, gpu_type] == np.inf:
                 fits = [(like, other) for other, like in enumerate(likes[at].tolist()) if room[other] >= gpus]
                 like, gpu_type = min(fits, default=(math.inf, -1))
                 if like == math.inf:
+                    if self._blocks == "nothing":
+                        continue
                     self._close(options[at])
-                    if self.done:
-                        return
+                    if self.done or len(likes) - at > TOGETHER:
+                        return at + 1
                     continue
             room[gpu_type] -= gpus
             chosen.append((row, gpu_type, gpus))
             if not (room[gpu_type] or any(room)):
                 self.done = True
-                return
+                break
+        return len(likes)
 
     def _close(self, options: Bools) -> None:
         """Keep later jobs from what a job waits for."""
         if self._blocks == "cluster":
             self.done = True
-        elif self._blocks == "types":
+        else:
             for gpu_type in np.flatnonzero(options).tolist():
                 self._room[gpu_type] = 0
             self.done = not any(self._room)

@@ -102,7 +102,7 @@ def _any_queued(episode: Episode) -> bool:
     """Return whether any job in view waits, so that a decision comes before profiling runs start."""
     for at in range(episode.clock[c.LISTED]):
         row = episode.in_view[at]
-        if episode.job[row, c.PHASE] == c.QUEUED:
+        if row >= 0 and episode.job[row, c.PHASE] == c.QUEUED:
             return True
     return False
 

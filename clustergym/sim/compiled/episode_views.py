@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from clustergym.common.arrays import Bools, Ints
 from clustergym.scenario.policy import InformationClass, Setting, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
@@ -46,7 +47,16 @@ class EpisodeViews(ViewMaker):
         self, scenario: Scenario, episode: Episode, information: InformationClass, setting: Setting
     ) -> None:
         self._episode, self._capacity = episode, scenario.cluster.capacity
+        self._runs = np.zeros(len(scenario.trace), dtype=np.bool_)
         super().__init__(scenario, EpisodeJobs(scenario, episode), information, setting)
+
+    def find_queued(self, rows: Ints) -> Bools:
+        """Return a mask of those jobs in view that wait, shape (n,)."""
+        running = self._episode.running[: self._episode.clock[c.RUNNING_JOBS]]
+        self._runs[running] = True
+        queued: Bools = ~self._runs[rows]
+        self._runs[running] = False
+        return queued
 
     def view_of_now(self) -> View:
         """Return the View of the present time: the jobs that run or wait, and the free GPUs."""

@@ -23,10 +23,11 @@ class Sharing(NamedTuple):
     ascending : ndarray of int, shape (D,)
         Rows of `caps`, least cap first.
     end : ndarray of float, shape (D, n)
-        Reading of the clock at which each queued job ends, ascending.
+        Reading of the clock at which each queued job ends. A queue is a heap: no job ends before that at half
+        its place, so that the first one ends first.
     job : ndarray of int, shape (D, n)
-    first, behind : ndarray of int, shape (D,)
-        Where the first job of each queue stands, and the place behind its last one.
+    waiting : ndarray of int, shape (D,)
+        Jobs of each queue.
     """
 
     caps: Floats
@@ -34,8 +35,7 @@ class Sharing(NamedTuple):
     ascending: Ints
     end: Floats
     job: Ints
-    first: Ints
-    behind: Ints
+    waiting: Ints
 
 
 def simulate_fluid(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
@@ -57,7 +57,7 @@ def simulate_fluid(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints
     shape = len(distinct), len(submit_s)
     queues = np.zeros(shape), np.zeros(shape, np.int64)
     none = np.zeros(len(distinct), np.int64)
-    sharing = Sharing(distinct[order], np.zeros(len(distinct)), place, *queues, none, none.copy())
+    sharing = Sharing(distinct[order], np.zeros(len(distinct)), place, *queues, none)
     finish_s = np.empty(len(submit_s))
     _serve(sharing, submit_s, work_gpu_s, place[row], gpus, finish_s)
     return finish_s
@@ -83,7 +83,7 @@ def _serve(
             _pass(sharing, step_s, level)
             # Rounding may leave the clock short of the reading at which this job ends; it must not wait for
             # another step.
-            sharing.clock[at] = max(sharing.clock[at], sharing.end[at, sharing.first[at]])
+            sharing.clock[at] = max(sharing.clock[at], sharing.end[at, 0])
             _end(sharing, now, finish_s)
         if job < len(submit_s):
             _pass(sharing, until - now, level)
@@ -94,15 +94,14 @@ def _serve(
 @compile_part
 def _level(sharing: Sharing, gpus: float) -> float:
     """Return the GPUs that each job without its full cap gets; inf if every job has its cap."""
-    left, jobs = gpus, (sharing.behind - sharing.first).sum()
+    left, jobs = gpus, sharing.waiting.sum()
     for row in sharing.ascending:
         # Least caps first: jobs whose cap lies below the equal share take their cap, and the others divide
         # the rest.
         if sharing.caps[row] * jobs >= left:
             return left / jobs if jobs else np.inf
-        waiting = sharing.behind[row] - sharing.first[row]
-        left -= sharing.caps[row] * waiting
-        jobs -= waiting
+        left -= sharing.caps[row] * sharing.waiting[row]
+        jobs -= sharing.waiting[row]
     return np.inf
 
 
@@ -111,8 +110,8 @@ def _next_finish(sharing: Sharing, level: float) -> tuple[float, int]:
     """Return the seconds until a job ends, and the row of its cap; -1 if there is no job."""
     least_s, least = np.inf, -1
     for row in range(len(sharing.caps)):
-        if sharing.first[row] < sharing.behind[row]:
-            left = max(sharing.end[row, sharing.first[row]] - sharing.clock[row], 0.0)
+        if sharing.waiting[row]:
+            left = max(sharing.end[row, 0] - sharing.clock[row], 0.0)
             step_s = left / min(sharing.caps[row], level)
             if step_s < least_s:
                 least_s, least = step_s, row
@@ -122,7 +121,7 @@ def _next_finish(sharing: Sharing, level: float) -> tuple[float, int]:
 @compile_part
 def _pass(sharing: Sharing, step_s: float, level: float) -> None:
     for row in range(len(sharing.caps)):
-        if sharing.first[row] < sharing.behind[row]:
+        if sharing.waiting[row]:
             sharing.clock[row] += step_s * min(sharing.caps[row], level)
 
 
@@ -130,17 +129,38 @@ def _pass(sharing: Sharing, step_s: float, level: float) -> None:
 def _end(sharing: Sharing, now: float, finish_s: Floats) -> None:
     for row in range(len(sharing.caps)):
         reached = sharing.clock[row] * (1 + SLACK)
-        while sharing.first[row] < sharing.behind[row] and sharing.end[row, sharing.first[row]] <= reached:
-            finish_s[sharing.job[row, sharing.first[row]]] = now
-            sharing.first[row] += 1
+        while sharing.waiting[row] and sharing.end[row, 0] <= reached:
+            finish_s[sharing.job[row, 0]] = now
+            _leave(sharing, row)
 
 
 @compile_part
 def _arrive(sharing: Sharing, row: int, work_gpu_s: float, job: int) -> None:
-    """Queue a job, whose number is the highest, by the virtual time at which it ends."""
-    end, at = sharing.clock[row] + work_gpu_s, sharing.behind[row]
-    while at > sharing.first[row] and sharing.end[row, at - 1] > end:
-        sharing.end[row, at], sharing.job[row, at] = sharing.end[row, at - 1], sharing.job[row, at - 1]
-        at -= 1
-    sharing.end[row, at], sharing.job[row, at] = end, job
-    sharing.behind[row] += 1
+    """Queue a job by the virtual time at which it ends."""
+    end, place = sharing.clock[row] + work_gpu_s, sharing.waiting[row]
+    while place and sharing.end[row, (place - 1) // 2] > end:
+        _move(sharing, row, (place - 1) // 2, place)
+        place = (place - 1) // 2
+    sharing.end[row, place], sharing.job[row, place] = end, job
+    sharing.waiting[row] += 1
+
+
+@compile_part
+def _leave(sharing: Sharing, row: int) -> None:
+    """Take the first job out of a queue; the last one fills the gap, below all that end before it."""
+    sharing.waiting[row] -= 1
+    last, end = sharing.waiting[row], sharing.end[row]
+    place, below = 0, 1
+    while below < last:
+        if below + 1 < last and end[below + 1] < end[below]:
+            below += 1
+        if end[below] >= end[last]:
+            break
+        _move(sharing, row, below, place)
+        place, below = below, 2 * below + 1
+    _move(sharing, row, last, place)
+
+
+@compile_part
+def _move(sharing: Sharing, row: int, at: int, to: int) -> None:
+    sharing.end[row, to], sharing.job[row, to] = sharing.end[row, at], sharing.job[row, at]

@@ -1,0 +1,144 @@
+"""What credit by job learns from scratch where the reward is more than a low mean JCT.
+
+    nice python benchmarks/objectives.py deadline-16 --steps 1000000 --policies elasticflow hesrpt
+    nice python benchmarks/objectives.py fair-16 --policies ares 'ares work_conserving=true' hesrpt
+    nice python benchmarks/objectives.py tenants-16 --policies hesrpt --reward '{"jobs_in_system": 1.0}'
+
+Trains on the split `train` with the settings of `JobCredit`, and prints mean returns on the 40 traces of the
+split `test`, with percentiles of 10,000 resamplings of seeds and traces: of greedy play, of random play, and
+of policies that play the same environment through its actions, with what they know and at their own decision
+points. A score is 0 for random play and 1 for the best of the policies. The curve is of the split `dev`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from tiers import Decide, envs_of, interval, spent_s
+
+from clustergym.common.errors import InputError, exits_on_bad_input, nearest
+from clustergym.common.writing import atomic_path
+from clustergym.envs.driver import drive, driving_parameters
+from clustergym.envs.episodes import trace_seed
+from clustergym.envs.registration import register_envs
+from clustergym.scenario.environments import ENVIRONMENTS
+from clustergym.training.job_credit import JobCredit, JobCreditLearner
+
+TRACES, POINTS = 40, 10
+Returns = npt.NDArray[np.float64]
+
+
+class Judge:
+    """Measures returns on the first traces of a split, each in an environment of its own."""
+
+    def __init__(self, name: str, split: str, parameters: dict[str, Any]) -> None:
+        self.envs = envs_of(name, TRACES, summaries=False, **parameters)
+        self.seeds = [trace_seed(split, index) for index in range(TRACES)]
+
+    def measure(self, decide: Decide) -> Returns:
+        """Return the return on each trace where `decide`, (observations, masks) -> actions, plays."""
+        observations, _ = self.envs.reset(seed=0, options={"trace_seed": self.seeds})
+        total, over = np.zeros(TRACES), np.zeros(TRACES, dtype=np.bool_)
+        while not over.all():
+            actions = decide(observations, self.envs.action_masks())
+            observations, rewards, terminated, truncated, _ = self.envs.step(actions)
+            total += np.where(over, 0.0, rewards)
+            ended = terminated | truncated
+            over |= ended
+            if ended.any() and not over.all():
+                options = {"reset_mask": ended, "trace_seed": self.seeds}
+                observations, _ = self.envs.reset(options=options)
+        return total
+
+    def draw(self, *_: Any) -> Any:
+        """Return a random legal action for each trace."""
+        return self.envs.sample_actions()
+
+
+def play_policy(name: str, policy: str, parameters: dict[str, Any]) -> Returns:
+    """Return the return on each test trace where a policy plays through the environment's actions."""
+    # A policy may drop a job when it likes, which an agent that admits jobs for good may not.
+    drops = {"actions": "drop"} if "deadline" in name.lower() else {}
+    env = gymnasium.make(name, **{**parameters, **driving_parameters(policy), **drops, "rows": 128})
+    seeds = (trace_seed("test", index) for index in range(TRACES))
+    return np.array([drive(env, policy, options={"trace_seed": seed}).total_reward for seed in seeds])
+
+
+def train(name: str, seed: int, given: argparse.Namespace, dev: Judge) -> tuple[Decide, list[Any]]:
+    """Train with credit by job; return how it plays, and its curve of CPU-seconds, steps and dev returns."""
+    envs = envs_of(name, 32, split="train", summaries=False, **given.parameters)
+    learner = JobCreditLearner(envs, JobCredit(), seed)
+    began, measuring_s, curve = spent_s(), 0.0, []
+    for point in range(POINTS + 1):
+        if learner.num_timesteps < given.steps * point // POINTS:
+            learner.learn(given.steps * point // POINTS, given.steps)
+        before = spent_s()
+        used = before - began - measuring_s
+        curve.append((round(used, 1), learner.num_timesteps, float(dev.measure(learner.decide).mean())))
+        print(f"seed {seed}: {used:6.0f} CPU-s {curve[-1][1]:9,} steps {curve[-1][2]:.3f}", file=sys.stderr)
+        measuring_s += spent_s() - before
+    envs.close()
+    return learner.decide, curve
+
+
+def read_reward(text: str | None) -> dict[str, Any]:
+    """Return the environment's parameter `reward` from JSON text, or nothing."""
+    try:
+        weights = {} if text is None else {"reward": dict(json.loads(text))}
+    except (ValueError, AttributeError, TypeError) as error:
+        remedy = """write JSON, as '{"jobs_in_system": 1.0}'"""
+        raise InputError(repr(text), field="--reward", remedy=remedy) from error
+    return weights
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Train, measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("environment", help="as deadline-16")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=1_000_000, help="of the environments, each seed")
+    parser.add_argument("--jobs", type=int, default=50, help="of an episode")
+    parser.add_argument("--reward", metavar="JSON", help="weights of the terms of the reward")
+    parser.add_argument("--policies", nargs="+", default=["hesrpt"], metavar="POLICY")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args(argv)
+    register_envs()
+    known = {row.short_name: row.id for row in ENVIRONMENTS if row.vector_entry_point}
+    if given.environment not in known:
+        remedy = nearest(given.environment, list(known))
+        raise InputError(f"unknown id {given.environment!r}", field="environment", remedy=remedy)
+    name, given.parameters = known[given.environment], {"jobs": given.jobs, **read_reward(given.reward)}
+    dev, test = (Judge(name, split, given.parameters) for split in ("dev", "test"))
+    found = {"random play": test.measure(test.draw)[None]}
+    found |= {policy: play_policy(name, policy, given.parameters)[None] for policy in given.policies}
+    curves = []
+    for seed in range(given.seeds):
+        decide, curve = train(name, seed, given, dev)
+        earlier = found.get("credit by job", np.empty((0, TRACES)))
+        found["credit by job"] = np.vstack([earlier, test.measure(decide)])
+        curves.append(curve)
+    best = max(float(found[policy].mean()) for policy in given.policies)
+    random = float(found["random play"].mean())
+    for label, returns in found.items():
+        mean, low, high = interval(returns)
+        print(f"{label}: {mean:.3f} [{low:.3f}, {high:.3f}], score {(mean - random) / (best - random):.2f}")
+    if given.json is not None:
+        figures = {label: returns.tolist() for label, returns in found.items()} | {"curves": curves}
+        with atomic_path(given.json) as temporary:
+            temporary.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        print(f"wrote {given.json}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
