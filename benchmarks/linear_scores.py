@@ -140,7 +140,9 @@ class EditScores:
         job, option, free, leave, leave_bias, queue, bias = np.split(weights, self._ends, axis=1)
         scaled = self._jobs(jobs)
         assign = np.einsum("mtkf,mf->mtk", self._options(tables["options"][of, row]), option[of])
-        assign += (np.einsum("mf,mf->m", scaled, job[of])[:, None] + free[of] * tables["cluster"][of, 0])[..., None]
+        assign += (np.einsum("mf,mf->m", scaled, job[of])[:, None] + free[of] * tables["cluster"][of, 0])[
+            ..., None
+        ]
         preempt = leave_bias[of, 0] + np.einsum("mf,mf->m", scaled, leave[of])
         stop = bias[:, 0] + np.einsum("nf,nf->n", self._queue(tables["queue"]), queue)
         found = np.full((*tables["jobs"].shape[:2], assign[0].size + 1), -np.inf)
@@ -208,7 +210,7 @@ class LinearSearch:
         """
         envs = self.envs
         episodes, number = len(candidates) * len(seeds), envs.num_envs
-        # An environment whose episode is over takes the next one; where there is none it plays on for nothing.
+        # An environment whose episode is over takes the next one; where none is left it plays for nothing.
         playing, following = np.arange(number), number
         returns = np.zeros(episodes + number)
         traces = np.resize(np.array(seeds), episodes + number)
