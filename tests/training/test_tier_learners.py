@@ -192,5 +192,5 @@ def test_rollouts_that_cannot_be_grouped_are_refused():
 
     from clustergym.common.errors import InputError
 
-    with pytest.raises(InputError, match="num_envs: 3 cannot be grouped.*multiple of rollouts=2"):
+    with pytest.raises(InputError, match=r"num_envs: 3 cannot be grouped.*multiple of rollouts=2"):
         DecimaLearner(make_envs("Burst-16-v0", 3), Reinforce(rollouts=2), 0)
