@@ -258,7 +258,9 @@ class DecimaLearner:
             loss: Any = -(gain[batch] * logs).mean() - rate * settings.ent_coef * entropy.mean()
             policy.optimizer.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(policy.parameters(), 0.5)
+            if not torch.isfinite(nn.utils.clip_grad_norm_(policy.parameters(), 0.5)):
+                message, remedy = "makes gradients too large for numbers", "give a lower one"
+                raise InputError(message, field="learning_rate", remedy=remedy)
             policy.optimizer.step()
         policy.see(episodes.rows.inputs)
 

@@ -183,7 +183,6 @@ def test_decimas_update_makes_rollouts_that_were_better_more_likely(name):
 
     before = weighted()
     learner.update(episodes, 1.0)
-    # The scale of the rows has changed since: that is not what is looked at.
     assert weighted() > before
 
 
@@ -194,3 +193,16 @@ def test_rollouts_that_cannot_be_grouped_are_refused():
 
     with pytest.raises(InputError, match=r"num_envs: 3 cannot be grouped.*multiple of rollouts=2"):
         DecimaLearner(make_envs("Burst-16-v0", 3), Reinforce(rollouts=2), 0)
+
+
+def test_gradients_that_are_no_numbers_are_refused():
+    from decima import DecimaLearner, Reinforce
+
+    from clustergym.common.errors import InputError
+
+    learner = DecimaLearner(make_envs("Burst-16-v0", 2, split="train", jobs=2), Reinforce(rollouts=2), 0)
+    episodes = learner.collect()
+    with torch.no_grad():
+        learner.policy.score[-1].weight.fill_(float("inf"))
+    with pytest.raises(InputError, match=r"learning_rate: makes gradients too large.*give a lower one"):
+        learner.update(episodes, 1.0)
