@@ -3,15 +3,18 @@
     nice python benchmarks/tiers.py knobs-16 --seeds 5 --steps 6400 --json knobs-16.json
     nice python benchmarks/tiers.py priority-16 --learner by_job --steps 1650000 --env traces=200
     nice python benchmarks/tiers.py elastic-16 --learner by_job --steps 800000 --env jobs=50 --burst-share 0.5
+    nice python benchmarks/tiers.py burst-16 --learner cma --steps 8000000
+    nice python benchmarks/tiers.py burst-16 --learner decima --steps 1500000
     nice python benchmarks/tiers.py knobs-16 --env actions=weights --start elastic --steps 6400
 
 Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS`, by its SAC with its
-own defaults (`--learner sac`), or with credit by job (`--learner by_job`) and the settings of `JobCredit`;
-`--set` changes some, and `num_envs`. Measures greedy
-play on the 40 traces of the split `dev` as it goes, and at the end on those of `test`: mean JCT over that of
-heSRPT on the same traces, with an interval over traces and seeds (percentiles of 10,000 resamplings of both).
-Random play stands beside it. With `--start CHECKPOINT` PPO begins with the weights of an auction's
-checkpoint, and mean JCT over that of these weights on the same traces is printed too.
+own defaults (`--learner sac`), with credit by job (`--learner by_job`) and the settings of `JobCredit`, by
+CMA-ES over the weights of a linear score (`--learner cma`, `linear_scores.Evolution`), or as Decima does
+(`--learner decima`, `decima.Reinforce`); `--set` changes some, and `num_envs`. Measures greedy play on the
+40 traces of the split `dev` as it goes, and at the end on those of `test`: mean JCT over that of heSRPT on
+the same traces, with an interval over traces and seeds (percentiles of 10,000 resamplings of both). Random
+play stands beside it. With `--start CHECKPOINT` PPO begins with the weights of an auction's checkpoint, and
+mean JCT over that of these weights on the same traces is printed too.
 """
 
 from __future__ import annotations
@@ -201,6 +204,28 @@ def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) 
     return learner.decide, recorder.curve
 
 
+def train_on_traces(name: str, given: argparse.Namespace, seed: int, judge: Judge) -> tuple[Decide, Curve]:
+    """Train by CMA-ES or as Decima does, on traces of the split; return how it plays, and its curve."""
+    settings = dict(given.set)
+    envs = envs_of(name, settings.pop("num_envs", 64), split="train", summaries=False, **given.env)
+    learner: Any
+    if given.learner == "cma":
+        from linear_scores import Evolution, LinearSearch
+
+        learner = LinearSearch(envs, Evolution(**settings), seed)
+    else:
+        from decima import DecimaLearner, Reinforce
+
+        learner = DecimaLearner(envs, Reinforce(**settings), seed)
+    recorder = CurveRecorder(seed, given.steps, judge, learner.decide)
+    while learner.num_timesteps < given.steps:
+        recorder.measure(learner.num_timesteps)
+        learner.learn(learner.num_timesteps + 1, given.steps)
+    recorder.measure(learner.num_timesteps, last=True)
+    envs.close()
+    return learner.decide, recorder.curve
+
+
 def read_start(given: argparse.Namespace, envs: Any) -> Figures:
     """Read the weights that training begins with; refuse them where they are no action of stock PPO."""
     weights = load(given.start).weights
@@ -260,7 +285,11 @@ def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -
     return decide, recorder.curve
 
 
-LEARNERS = {"stock": train_stock, "sac": train_stock, "by_job": train_by_job}
+LEARNERS = {
+    **dict.fromkeys(("stock", "sac"), train_stock),
+    "by_job": train_by_job,
+    **dict.fromkeys(("cma", "decima"), train_on_traces),
+}
 
 
 def interval(ratios: Figures, middle: bool = False) -> tuple[float, float, float]:

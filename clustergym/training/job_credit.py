@@ -24,7 +24,7 @@ from clustergym.common.parameter_types import Fraction, NonNegativeFloat, Positi
 from clustergym.envs.observations import JobRows
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 from clustergym.sim.columns import TICKS_PER_S
-from clustergym.training.row_network import MASKED, RowNetwork, Rows, Singles
+from clustergym.training.row_network import MASKED, RowNetwork, RowPolicy, Rows, Singles
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,13 @@ class Choices(NamedTuple):
     legal: Tensor
     may_stop: Tensor
 
+    def select(self, batch: Tensor, places: Tensor) -> Choices:
+        """Return the choices in the observations numbered `batch`, whose rows are numbered `places`."""
+        # Of priorities there is a choice for each row, and `legal` has no columns.
+        of = batch if self.legal.shape[1] else places
+        actions, log_probs = self.actions[of], self.log_probs[of]
+        return Choices(actions, log_probs, self.legal[places], self.may_stop[batch])
+
 
 class Rollout(NamedTuple):
     """Recorded steps as arrays (steps, environments, V), with V = the number of rows of jobs, or V = 1.
@@ -146,6 +153,29 @@ def advantages_by_job(rollout: Rollout, settings: JobCredit) -> tuple[Floats, Fl
         following = np.where(rollout.jobs[at] >= 0, following, 0.0)
         own[at] = following
     return own.sum(2), own + rollout.values[:-1]
+
+
+def draw_actions(
+    policy: RowPolicy, rows: Rows, masks: npt.NDArray[np.int8], generator: torch.Generator
+) -> tuple[Choices, Any, Tensor]:
+    """Sample actions for normalised rows; return them as choices and for environments, and rows' values."""
+    if not policy.discrete:
+        head, values, _ = policy(rows)
+        choice: Any = Normal(head, policy.log_std.exp())
+        noise = torch.randn(head.shape, generator=generator, device=head.device)
+        action = head + noise * choice.stddev
+        legal, may_stop = head.new_empty(len(head), 0), head.new_empty(rows.observations)
+        drawn = Choices(action, choice.log_prob(action).sum(1), legal, may_stop)
+        return drawn, policy.fill_priorities(rows, action), values
+    logs, values = policy.log_chances(rows, masks)
+    # By inversion: torch.multinomial takes as long here as half of the network's other work.
+    sums = logs.exp().double().cumsum(1)
+    drawn_at = torch.rand(len(sums), 1, generator=generator, device=sums.device, dtype=sums.dtype)
+    action = torch.searchsorted(sums, drawn_at * sums[:, -1:], right=True)
+    legal = torch.from_numpy(masks > 0).to(action.device)
+    of_rows = legal[:, :-1].reshape(rows.observations, rows.rows, -1)[rows.batch, rows.row]
+    drawn = Choices(action[:, 0], logs.gather(1, action)[:, 0], of_rows, legal[:, -1])
+    return drawn, action[:, 0].cpu().numpy(), values
 
 
 def log_probs_of_edits(rows: Rows, choices: Choices, head: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
@@ -242,26 +272,6 @@ class JobCreditLearner:
         """Return the network's most probable action for each observation."""
         return self.policy.decide(observations, masks)
 
-    def _draw(self, rows: Rows, masks: npt.NDArray[np.int8]) -> tuple[Choices, Any, Tensor]:
-        """Sample actions for rows; return them as choices and for the environments, and the rows' values."""
-        if not self.policy.discrete:
-            head, values, _ = self.policy(rows)
-            choice: Any = Normal(head, self.policy.log_std.exp())
-            noise = torch.randn(head.shape, generator=self._generator, device=head.device)
-            action = head + noise * choice.stddev
-            legal, may_stop = head.new_empty(len(head), 0), head.new_empty(rows.observations)
-            drawn = Choices(action, choice.log_prob(action).sum(1), legal, may_stop)
-            return drawn, self.policy.fill_priorities(rows, action), values
-        logs, values = self.policy.log_chances(rows, masks)
-        # By inversion: torch.multinomial takes as long here as half of the network's other work.
-        sums = logs.exp().double().cumsum(1)
-        drawn_at = torch.rand(len(sums), 1, generator=self._generator, device=sums.device, dtype=sums.dtype)
-        action = torch.searchsorted(sums, drawn_at * sums[:, -1:], right=True)
-        legal = torch.from_numpy(masks > 0).to(action.device)
-        of_rows = legal[:, :-1].reshape(rows.observations, rows.rows, -1)[rows.batch, rows.row]
-        drawn = Choices(action[:, 0], logs.gather(1, action)[:, 0], of_rows, legal[:, -1])
-        return drawn, action[:, 0].cpu().numpy(), values
-
     def _values(self, rows: Rows, values: Tensor) -> Singles:
         """Return the values in the form of a rollout, shape (E, V)."""
         found = rows.spread(values) if self.settings.critic == "job" else rows.total(values)[:, None]
@@ -280,7 +290,7 @@ class JobCreditLearner:
             rows = self.policy.read_rows(self._observations)
             with torch.no_grad():
                 scaled = self.policy.scale(rows)
-                drawn, given, of_rows = self._draw(scaled, masks)
+                drawn, given, of_rows = draw_actions(self.policy, scaled, masks, self._generator)
                 values = self._values(scaled, of_rows)
             seen, _, terminated, truncated, _ = envs.step(given)
             over = terminated | truncated
@@ -331,18 +341,10 @@ class JobCreditLearner:
                 places, of = rows.places(batch)
                 own = Rows(rows.inputs[places], of, rows.row[places], len(batch), rows.rows)
                 wanted_of = goal[places] if settings.critic == "job" else goal[batch, 0]
-                totals += self._step(
-                    own, self._select(rollout.choices, batch, places), gain[batch], wanted_of
-                )
+                totals += self._step(own, rollout.choices.select(batch, places), gain[batch], wanted_of)
         self.policy.see(rollout.rows.inputs)
         means = totals / (settings.n_epochs * -(-len(gain) // settings.batch_size))
         return dict(zip(("approx_kl", "value_loss", "entropy"), means.tolist(), strict=True))
-
-    def _select(self, choices: Choices, batch: Tensor, places: Tensor) -> Choices:
-        """Return the choices in the observations numbered `batch`, whose rows are numbered `places`."""
-        of = batch if self.policy.discrete else places
-        actions, log_probs = choices.actions[of], choices.log_probs[of]
-        return Choices(actions, log_probs, choices.legal[places], choices.may_stop[batch])
 
     def _step(self, rows: Rows, choices: Choices, gain: Tensor, goal: Tensor) -> Tensor:
         """Make one gradient step on some of the actions; return its losses and other figures, shape (3,)."""

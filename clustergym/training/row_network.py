@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -71,11 +72,8 @@ class Rows(NamedTuple):
         return before[batch] + torch.arange(len(batch), device=batch.device), batch
 
 
-class RowNetwork(nn.Module):
-    """A network that computes actions and values from rows of jobs, with the same weights for all rows.
-
-    Each row is encoded with what the observation has of no single job, then again with the mean of all
-    encoded rows, so that two rows that are exchanged exchange their outputs and nothing else.
+class RowPolicy(nn.Module, ABC):
+    """A network that computes actions from rows of jobs: how it reads and normalises rows, and chooses.
 
     Parameters
     ----------
@@ -83,10 +81,15 @@ class RowNetwork(nn.Module):
         The observation's layout.
     space : gymnasium.spaces.Box or Discrete
         Two priorities for each row; or for each row its actions, and one to stop.
-    hidden : sequence of int
-        Widths of the two layers.
     log_std : float
         Logarithm of the standard deviation of priorities at the start.
+
+    Attributes
+    ----------
+    discrete : bool
+        Whether an action is an edit.
+    width, outputs : int
+        Numbers that describe a row, and that it is given.
     """
 
     optimizer: torch.optim.Optimizer
@@ -94,34 +97,25 @@ class RowNetwork(nn.Module):
     squares: Tensor
     seen: Tensor
 
-    def __init__(
-        self, features: JobRows, space: spaces.Space[Any], hidden: Sequence[int], log_std: float = 0.0
-    ) -> None:
+    def __init__(self, features: JobRows, space: spaces.Space[Any], log_std: float = 0.0) -> None:
         super().__init__()
         self._features = features
         self.discrete = isinstance(space, spaces.Discrete)
         shape = features.layout["jobs"]
         sizes = {name: int(np.prod(of)) for name, of in features.layout.items()}
-        width = sum(size if name in SHARED else size // shape[0] for name, size in sizes.items())
-        self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("squares", torch.zeros(width))
+        self.width = sum(size if name in SHARED else size // shape[0] for name, size in sizes.items())
+        self.outputs = (int(space.n) - 1) // shape[0] if isinstance(space, spaces.Discrete) else 2
+        self.register_buffer("mean", torch.zeros(self.width))
+        self.register_buffer("squares", torch.zeros(self.width))
         self.register_buffer("seen", torch.zeros(1))
-        outputs = (int(space.n) - 1) // shape[0] if isinstance(space, spaces.Discrete) else 2
-        first, second = hidden
-        self.row, self.mixed = nn.Linear(width, first), nn.Linear(2 * first, second)
-        self.head, self.value = nn.Linear(second, outputs), nn.Linear(second, 1)
-        self.stop = nn.Linear(first, 1)
         self.log_std = nn.Parameter(torch.full((2,), log_std))
-        layers = (
-            (self.row, 2**0.5),
-            (self.mixed, 2**0.5),
-            (self.head, 0.01),
-            (self.stop, 0.01),
-            (self.value, 1.0),
-        )
-        for layer, gain in layers:
-            nn.init.orthogonal_(layer.weight, gain)
-            nn.init.zeros_(layer.bias)
+
+    @abstractmethod
+    def forward(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the actor's outputs and values for each row, and each observation's logit of action `stop`.
+
+        Shapes (m, outputs), (m,) and (n,) for m rows and n observations.
+        """
 
     def read_rows(self, observations: Any) -> Rows:
         """Extract the rows that hold a job from flat observations, shape (n, size)."""
@@ -145,19 +139,6 @@ class RowNetwork(nn.Module):
         """Return rows with their inputs normalised by the running mean and deviation."""
         std = (self.squares - self.mean**2).clamp_min(LEAST_DEVIATION**2).sqrt()
         return rows._replace(inputs=((rows.inputs - self.mean) / std).clamp(-5.0, 5.0))
-
-    def forward(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the actor's outputs and values for each row, and each observation's logit of action `stop`.
-
-        Shapes (m, outputs), (m,) and (n,) for m rows and n observations.
-        """
-        own = torch.tanh(self.row(rows.inputs))
-        pooled = rows.total(own) / rows.counts().clamp_min(1)[:, None]
-        # What all rows of an observation share goes through its half of the layer once.
-        of_row, of_all = self.mixed.weight[:, : own.shape[1]], self.mixed.weight[:, own.shape[1] :]
-        shared = nn.functional.linear(pooled, of_all, self.mixed.bias)
-        mixed = torch.tanh(nn.functional.linear(own, of_row) + shared[rows.batch])
-        return self.head(mixed), self.value(mixed).squeeze(1), self.stop(pooled).squeeze(1)
 
     def log_chances(self, rows: Rows, masks: npt.NDArray[np.int8]) -> tuple[Tensor, Tensor]:
         """Return the log-probability of each action, shape (n, actions), and the value of each row, (m,)."""
@@ -189,3 +170,54 @@ class RowNetwork(nn.Module):
         """Return the best action for one observation: most probable legal one, or jobs' mean priorities."""
         chosen = self.decide(np.asarray(observation, np.float32)[None], np.asarray(mask)[None])[0]
         return int(chosen) if self.discrete else chosen
+
+
+class RowNetwork(RowPolicy):
+    """A network that computes actions and values from rows of jobs, with the same weights for all rows.
+
+    Each row is encoded with what the observation has of no single job, then again with the mean of all
+    encoded rows, so that two rows that are exchanged exchange their outputs and nothing else.
+
+    Parameters
+    ----------
+    features : JobRows
+        The observation's layout.
+    space : gymnasium.spaces.Box or Discrete
+        Two priorities for each row; or for each row its actions, and one to stop.
+    hidden : sequence of int
+        Widths of the two layers.
+    log_std : float
+        Logarithm of the standard deviation of priorities at the start.
+    """
+
+    def __init__(
+        self, features: JobRows, space: spaces.Space[Any], hidden: Sequence[int], log_std: float = 0.0
+    ) -> None:
+        super().__init__(features, space, log_std)
+        first, second = hidden
+        self.row, self.mixed = nn.Linear(self.width, first), nn.Linear(2 * first, second)
+        self.head, self.value = nn.Linear(second, self.outputs), nn.Linear(second, 1)
+        self.stop = nn.Linear(first, 1)
+        layers = (
+            (self.row, 2**0.5),
+            (self.mixed, 2**0.5),
+            (self.head, 0.01),
+            (self.stop, 0.01),
+            (self.value, 1.0),
+        )
+        for layer, gain in layers:
+            nn.init.orthogonal_(layer.weight, gain)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the actor's outputs and values for each row, and each observation's logit of action `stop`.
+
+        Shapes (m, outputs), (m,) and (n,) for m rows and n observations.
+        """
+        own = torch.tanh(self.row(rows.inputs))
+        pooled = rows.total(own) / rows.counts().clamp_min(1)[:, None]
+        # What all rows of an observation share goes through its half of the layer once.
+        of_row, of_all = self.mixed.weight[:, : own.shape[1]], self.mixed.weight[:, own.shape[1] :]
+        shared = nn.functional.linear(pooled, of_all, self.mixed.bias)
+        mixed = torch.tanh(nn.functional.linear(own, of_row) + shared[rows.batch])
+        return self.head(mixed), self.value(mixed).squeeze(1), self.stop(pooled).squeeze(1)

@@ -25,6 +25,7 @@ from clustergym.training.job_credit import (  # noqa: E402
     JobCreditLearner,
     Rollout,
     advantages_by_job,
+    draw_actions,
     log_probs_of_edits,
 )
 from clustergym.training.job_credit_agent import JobCreditAgent  # noqa: E402
@@ -90,7 +91,7 @@ def test_edits_are_drawn_with_the_networks_probabilities():
         policy.head.weight.mul_(100.0)
         rows = policy.scale(policy.read_rows(learner._observations))
         shares = policy.log_chances(rows, masks)[0][0].exp().numpy()
-        drawn = [int(learner._draw(rows, masks)[1][0]) for _ in range(6_000)]
+        drawn = [int(draw_actions(policy, rows, masks, learner._generator)[1][0]) for _ in range(6_000)]
     counts = np.bincount(drawn, minlength=len(shares))
     assert counts[masks[0] == 0].sum() == 0
     assert (shares > 0.01).sum() > 1

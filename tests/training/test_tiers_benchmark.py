@@ -26,7 +26,7 @@ def tiers(monkeypatch):
     monkeypatch.setattr(tiers, "TRACES", 3)
     monkeypatch.setattr(tiers.Judge.__init__, "__defaults__", (3,))
     yield tiers
-    for name in ("tiers", "tier_table"):
+    for name in ("tiers", "tier_table", "linear_scores", "decima"):
         sys.modules.pop(name, None)
 
 
@@ -82,6 +82,22 @@ def test_sac_of_edits_is_refused_and_of_numbers_is_not(tiers, tmp_path, capsys):
     assert curve[0][2] != curve[-1][2]
     assert tiers.main(["burst-16", "--learner", "sac"]) == 2
     assert "not edits (give stock)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("learner", "settings"),
+    [("cma", ["population=4", "traces=2", "num_envs=4"]), ("decima", ["rollouts=2", "num_envs=4"])],
+)
+def test_learners_of_shared_traces_train_until_the_steps_are_taken(tiers, tmp_path, learner, settings):
+    pytest.importorskip("cma", reason="cma is not installed")
+    path = tmp_path / "a"
+    words = ["burst-16", "--learner", learner, "--seeds", "2", "--steps", "100", "--env", "jobs=3"]
+    assert tiers.main([*words, "--set", *settings, "--json", str(path)]) == 0
+    first, second = json.loads(path.read_text(encoding="utf-8"))["seeds"]
+    for row in (first, second):
+        assert (row["curve"][0][1], len(row["test"])) == (0, 3)
+        assert row["curve"][-1][1] >= 100
+    assert first["curve"] != second["curve"]
 
 
 def test_weights_to_begin_with_are_for_ppo_whose_actions_are_weights(tiers, tmp_path, capsys):
