@@ -51,8 +51,8 @@ REACHED = {
     "in 1,461 and 1,473 s.",
     "Elastic-homogeneous": EVOLVED.format(name="elastic-384")
     + "[64 to 1,280 GPUs of one type](../learned-agents/other-clusters.md).",
-    "Fair": EVOLVED.format(name="fair") + "[Fairness](../learned-agents/deadlines-fairness.md#fairness). From "
-    "scratch: [credit by job](../learned-agents/networks.md#other-objectives).",
+    "Fair": EVOLVED.format(name="fair") + "[Fairness](../learned-agents/deadlines-fairness.md#fairness). "
+    "From scratch: [credit by job](../learned-agents/networks.md#other-objectives).",
     "Deadline": EVOLVED.format(name="deadline")
     + "[Deadlines](../learned-agents/deadlines-fairness.md#deadlines). From scratch: "
     "[credit by job](../learned-agents/networks.md#other-objectives).",
@@ -90,8 +90,8 @@ REACHED = {
     "3,200 and 4,000, by `python benchmarks/tiers.py knobs-16 --learner sac --steps 4000 --seeds 1`.\n\n"
     + CURVE.format(name="knobs-16").rstrip(),
     "Tenants": "From scratch, for mean JCT alone: [credit by "
-    "job](../learned-agents/networks.md#other-objectives). Policies under quotas, the learned auction among them: "
-    "[tenants](../tenants.md).",
+    "job](../learned-agents/networks.md#other-objectives). Policies under quotas, the learned auction among "
+    "them: [tenants](../tenants.md).",
     "Reclaim": "No agent is trained in it. What each of the four does by itself: "
     "[stopping and moving](../stopping-and-moving.md#what-it-gives).",
     "Placement": "No agent is trained in it. Placement algorithms, and how far they are from the optimum: "
