@@ -71,7 +71,7 @@ REACHED = {
     + "[Credit by job](../learned-agents/networks.md#credit-by-job) from scratch on `Priority-16`, by "
     "`python benchmarks/tiers.py priority-16 --learner by_job --steps 1650000 --env traces=200`: mean JCT on "
     "the 40 test traces over heSRPT's 0.936 [0.922, 0.951] over five seeds, in 164 to 228 s of processor "
-    "time a seed; random play has 1.824. On `Priority-64` one seed has 0.945 [0.933, 0.955], in 1,245 s. "
+    "time a seed; random play has 1.824. On `Priority-64` three seeds have 0.956 [0.942, 0.971]. "
     "[Stock learners](../learned-agents/networks.md#stock-learners-from-scratch): PPO of Stable-Baselines3 "
     "with `baseline=hesrpt` and `gamma=0.98` has 1.296 on `Priority-16` after a million steps (one seed), "
     "and SAC does not learn there. "
