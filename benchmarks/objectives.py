@@ -20,49 +20,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tiers import Decide, envs_of, interval, read_values, spent_s
+from tiers import TRACES, Decide, Judge, envs_of, find_tier, interval, read_values, spent_s
 
-from clustergym.common.errors import InputError, exits_on_bad_input, nearest
+from clustergym.common.errors import exits_on_bad_input
 from clustergym.common.writing import atomic_path
-from clustergym.envs.episodes import trace_seed
-from clustergym.envs.registration import register_envs
-from clustergym.scenario.environments import ENVIRONMENTS
 from clustergym.training.job_credit import JobCredit, JobCreditLearner
 
-TRACES, POINTS = 40, 10
+POINTS = 10
 Returns = npt.NDArray[np.float64]
-
-
-class Judge:
-    """Measures returns on the first traces of a split, each in an environment of its own."""
-
-    def __init__(self, name: str, split: str, parameters: dict[str, Any]) -> None:
-        self.envs = envs_of(name, TRACES, summaries=False, **parameters)
-        self.seeds = [trace_seed(split, index) for index in range(TRACES)]
-
-    def measure(self, decide: Decide) -> Returns:
-        """Return the return on each trace where `decide`, (observations, masks) -> actions, plays."""
-        observations, _ = self.envs.reset(seed=0, options={"trace_seed": self.seeds})
-        total, over = np.zeros(TRACES), np.zeros(TRACES, dtype=np.bool_)
-        while not over.all():
-            actions = decide(observations, self.envs.action_masks())
-            observations, rewards, terminated, truncated, _ = self.envs.step(actions)
-            total += np.where(over, 0.0, rewards)
-            ended = terminated | truncated
-            over |= ended
-            if ended.any() and not over.all():
-                options = {"reset_mask": ended, "trace_seed": self.seeds}
-                observations, _ = self.envs.reset(options=options)
-        return total
-
-    def draw(self, *_: Any) -> Any:
-        """Return a random legal action for each trace."""
-        return self.envs.sample_actions()
 
 
 def find_returns(name: str, policy: str, parameters: dict[str, Any], agent: Decide, own: Returns) -> Returns:
     """Compute a policy's return on each test trace: an agent's, `own`, less what the agent gains over it."""
-    return own - Judge(name, "test", {**parameters, "baseline": policy}).measure(agent)
+    return own - Judge(name, "test", TRACES, **{**parameters, "baseline": policy}).play(agent).returns
 
 
 def train(name: str, seed: int, given: argparse.Namespace, dev: Judge) -> tuple[Decide, list[Any]]:
@@ -76,7 +46,7 @@ def train(name: str, seed: int, given: argparse.Namespace, dev: Judge) -> tuple[
             learner.learn(given.steps * point // POINTS, given.steps)
         before = spent_s()
         used = before - began - measuring_s
-        curve.append((round(used, 1), learner.num_timesteps, float(dev.measure(learner.decide).mean())))
+        curve.append((round(used, 1), learner.num_timesteps, float(dev.play(learner.decide).returns.mean())))
         print(f"seed {seed}: {used:6.0f} CPU-s {curve[-1][1]:9,} steps {curve[-1][2]:.3f}", file=sys.stderr)
         measuring_s += spent_s() - before
     envs.close()
@@ -89,26 +59,21 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("environment", help="as deadline-16")
+    parser.add_argument("tier", help="as deadline-16")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=1_000_000, help="of the environments, each seed")
     parser.add_argument("--env", nargs="+", default=[], metavar="NAME=VALUE", help="parameters, as jobs=50")
     parser.add_argument("--policies", nargs="+", default=["hesrpt"], metavar="POLICY")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(argv)
-    register_envs()
-    known = {row.short_name: row.id for row in ENVIRONMENTS if row.vector_entry_point}
-    if given.environment not in known:
-        remedy = nearest(given.environment, list(known))
-        raise InputError(f"unknown id {given.environment!r}", field="environment", remedy=remedy)
-    name, given.parameters = known[given.environment], {"jobs": 50, **read_values("--env", given.env)}
-    dev, test = (Judge(name, split, given.parameters) for split in ("dev", "test"))
-    found = {"random play": test.measure(test.draw)[None]}
+    name, given.parameters = find_tier(given.tier), {"jobs": 50, **read_values("--env", given.env)}
+    dev, test = (Judge(name, split, TRACES, **given.parameters) for split in ("dev", "test"))
+    found = {"random play": test.play(test.draw).returns[None]}
     curves: list[list[Any]] = []
     played: list[Returns] = []
     for seed in range(given.seeds):
         decide, curve = train(name, seed, given, dev)
-        played.append(test.measure(decide))
+        played.append(test.play(decide).returns)
         curves.append(curve)
     for policy in given.policies:
         found[policy] = find_returns(name, policy, given.parameters, decide, played[-1])[None]

@@ -16,12 +16,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tiers import TRACES, Judge
+from tiers import TRACES, Judge, find_tier
 
 from clustergym.benchmark.leaderboard.agent_board import HEURISTICS, play_best_known
-from clustergym.common.errors import InputError, exits_on_bad_input, nearest
+from clustergym.common.errors import InputError, exits_on_bad_input
 from clustergym.common.writing import atomic_path
-from clustergym.scenario.environments import ENVIRONMENTS
 
 
 def measure(name: str, traces: int) -> dict[str, Any]:
@@ -74,11 +73,8 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     if not 1 <= given.traces <= TRACES:
         raise InputError(str(given.traces), field="--traces", remedy=f"give 1 to {TRACES}")
-    known = {row.short_name: row.id for row in ENVIRONMENTS if row.vector_entry_point}
-    for tier in given.tier:
-        if tier not in known:
-            raise InputError(f"unknown tier {tier!r}", field="tier", remedy=nearest(tier, list(known)))
-    rows = [measure(known[tier], given.traces) for tier in given.tier]
+    names = [find_tier(tier) for tier in given.tier]
+    rows = [measure(name, given.traces) for name in names]
     print(show(rows))
     if given.json is not None:
         with atomic_path(given.json) as temporary:

@@ -100,6 +100,14 @@ def envs_of(name: str, number: int, **options: Any) -> Any:
     return gymnasium.make_vec(name, num_envs=number, observation="flat", autoreset_mode="Disabled", **options)
 
 
+def find_tier(tier: str) -> str:
+    """Return the id of an environment such as `knobs-16` that steps on the compiled simulation."""
+    known = {row.short_name: row.id for row in ENVIRONMENTS if row.vector_entry_point}
+    if tier not in known:
+        raise InputError(f"unknown tier {tier!r}", field="tier", remedy=nearest(tier, list(known)))
+    return known[tier]
+
+
 class Judge:
     """Measures agents on the traces of a split.
 
@@ -400,12 +408,7 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     given.set, given.env = read_values("--set", given.set), read_values("--env", given.env)
     check_figure(given.svg, "--svg")
-    known = {row.short_name: row.id for row in ENVIRONMENTS if row.vector_entry_point}
-    if given.tier not in known:
-        raise InputError(
-            f"unknown tier {given.tier!r}", field="tier", remedy=nearest(given.tier, list(known))
-        )
-    figures = train_seeds(known[given.tier], given)
+    figures = train_seeds(find_tier(given.tier), given)
     mean, low, high = figures["over_hesrpt"]
     if given.start is not None:
         print("over {}: {:.3f} [{:.3f}, {:.3f}]".format(given.start, *figures["over_start"]))

@@ -30,16 +30,16 @@ def objectives(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_policy_s_return_is_minus_its_mean_jct(objectives: Any) -> None:
-    judge = objectives.Judge(NAME, "test", PARAMETERS)
+    judge = objectives.Judge(NAME, "test", 3, **PARAMETERS)
     # The first legal action of each environment: it does not matter how the agent plays.
     first = lambda _, masks: masks.argmax(axis=1)  # noqa: E731
-    own = judge.measure(first)
+    own = judge.play(first).returns
     found = objectives.find_returns(NAME, "hesrpt round_s=300", PARAMETERS, first, own)
     jct_s = simulate_policy(judge.envs, judge.seeds, "hesrpt")
     # The term `jobs_in_system` adds up to minus the mean JCT in hours.
     np.testing.assert_allclose(found, -jct_s / 3600.0, rtol=1e-9)
     assert (own < found).all()
-    np.testing.assert_array_equal(judge.measure(first), own)
+    np.testing.assert_array_equal(judge.play(first).returns, own)
 
 
 def test_an_unknown_environment_is_one_line(objectives: Any, capsys: pytest.CaptureFixture[str]) -> None:

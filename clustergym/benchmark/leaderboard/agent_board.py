@@ -169,6 +169,8 @@ class Played(NamedTuple):
     ----------
     jct_s, steps, moves : ndarray of float, shape (traces,)
         Mean JCT; steps; steps at which the clock moved.
+    returns : ndarray of float, shape (traces,)
+        Sums of rewards.
     complete : ndarray of bool, shape (traces,)
         All jobs have left: the episode neither stalled nor was cut short.
     """
@@ -176,6 +178,7 @@ class Played(NamedTuple):
     jct_s: Floats
     steps: Floats
     moves: Floats
+    returns: Floats
     complete: Bools
 
 
@@ -193,14 +196,15 @@ def play_traces(envs: Any, seeds: list[int], decide: Callable[[Any, Any, Bools],
         nothing: the environment plays its trace again beside the others.
     """
     observations, _ = envs.reset(seed=0, options={"trace_seed": seeds})
-    jct_s, steps, moves = np.zeros((3, len(seeds)))
+    jct_s, steps, moves, returns = np.zeros((4, len(seeds)))
     complete, over = np.zeros((2, len(seeds)), dtype=np.bool_)
-    found = Played(jct_s, steps, moves, complete)
+    found = Played(jct_s, steps, moves, returns, complete)
     for _ in range(ENDS):
         before = envs.core.reached
         actions = decide(observations, envs.action_masks(), over)
-        observations, _, terminated, truncated, infos = envs.step(actions)
+        observations, rewards, terminated, truncated, infos = envs.step(actions)
         found.steps[:] += ~over
+        found.returns[:] += np.where(over, 0.0, rewards)
         found.moves[:] += ~over & (envs.core.reached > before)
         ended = terminated | truncated
         for row in np.flatnonzero(ended & ~over).tolist():
