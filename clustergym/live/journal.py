@@ -29,6 +29,7 @@ from clustergym.scenario.policy import InformationClass, Placer
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import follow, replay
 from clustergym.sim.engine import Change, Simulation
+from clustergym.sim.engines import AnySimulation
 
 JOURNAL_SCHEMA = "clustergym.live/2"
 FILE_NAME = "journal.jsonl"
@@ -212,8 +213,8 @@ def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
                 path.unlink()
 
 
-def rebuilder(folder: Path) -> Callable[..., Simulation]:
-    """Return a function that makes a run's Simulation and repeats its changes, with the journal's answers."""
+def rebuilder(folder: Path) -> Callable[..., AnySimulation]:
+    """Return a function that makes a run's simulation and repeats its changes, with the journal's answers."""
     path = folder / FILE_NAME
     if not path.is_file():
         return replay

@@ -16,10 +16,11 @@ from clustergym.scenario.registry import make_placer
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay
-from clustergym.sim.engine import Simulation, StalledError
+from clustergym.sim.engine import StalledError
+from clustergym.sim.engines import AnySimulation
 
 
-def replay_folder(folder: Path, rebuild: Callable[..., Simulation] = replay) -> dict[str, Any]:
+def replay_folder(folder: Path, rebuild: Callable[..., AnySimulation] = replay) -> dict[str, Any]:
     """Replay a finished run from its decision log, without its policy, and compare it with the result.
 
     `rebuild` rebuilds a simulation from a decision log, as `clustergym.sim.drive.replay`.

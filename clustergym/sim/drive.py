@@ -15,8 +15,9 @@ from clustergym.common import random_streams
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import Decision, InformationClass, InformationError, Placer, Policy, View
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.engine import Change, Simulation
-from clustergym.sim.engines import AnySimulation, Engine, make_simulation
+from clustergym.sim.decision_checks import DecisionError
+from clustergym.sim.engine import Change, Simulation, StalledError
+from clustergym.sim.engines import AnySimulation, Engine, is_compiled, make_simulation
 from clustergym.sim.guard import NO_ROLE, PLACER, POLICY, OvertimeError, StepWatchdog, make_stopped_error
 
 Progress = Callable[[AnySimulation], None]
@@ -144,8 +145,10 @@ def replay(
     round_s: float | None,
     seed: int,
     changes: Sequence[Change],
-) -> Simulation:
+) -> AnySimulation:
     """Simulate a run again from its decision log, without its policy.
+
+    The engine is chosen as that of a run is.
 
     Raises
     ------
@@ -154,18 +157,29 @@ def replay(
     InputError
         If the log names a time that is not a decision point, or has entries after the end of the run.
     """
+    if is_compiled(scenario, placer, round_s) and all(change.is_of_gpus_alone for change in changes):
+        from clustergym.sim.compiled.simulation import CompiledSimulation
+
+        compiled = CompiledSimulation(scenario, placer, information, round_s)
+        try:
+            follow(compiled, changes)
+            return compiled
+        except (DecisionError, InputError, StalledError):
+            # The policy may have asked for decision points, which only SimPy has. Where SimPy cannot follow
+            # the log either, it says why.
+            pass
     simulation = Simulation(scenario, placer, information, round_s, seed)
     follow(simulation, changes)
     return simulation
 
 
-def follow(simulation: Simulation, changes: Sequence[Change]) -> None:
+def follow(simulation: AnySimulation, changes: Sequence[Change]) -> None:
     """Carry out the decisions of a decision log in a new simulation.
 
     Raises the errors of `replay`.
     """
-    at = 0
-    while (view := simulation.advance()) is not None:
+    at, view = 0, simulation.advance()
+    while view is not None:
         if at < len(changes) and changes[at].time_s < view.now_s:
             raise _make_diverged_error(changes[at])
         if at < len(changes) and changes[at].time_s == view.now_s:
@@ -173,9 +187,15 @@ def follow(simulation: Simulation, changes: Sequence[Change]) -> None:
             at += 1
         else:
             decision = Decision.keep(view)
-        # A policy may have asked for this decision point.
-        again_s = changes[at].time_s if at < len(changes) else None
-        simulation.apply(replace(decision, again_s=again_s))
+        next_s = changes[at].time_s if at < len(changes) else None
+        # A View that nobody keeps need not make the columns that nobody has read.
+        view = None
+        if isinstance(simulation, Simulation):
+            # A policy may have asked for this decision point.
+            simulation.apply(replace(decision, again_s=next_s))
+        else:
+            simulation.apply(decision, keep_until_s=math.inf if next_s is None else next_s)
+        view = simulation.advance()
     if at < len(changes):
         raise _make_diverged_error(changes[at])
 

@@ -75,6 +75,11 @@ class Change:
     notice: tuple[int, ...] = ()
     move: tuple[tuple[int, Nodes | int], ...] = ()
 
+    @property
+    def is_of_gpus_alone(self) -> bool:
+        """Whether nothing but the types and numbers of jobs' GPUs was decided."""
+        return not (self.batch or self.partner or self.avoid or self.notice or self.move)
+
 
 class Terms(NamedTuple):
     """Conditions of launches and stops: nodes to avoid or move to, and jobs that save before they stop."""

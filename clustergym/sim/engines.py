@@ -23,12 +23,12 @@ MANY = 4000
 """Expected steps from which `auto` chooses the compiled engine, which takes a while to load."""
 
 
-def expected_steps(scenario: Scenario, policy: Policy) -> float:
+def expected_steps(scenario: Scenario, policy_round_s: float | None) -> float:
     """Estimate a run's number of steps: starts and ends of jobs, or decisions if those are more.
 
     A decision is made at each start and end, or each round while jobs arrive.
     """
-    submit_s, round_s = scenario.trace.submit_s, scenario.round_s(policy.round_s)
+    submit_s, round_s = scenario.trace.submit_s, scenario.round_s(policy_round_s)
     until_s = math.inf if scenario.horizon_s is None else scenario.horizon_s
     ends = 2.0 * np.count_nonzero(submit_s <= until_s)
     if round_s is None:
@@ -45,7 +45,7 @@ def chosen_engine(scenario: Scenario, policy: Policy, placer: Placer, engine: En
     UncoveredError
         If `compiled` is asked for and does not cover the scenario.
     """
-    if engine == "simpy" or (engine == "auto" and expected_steps(scenario, policy) < MANY):
+    if engine == "simpy" or (engine == "auto" and expected_steps(scenario, policy.round_s) < MANY):
         return "simpy"
     try:
         if policy.needs_places:
@@ -60,6 +60,17 @@ def chosen_engine(scenario: Scenario, policy: Policy, placer: Placer, engine: En
             raise
         return "simpy"
     return "compiled"
+
+
+def is_compiled(scenario: Scenario, placer: Placer, policy_round_s: float | None) -> bool:
+    """Return whether a run has so many steps that the compiled engine is worth loading, and is covered."""
+    if expected_steps(scenario, policy_round_s) < MANY:
+        return False
+    try:
+        check_runnable(scenario, placer)
+    except UncoveredError:
+        return False
+    return True
 
 
 def make_simulation(

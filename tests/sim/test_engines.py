@@ -29,9 +29,9 @@ FCFS = make_policy({"name": "fcfs"})
 
 
 def test_many_decisions_are_expected_of_many_jobs_or_rounds():
-    assert expected_steps(scenario_of(jobs=7), FCFS) == 14
-    assert expected_steps(scenario_of(jobs=7, gap_s=600.0, rounds=60.0), FCFS) == 60
-    assert expected_steps(scenario_of(jobs=7, gap_s=600.0, rounds=60.0, horizon_s=900.0), FCFS) == 15
+    assert expected_steps(scenario_of(jobs=7), None) == 14
+    assert expected_steps(scenario_of(jobs=7, gap_s=600.0, rounds=60.0), None) == 60
+    assert expected_steps(scenario_of(jobs=7, gap_s=600.0, rounds=60.0, horizon_s=900.0), None) == 15
 
 
 def test_auto_takes_the_compiled_engine_for_many_decisions_only():

@@ -18,7 +18,7 @@ from clustergym.benchmark.leaderboard.registered import read_period
 from clustergym.common.errors import InputError, visible
 from clustergym.scenario.policy import InformationClass, Placer, Policy
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.engine import Simulation
+from clustergym.sim.engines import AnySimulation
 
 if TYPE_CHECKING:
     from clustergym.results.placement_log import Answer
@@ -92,7 +92,7 @@ class Flag:
 
 def replay_cell(
     board: Board, cell: Cell, scenario: Scenario, entry: Entry, logs: CellLogs
-) -> tuple[Simulation, int] | Flag:
+) -> tuple[AnySimulation, int] | Flag:
     """Replay a log of one scenario and seed; return the simulation and number of decisions, or a failure."""
     from clustergym.results.placement_log import PlacementError
     from clustergym.sim.decision_checks import DecisionError
@@ -150,10 +150,10 @@ class EntryLog(ABC):
         """Return the keys and values that the log's header must have."""
 
     @abstractmethod
-    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
+    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[AnySimulation, int]:
         """Replay the log; return the simulation and the number of decisions; raise if it does not fit."""
 
-    def idle(self, simulation: Simulation) -> bool:
+    def idle(self, simulation: AnySimulation) -> bool:
         """Return whether the replay shows that a logged decision changes nothing; False unless overridden."""
         return False
 
@@ -199,7 +199,7 @@ class DecisionLog(EntryLog):
             "seed": self.cell.seed,
         }
 
-    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
+    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[AnySimulation, int]:
         """Carry out the logged decisions; return the simulation and the number of decisions."""
         from clustergym.sim.drive import replay
 
@@ -208,7 +208,7 @@ class DecisionLog(EntryLog):
         made = replay(scenario, self._placer(), information, round_s, seed, self._changes)
         return made, made.decision_points
 
-    def idle(self, simulation: Simulation) -> bool:
+    def idle(self, simulation: AnySimulation) -> bool:
         """Return whether any logged decision changed nothing in the replay."""
         return simulation.changes != self._changes
 
@@ -235,7 +235,7 @@ class PlacementLog(EntryLog):
         """Return the header that the log must have: the board's policy, the entry's placer, the seed."""
         return {"policy": _parameters(self._policy()), "placer": self.entry.keys, "seed": self.cell.seed}
 
-    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
+    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[AnySimulation, int]:
         """Run the policy with the logged nodes; return the simulation and how often it asked for nodes."""
         from clustergym.results.placement_log import replay_placements
 
@@ -275,7 +275,7 @@ class ScheduleLog(EntryLog):
             "seed": self.cell.seed,
         }
 
-    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
+    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[AnySimulation, int]:
         """Carry out logged decisions on logged nodes; return the simulation and number of decision points."""
         from clustergym.results.schedule_log import replay_schedule
 
@@ -284,7 +284,7 @@ class ScheduleLog(EntryLog):
         made = replay_schedule(scenario, information, *periods, seed, *log)
         return made, made.decision_points
 
-    def idle(self, simulation: Simulation) -> bool:
+    def idle(self, simulation: AnySimulation) -> bool:
         """Return whether any logged decision changed nothing in the replay."""
         return simulation.changes != self._changes
 

@@ -42,7 +42,7 @@ from clustergym.common.errors import InputError, alike, shorten_text, visible
 from clustergym.common.processes import Processes, in_order
 from clustergym.results.metrics.intervals import Outcome
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.engine import Simulation
+from clustergym.sim.engines import AnySimulation
 
 BATCH = 6
 """Entries that a process replays in a cell on one and the same scenario."""
@@ -316,7 +316,7 @@ def _flags(
 
 
 def _compare_run(
-    simulation: Simulation, board: Board, cell: Cell, row: ResultRow, proved: CellBound | None
+    simulation: AnySimulation, board: Board, cell: Cell, row: ResultRow, proved: CellBound | None
 ) -> Iterator[Flag]:
     from clustergym.results.bounds.bounds import lower_bounds
     from clustergym.results.measured_run import measure_run

@@ -20,7 +20,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.reading import read_json
 from clustergym.common.writing import write_text
 from clustergym.results.report.series import means
-from clustergym.sim.engine import Simulation
+from clustergym.sim.engines import AnySimulation
 
 FILE, SCHEMA = "curves.json", "clustergym.curves/1"
 LARGEST_BYTES = 1_000_000
@@ -70,7 +70,7 @@ def select_shown_cells(board: Board) -> list[Cell]:
     return [Cell(scenario.name, board.seeds[0]) for scenario in board.scenarios]
 
 
-def compute_curves(simulation: Simulation) -> Curves:
+def compute_curves(simulation: AnySimulation) -> Curves:
     """Compute a run's held GPUs and queued jobs over time, and its distribution of completion times."""
     from clustergym.results.measured_run import measure_run
 
@@ -147,7 +147,7 @@ def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
     return found.scenarios
 
 
-def difference(board: Board, folder: Path, cell: Cell, simulation: Simulation) -> str:
+def difference(board: Board, folder: Path, cell: Cell, simulation: AnySimulation) -> str:
     """Describe how an entry's stored curves differ from a replay's; empty if equal, or if `cell` has none."""
     if cell not in select_shown_cells(board):
         return ""

@@ -6,13 +6,14 @@ what happens has the order of `Simulation.apply`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import chain, groupby
 
 import numpy as np
 
 from clustergym.common.arrays import Ints
-from clustergym.scenario.clock import seconds
+from clustergym.scenario.clock import seconds, ticks
 from clustergym.scenario.policy import Decision, InformationClass, Placer, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
@@ -119,7 +120,14 @@ def _launch(episode: Episode, cluster: ClusterArrays, decided: Ints) -> None:
 
 
 @compile_entry
-def decide(episode: Episode, cluster: ClusterArrays, decided: Ints, count: int, drops: Ints) -> int:
+def decide(
+    episode: Episode,
+    cluster: ClusterArrays,
+    decided: Ints,
+    count: int,
+    drops: Ints,
+    until: tuple[int, int, int],
+) -> int:
     """Check and carry out a decision (`count` allotments, and `drops`); simulate to the next decision point.
 
     Parameters
@@ -132,6 +140,9 @@ def decide(episode: Episode, cluster: ClusterArrays, decided: Ints, count: int, 
         -1: there is no decision, as the episode begins.
     drops : ndarray of int
         Rows of jobs to drop, ascending.
+    until : (int, int, int)
+        At decision points before the first number, in ticks, all jobs keep what they hold, and the
+        simulation goes on, unless the log is then longer than the others: numbers of events and their nodes.
 
     Returns
     -------
@@ -143,9 +154,15 @@ def decide(episode: Episode, cluster: ClusterArrays, decided: Ints, count: int, 
             return ILLEGAL
         _take_away(episode, cluster, drops)
         _launch(episode, cluster, decided[:count])
-        if clocks.end_decision(episode, cluster) == c.STALLED:
+    clock, deciding = episode.clock, count >= 0
+    # One loop, as everything that is called in two places is compiled twice.
+    while True:
+        if deciding and clocks.end_decision(episode, cluster) == c.STALLED:
             return c.STALLED
-    return clocks.advance(episode, cluster)
+        outcome, deciding = clocks.advance(episode, cluster), True
+        full = clock[c.EVENTS] > until[1] or clock[c.EVENT_NODES] > until[2]
+        if outcome != c.DECISION or clock[c.NOW] >= until[0] or full:
+            return outcome
 
 
 TOGETHER = 16384
@@ -193,7 +210,7 @@ class CompiledSimulation:
         self._log: tuple[int, LazyLog] | None = None
         # Here, as the time that compilation takes is no part of any step.
         announce_compilation(decide)
-        self._outcome, self._await_answer = self._go(-1), False
+        self._outcome, self._await_answer = self._go(-1, 0.0), False
 
     def _find_episode(self) -> None:
         """Find the episode in the arrays of the batch, which are replaced when they grow."""
@@ -262,8 +279,11 @@ class CompiledSimulation:
         self._await_answer = True
         return self._views.view_of_now()
 
-    def apply(self, decision: Decision) -> None:
+    def apply(self, decision: Decision, keep_until_s: float = 0.0) -> None:
         """Check and carry out a decision, and simulate to the next decision point; `advance` shows it.
+
+        At decision points before `keep_until_s` all jobs keep what they hold, and the simulation goes on.
+        It may stop earlier, for more room.
 
         Raises the errors of `Simulation.apply`.
         """
@@ -291,21 +311,23 @@ class CompiledSimulation:
         for at, column in enumerate(columns):
             self._decided[:count, at] = column
         self._drops = np.sort(decision.drop)
-        outcome = self._go(count)
+        outcome = self._go(count, keep_until_s)
         # It changes nothing if it refuses, so the checks in Python see the same state and name the rule.
         if outcome == ILLEGAL:
             self._check(decision)
             raise RuntimeError("the engine refuses a decision that is legal")
         self._outcome, self._await_answer = outcome, False
 
-    def _go(self, count: int) -> int:
+    def _go(self, count: int, keep_until_s: float) -> int:
         clock, full = self._episode.clock, self._batch.full_at
         # Compiled code cannot grow arrays, so there must be room for all events up to the next decision
         # point.
         if clock[c.EVENTS] > full[0] or clock[c.EVENT_NODES] > full[1]:
             self._batch.make_room()
             self._find_episode()
-        found: int = self._decide(self._episode, self._cluster, self._decided, count, self._drops)
+        tick = int(c.NEVER) if math.isinf(keep_until_s) else ticks(keep_until_s)
+        until = tick, *self._batch.full_at
+        found: int = self._decide(self._episode, self._cluster, self._decided, count, self._drops, until)
         return found
 
     def _check(self, decision: Decision) -> None:

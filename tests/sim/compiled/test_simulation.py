@@ -24,9 +24,10 @@ from clustergym.results.measured_run import simulate
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
 from clustergym.scenario.registry import make_policy
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim import engines
 from clustergym.sim.decision_checks import DecisionError
-from clustergym.sim.drive import drive, replay
-from clustergym.sim.engine import StalledError
+from clustergym.sim.drive import drive, follow, replay
+from clustergym.sim.engine import Change, StalledError
 from clustergym.sim.engines import AnySimulation, Engine, make_simulation
 
 STEPS = 60
@@ -78,6 +79,11 @@ def agrees(scenario: Scenario, named: dict[str, Any], defragment_s: float | None
         counted["refused"] += 1
         return
     assert facts(mine[0]) == facts(other[0])
+    if other[1] is True:
+        again = make_simulation(scenario, make_policy(named), Buddy(defragment_s), engine="compiled")
+        follow(again, other[0].changes)
+        assert facts(again) == facts(other[0])
+        counted["replayed"] += 1
     counted.update(
         {"cases": 1, "decisions": other[0].decision_points, "errors": other[1] not in (True, False)}
     )
@@ -198,6 +204,30 @@ def test_a_job_on_nodes_of_one_gpu_moves_into_a_leaf() -> None:
     # 25 of 400 iterations in 50 s, then one a second.
     assert [(e.time_s, e.nodes) for e in logs[0] if e.event_type == "migrate"] == [(60.0, ((0, 1), (1, 1)))]
     assert max(e.time_s for e in logs[0] if e.job == 8) == 435.0
+
+
+def test_a_long_run_is_replayed_on_the_compiled_engine_which_the_log_may_not_contradict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # b comes at 10 s, and the others wait until a has ended at 200 s: 100 iterations of 2 s. What the log
+    # does not name is kept.
+    log = [Change(0.0, ((0, 0, 2),), (), ()), Change(200.0, ((1, 0, 1), (2, 1, 1), (3, 0, 4)), (), ())]
+    given = small(), Buddy(), InformationClass.CLAIRVOYANT, None, 0
+    short = replay(*given, log)
+    monkeypatch.setattr(engines, "MANY", 0)
+    long = replay(*given, log)
+    assert (short.engine, long.engine) == ("simpy", "compiled")
+    assert facts(long) == facts(short)
+    # b: 10 iterations of 4 s, c: 50 of 8 s, d: 7 of 1 s, from 200 s on.
+    assert long.end_s == 600.0
+    # A decision point that nothing but the policy asks for is SimPy's.
+    asked = replay(*given, [log[0], replace(log[1], time_s=201.0)])
+    assert (asked.engine, asked.end_s) == ("simpy", 601.0)
+    with pytest.raises(InputError, match=r"the decision at 700\.0 s is not at a decision point"):
+        replay(*given, [*log, replace(log[0], time_s=700.0)])
+    # A batch is checked by SimPy.
+    with pytest.raises(DecisionError, match="batch"):
+        replay(*given, [replace(log[0], batch=((0, 7),))])
 
 
 def test_simpy_rebuilds_a_compiled_run_from_its_decisions() -> None:
