@@ -71,6 +71,8 @@ def add(
 ) -> Path:
     """Run a policy, a placer or both in all scenarios and seeds that an entry lacks; write the entry's files.
 
+    What entry.yaml says of an entry of this version of the board stays, but for the title if one is given.
+
     Parameters
     ----------
     board : Board
@@ -101,7 +103,10 @@ def add(
         raise InputError(f"{name!r} is not a name for an entry", field="name", remedy=remedy)
     folder = board.folder / name
     entry = _entry(board, name, parameters, title or name, authors, words or _words(board, parameters))
-    runs, begun = _load_unfinished(folder, entry, board), folder.exists()
+    begun, runs = folder.exists(), dict[Cell, CellRun]()
+    found = _read_begun(folder, entry, board)
+    if found is not None:
+        runs, entry = read_runs(folder), found.model_copy(update={"title": title or found.title})
     runs |= load_finished_runs(board, parameters, finished)
     missing = [cell for cell in board.cells if cell not in runs]
     folder.mkdir(parents=True, exist_ok=True)
@@ -183,17 +188,17 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, tuple | list) else value
 
 
-def _load_unfinished(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
-    """Return the runs of an unfinished entry; none if it is of an earlier version of the board."""
+def _read_begun(folder: Path, entry: Entry, board: Board) -> Entry | None:
+    """Return the entry that a folder holds, finished or not; None if it is of an earlier board version."""
     if not has_started(folder):
-        return {}
+        return None
     found = read_entry(folder, board)
     if found.board_version < board.version:
-        return {}
+        return None
     if (found.choices, found.board_version) != (entry.choices, entry.board_version):
         message = f"is of another {board.chooses}, parameters or board version"
         raise InputError(message, file=folder / "entry.yaml", remedy="remove the folder, or name another")
-    return read_runs(folder)
+    return found
 
 
 def has_started(folder: Path) -> bool:

@@ -90,3 +90,18 @@ def test_a_run_that_was_stopped_is_no_figure(root):
     add(board, "dear", {"name": "ares", "alpha": 0.75}, title="Ares")
     assert path.read_text() == f"{head},stopped\n"
     path.write_text(text)
+
+
+def test_what_an_entry_says_by_hand_stays_when_it_is_added_again(root):
+    board = load_board("small", root)
+    path = board.folder / "dear" / "entry.yaml"
+    text = path.read_text()
+    by_hand = text.replace("search_budget: none", "search_budget: 12 settings by hand")
+    path.write_text(by_hand)
+    add(board, "dear", {"name": "ares", "alpha": 0.75})
+    assert path.read_text() == by_hand != text
+    add(board, "dear", {"name": "ares", "alpha": 0.75}, title="Ares, again")
+    assert path.read_text() == by_hand.replace("title: Ares\n", "title: Ares, again\n")
+    assert (board.folder / "dear" / "README.md").read_text().startswith("# Ares, again\n")
+    add(board, "dear", {"name": "ares", "alpha": 0.75}, title="Ares")
+    path.write_text(text)
