@@ -20,6 +20,7 @@ mean JCT over that of these weights on the same traces is printed too.
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import resource
 import sys
@@ -186,12 +187,28 @@ class CurveRecorder:
         self._measuring_s += spent_s() - before
 
 
+def check_settings(settings: Mapping[str, Any], learner: Callable[..., Any]) -> None:
+    """Refuse settings that are no parameters of a learner."""
+    known = list(inspect.signature(learner).parameters)
+    for setting in settings:
+        if setting not in known:
+            raise InputError(f"unknown setting {setting!r}", field="--set", remedy=nearest(setting, known))
+
+
+def learn(learner: Any, until: float, steps: int, recorder: CurveRecorder) -> None:
+    """Let a learner take steps of its environments, of `steps` in all, and measure it as it goes."""
+    while learner.num_timesteps < until:
+        recorder.measure(learner.num_timesteps)
+        learner.learn(learner.num_timesteps + 1, steps)
+
+
 def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) -> tuple[Decide, Curve]:
     """Train with credit by job, in bursts at first; return how it plays, and its curve."""
     from clustergym.training.job_credit import JobCredit, JobCreditLearner
 
     steps, settings = given.steps, dict(given.set)
     number = settings.pop("num_envs", 32)
+    check_settings(settings, JobCredit)
     stages: list[tuple[dict[str, Any], float]] = [({}, 1.0)]
     if given.burst_share:
         stages.insert(0, ({"jobs": 12, "loads": (4.0,)}, given.burst_share))
@@ -204,9 +221,7 @@ def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) 
     for envs, share in made:
         if learner.envs is not envs:
             learner.begin(envs, seed)
-        while learner.num_timesteps < share * steps:
-            recorder.measure(learner.num_timesteps)
-            learner.learn(learner.num_timesteps + 1, steps)
+        learn(learner, share * steps, steps, recorder)
         envs.close()
     recorder.measure(learner.num_timesteps, last=True)
     return learner.decide, recorder.curve
@@ -214,24 +229,26 @@ def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) 
 
 def train_on_traces(name: str, given: argparse.Namespace, seed: int, judge: Judge) -> tuple[Decide, Curve]:
     """Train by CMA-ES or as Decima does, on traces of the split; return how it plays, and its curve."""
-    settings = dict(given.set)
-    envs = envs_of(name, settings.pop("num_envs", 64), split="train", summaries=False, **given.env)
     learner: Any
+    made: Any
     if given.learner == "cma":
         from linear_scores import Evolution, LinearSearch
 
-        learner = LinearSearch(envs, Evolution(**settings), seed)
+        learner, made = LinearSearch, Evolution
     else:
         from decima import DecimaLearner, Reinforce
 
-        learner = DecimaLearner(envs, Reinforce(**settings), seed)
-    recorder = CurveRecorder(seed, given.steps, judge, learner.decide)
-    while learner.num_timesteps < given.steps:
-        recorder.measure(learner.num_timesteps)
-        learner.learn(learner.num_timesteps + 1, given.steps)
-    recorder.measure(learner.num_timesteps, last=True)
+        learner, made = DecimaLearner, Reinforce
+    settings = dict(given.set)
+    number = settings.pop("num_envs", 64)
+    check_settings(settings, made)
+    envs = envs_of(name, number, split="train", summaries=False, **given.env)
+    agent = learner(envs, made(**settings), seed)
+    recorder = CurveRecorder(seed, given.steps, judge, agent.decide)
+    learn(agent, given.steps, given.steps, recorder)
+    recorder.measure(agent.num_timesteps, last=True)
     envs.close()
-    return learner.decide, recorder.curve
+    return agent.decide, recorder.curve
 
 
 def read_start(given: argparse.Namespace, envs: Any) -> Figures:
@@ -261,13 +278,15 @@ def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -
 
     family = name.removeprefix("ClusterGym/").partition("-")[0].lower()
     settings = {**({} if given.learner == "sac" else SETTINGS[family]), **given.set}
-    envs = envs_of(name, settings.pop("num_envs", 1), split="train", summaries=False, **given.env)
+    number = settings.pop("num_envs", 1)
+    envs = envs_of(name, number, split="train", summaries=False, **given.env)
     edits = isinstance(envs.single_action_space, gymnasium.spaces.Discrete)
     learner = MaskablePPO if edits else PPO
     if given.learner == "sac":
         if edits:
             raise InputError("chooses numbers, not edits", field="--learner sac", remedy="give stock")
         learner = SAC
+    check_settings(settings, learner)
     agent = learner("MlpPolicy", SchedulingVecEnv(envs, 10.0), seed=seed, device="cpu", **settings)
     if given.start is not None:
         begin_with(agent, read_start(given, envs))

@@ -76,11 +76,13 @@ LEARNED: Mapping[str, float] = {
     "Burst-64": -0.617,
     "Priority-16": -1.44,
     "Priority-64": -0.905,
+    "Priority-1280": -0.374,
     "Knobs-16": 0.162,
     "Knobs-64": 0.382,
+    "Knobs-1280": 0.754,
 }
 """Tier -> reward threshold. `Burst`: heSRPT's mean JCT in hours on the test traces
-(benchmarks/tier_table.py); `Priority`: 0.95 and 0.97 of it; `Knobs`: what leads from the known auction's mean
+(benchmarks/tier_table.py); `Priority`: 0.95 of it on 16 GPUs, else 0.97; `Knobs`: what leads from the known auction's mean
 JCT to 0.93 of heSRPT's."""
 
 

@@ -114,3 +114,10 @@ def test_weights_to_begin_with_are_for_ppo_whose_actions_are_weights(tiers, tmp_
 def test_an_unknown_tier_is_one_line(tiers, capsys):
     assert tiers.main(["knobs-17"]) == 2
     assert "knobs-16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("learner", ["stock", "by_job", "cma", "decima"])
+def test_an_unknown_setting_is_one_line(tiers, capsys, learner):
+    assert tiers.main(["priority-16", "--learner", learner, "--seeds", "1", "--set", "no_setting=1"]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("error: --set: unknown setting 'no_setting'")
