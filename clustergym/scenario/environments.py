@@ -82,8 +82,8 @@ LEARNED: Mapping[str, float] = {
     "Knobs-1280": 0.754,
 }
 """Tier -> reward threshold. `Burst`: heSRPT's mean JCT in hours on the test traces
-(benchmarks/tier_table.py); `Priority`: 0.95 of it on 16 GPUs, else 0.97; `Knobs`: what leads from the known auction's mean
-JCT to 0.93 of heSRPT's."""
+(benchmarks/tier_table.py); `Priority`: 0.95 of it on 16 GPUs, else 0.97; `Knobs`: what leads from the known
+auction's mean JCT to 0.93 of heSRPT's."""
 
 
 def _tier(family: str, gpus: int) -> Environment:
