@@ -20,8 +20,8 @@ CLOSE = 0.005
 """Two refinements that differ by less end the search."""
 PATIENCE = 10
 DIGITS = 6
-MANY_JOBS = 1000
-"""Of more jobs, prices are searched for on a part of about `SOME_JOBS` of them."""
+MANY_JOBS = 4000
+"""Of more scored jobs, prices are searched for on a part of about `SOME_JOBS` of them."""
 SOME_JOBS = 250
 
 Report = Callable[[int, float], None]
@@ -48,7 +48,7 @@ class Bound(NamedTuple):
 def search(programme: Programme, report: Report | None = None) -> Bound:
     """Search for prices that prove a high lower bound, on finer and finer time intervals; return the bound.
 
-    Of more jobs than `MANY_JOBS` a part is searched for the prices of all.
+    Of more scored jobs than `MANY_JOBS` a part is searched for the prices of all.
     """
     found: list[tuple[int, float]] = []
 
@@ -57,8 +57,10 @@ def search(programme: Programme, report: Report | None = None) -> Bound:
         if report is not None:
             report(*found[-1])
 
-    if len(programme.jobs.weight) > MANY_JOBS and programme.metric != "deadline_satisfaction":
-        part, share = sample_programme(programme, -(-len(programme.jobs.weight) // SOME_JOBS))
+    # Jobs that are not scored may wait for ever, so they take no part.
+    scored = np.count_nonzero(programme.jobs.weight > 0)
+    if scored > MANY_JOBS and programme.metric != "deadline_satisfaction":
+        part, share = sample_programme(programme, -(-scored // SOME_JOBS))
         edges_s, price = search(part).certificate
         certificate = round_certificate(Certificate(edges_s, share * price))
         note_bound(certificate)

@@ -120,6 +120,15 @@ def test_prices_of_a_part_of_the_jobs_prove_a_bound_of_all(monkeypatch):
     assert bound.value == proven(programme, bound.certificate)
 
 
+def test_jobs_that_are_not_scored_count_for_nothing(monkeypatch):
+    # Four scored jobs of 4 GPU-seconds on 4 GPUs: 1 + 2 + 3 + 4 s. The twelve others may come after them.
+    jobs = [Job(f"{i}", float(i >= 4), 1) for i in range(16)]
+    scenario = replace(small_scenario(jobs, {"X": (1, 4)}, LINEAR), scored_s=(0.0, 0.5))
+    monkeypatch.setattr(price_search, "MANY_JOBS", 10)
+    monkeypatch.setattr(price_search, "SOME_JOBS", 1)
+    assert 0.95 * 10 / 4 < search(build_programme(scenario, "jct_mean")).value <= 10 / 4
+
+
 def test_a_part_has_the_allotments_of_its_own_jobs():
     times = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}, "n": {"X": {1: 3.0}}}
     jobs = [Job(f"{i}", 0, 1 + i, family="mnmn"[i]) for i in range(4)]
