@@ -71,11 +71,13 @@ REACHED = {
     + "[Credit by job](../learned-agents/networks.md#credit-by-job) from scratch on `Priority-16`, by "
     "`python benchmarks/tiers.py priority-16 --learner by_job --steps 1650000 --env traces=200`: mean JCT on "
     "the 40 test traces over heSRPT's 0.936 [0.922, 0.951] over five seeds, in 164 to 228 s of processor "
-    "time a seed; random play has 1.824. On `Priority-64` three seeds have 0.956 [0.942, 0.971]. "
+    "time a seed; random play has 1.824. On `Priority-64` three seeds have 0.956 [0.942, 0.971], and on "
+    "`Priority-1280` 0.907 [0.895, 0.920]. "
     "[Stock learners](../learned-agents/networks.md#stock-learners-from-scratch): PPO of Stable-Baselines3 "
     "with `baseline=hesrpt` and `gamma=0.98` has 1.296 on `Priority-16` after a million steps (one seed), "
     "and SAC does not learn there. "
-    "What heuristics and the best known weights come to: [tiers](README.md#tiers).",
+    "What heuristics and the best known weights come to: [tiers](README.md#tiers).\n\n"
+    + CURVE.format(name="priority-1280").rstrip(),
     "Knobs": CURVE.format(name="knobs-64")
     + "PPO of Stable-Baselines3 on `Knobs-64`, one process, with 32 environments, `n_steps=4`, "
     "`batch_size=64`, `n_epochs=6`, `learning_rate=2e-2`, `gamma=1`, no hidden layers and "
