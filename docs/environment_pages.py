@@ -47,8 +47,8 @@ REACHED = {
     "From scratch, [credit by job](../learned-agents/networks.md#edits-with-50-jobs) on episodes of 50 jobs, "
     "five seeds, by `python benchmarks/tiers.py elastic-16 --learner by_job --steps 3000000 --env jobs=50 "
     "--seeds 5`: mean JCT on the 40 test traces over heSRPT's 0.941 [0.921, 0.962], in 333 to 433 s "
-    "of processor time a seed; random play has 1.691. On `Elastic-64` two seeds have 0.945 [0.920, 0.972], "
-    "in 1,461 and 1,473 s.",
+    "of processor time a seed; random play has 1.691. On `Elastic-64` three seeds have 0.964 [0.928, 1.003], "
+    "in 1,461 to 1,721 s.",
     "Elastic-homogeneous": EVOLVED.format(name="elastic-384")
     + "[64 to 1,280 GPUs of one type](../learned-agents/other-clusters.md).",
     "Fair": EVOLVED.format(name="fair") + "[Fairness](../learned-agents/deadlines-fairness.md#fairness). "
