@@ -376,7 +376,7 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "entry-logs": (ROOT / "leaderboards/fair/fcfs/decisions.jsonl.gz",),
     "agent-board": (ROOT / "leaderboards/rl/agents.yaml",),
     "agent-constants": (ROOT / "leaderboards/rl/constants.json",),
-    "agent-entry": (ROOT / "leaderboards/rl/ppo-knobs/entry.yaml",),
+    "agent-entry": (ROOT / "leaderboards/rl/ppo/entry.yaml",),
     "checkpoint": (checkpoints.TRAINED / "elastic.yaml",),
     "checkpoint-weights": (checkpoints.TRAINED / "elastic.safetensors",),
     "network": (checkpoints.TRAINED / "elastic-16.yaml",),

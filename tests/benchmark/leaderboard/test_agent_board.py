@@ -104,7 +104,7 @@ def test_the_command_scores_and_writes_the_page(root, capsys):
 
 def test_the_committed_table_is_what_its_actions_give():
     board = load_agent_board("rl")
-    found = replay_entry(board, "ppo-knobs")
+    found = replay_entry(board, "ppo")
     page = (board.folder / "README.md").read_text(encoding="utf-8").splitlines()
     (row,) = agent_rows(board, [found])
     assert "| " + " | ".join(row) + " |" in page
