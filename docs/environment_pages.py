@@ -76,8 +76,8 @@ REACHED = {
     "time a seed; random play has 1.824. On `Priority-64` three seeds have 0.956 [0.942, 0.971], and on "
     "`Priority-1280` 0.907 [0.895, 0.920]. "
     "[Stock learners](../learned-agents/networks.md#stock-learners-from-scratch): PPO of Stable-Baselines3 "
-    "with `baseline=hesrpt` and `gamma=0.98` has 1.296 on `Priority-16` after a million steps (one seed), "
-    "and SAC does not learn there. "
+    "with `baseline=hesrpt` and `gamma=0.98` has 1.329 on `Priority-16` after a million steps (three "
+    "seeds), and SAC does not learn there. "
     "What heuristics and the best known weights come to: [tiers](README.md#tiers).\n\n"
     + CURVE.format(name="priority-1280").rstrip(),
     "Knobs": CURVE.format(name="knobs-64")
@@ -87,9 +87,9 @@ REACHED = {
     "change: a step is an episode, so that 6,400 of them in 32 environments would not be one update. "
     "Mean JCT on the 40 test traces over heSRPT's, five seeds of 6,400 episodes, by `python "
     "benchmarks/tiers.py knobs-64`: 0.924 [0.913, 0.934], in 16 to 23 s of processor time a seed. On "
-    "`Knobs-16` it is 0.908 [0.895, 0.920], in 13 to 19 s, and on `Knobs-1280` 0.903 [0.886, 0.926], in 24 to "
-    "30 s. The known auction, where training begins, has 1.365, 1.096 and 1.981, random play 4.06, 2.72 and "
-    "3.79. SAC of Stable-Baselines3 "
+    "`Knobs-16` it is 0.908 [0.895, 0.920], in 13 to 19 s, and on `Knobs-1280` 0.903 [0.886, 0.926], in 24 "
+    "to 30 s. The known auction, where training begins, has 1.365, 1.096 and 1.981, random play 4.06, 2.72 "
+    "and 3.79. SAC of Stable-Baselines3 "
     "with its own defaults, one environment and one seed, has 0.984 [0.971, 0.997] on `Knobs-16` after "
     "4,000 episodes in 138 s on a busy machine, and on dev traces 1.061, 1.003 and 0.979 after 1,200, "
     "3,200 and 4,000, by `python benchmarks/tiers.py knobs-16 --learner sac --steps 4000 --seeds 1`.\n\n"
