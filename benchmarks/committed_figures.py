@@ -27,12 +27,13 @@ WORLDS = {
     "llm-2026": "LLM cluster of 2026: 1,024 H100 and 576 GB200",
     "testbed": "Arena's testbed: 64 GPUs of two types",
     "ares": "Ares's cluster: 64 GPUs of one type",
-    "scale": "Arena's simulation: 1,280 and 10,240 GPUs, four types; jobs of at most four hours",
+    "scale": "Arena's simulation: 1,280 GPUs of four types",
 }
-"""Jobs run for up to a week, but for scale; on testbed and ares those of a stated window are scored."""
+"""Jobs run for up to a week: all are scored on llm-2026, on the others those of a stated window."""
 FORMER = {
     "testbed": ("elastic-hetero, version 2", "elastic-hetero"),
     "ares": ("fair, version 3", "fair"),
+    "scale": ("scale, version 2", "scale"),
 }
 """Boards of the same cluster whose jobs are cut at four hours, and their names in former_boards.json."""
 COMPARED = frozenset(
@@ -409,7 +410,7 @@ def reproduced() -> str:
 def validated() -> str:
     """Return what the figures were held against."""
     return f"""\
-- **Measured hardware**: `oracle=roofline` made the tables of Ares's cluster and Arena's simulation. \
+- **Measured hardware**: `oracle=roofline` made the tables of Ares's cluster. \
 Its error is {error_of("roofline")}. `oracle=stack` made the others. Its error is {error_of("stack")} \
 ([where the errors are large](docs/oracle-accuracy.md)).
 - **Arena's simulator**: {arena_simulator()} ([runs](docs/reproduction/arena.md)).

@@ -123,27 +123,25 @@ add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserv
 add hesrpt 'heSRPT' policy=hesrpt
 add arena 'Arena' policy=arena
 add crius 'Crius' policy=crius
-add learned 'learned auction' policy=learned
 add learned-none 'learned auction, without speeds' policy=learned policy.checkpoint=none
+add learned 'learned auction' policy=learned
 add learned-bootstrap 'learned auction, bootstrap' policy=learned policy.checkpoint=bootstrap
 add sia 'Sia' policy=sia
-if [[ $board == ares ]]; then # The search in hindsight does not cover jobs that are not scored.
-  add pollux 'Pollux' policy=pollux
+if [[ $board == ares || $board == scale ]]; then # The search in hindsight does not cover jobs that are not scored.
+  if [[ $board == ares ]]; then
+    add pollux 'Pollux' policy=pollux
+  else
+    add fcfs-backfill 'FCFS with backfill' policy=fcfs policy.backfill=aggressive
+  fi
   add learned-newtrace 'learned auction, trained on newTrace' policy=learned policy.checkpoint=data-parallel-newtrace
   render
   exit
 fi
 add gavel-max-sum 'Gavel, maximum throughput' policy=gavel policy.objective=max_total_throughput
 add arena-tuned 'Arena, our parameters' policy=arena-tuned
-if [[ $board == scale ]]; then
-  add learned-data-parallel-scale 'learned auction, profiles and measures' policy=learned policy.checkpoint=data-parallel-scale
-else
-  add learned-data-parallel 'learned auction, trained with its price' policy=learned policy.checkpoint=data-parallel
-fi
+add learned-data-parallel 'learned auction, trained with its price' policy=learned policy.checkpoint=data-parallel
 add learned-profiled 'learned auction, profiled' policy=learned policy.checkpoint=profiled
-if [[ $board != scale ]]; then
-  add pollux 'Pollux' policy=pollux
-fi
+add pollux 'Pollux' policy=pollux
 if [[ $board == deadline ]]; then # The other boards have no deadlines.
   add elasticflow 'ElasticFlow' policy=elasticflow
   add arena-deadline 'Arena, deadlines' policy=arena policy.objective=deadline
@@ -174,10 +172,7 @@ if [[ $board == testbed ]]; then # The search in hindsight does not cover jobs t
   render
   exit
 fi
-if [[ $board == scale ]]; then # An episode takes 0.1 s on 1,280 GPUs, and seconds on 10,240.
-  known --cells gpus-1280 --evaluations 20
-  known --cells gpus-10240 --evaluations 1
-elif [[ $board == faults ]]; then # Its episodes are not compiled.
+if [[ $board == faults ]]; then # Its episodes are not compiled.
   known --evaluations 100
 else
   known --evaluations 1500

@@ -34,12 +34,12 @@ def test_figures_name_the_error_of_the_oracle_that_made_them(tables):
     said = {"stack": figures.oracle_errors("Mean error", "stack")}
     said["roofline"] = figures.oracle_errors("Mean error", "roofline")
     assert said["stack"] != said["roofline"]
-    for block in ("best", "worlds"):
+    for block, named in (("best", "Arena's testbed, Arena's simulation"), ("worlds", "Arena's testbed")):
         text = tables.BLOCKS[block]()
-        assert f"(Arena's testbed) come from `oracle=stack`. Its error is {said['stack']} in the mean" in text
+        assert f"({named}) come from `oracle=stack`. Its error is {said['stack']} in the mean" in text
         assert f"`oracle=roofline`. Its error is {said['roofline']} in the mean" in text
     text = tables.BLOCKS["validated"]()
-    said_of = "`oracle=roofline` made the tables of Ares's cluster and Arena's simulation. Its error is "
+    said_of = "`oracle=roofline` made the tables of Ares's cluster. Its error is "
     assert said_of + said["roofline"] in text
     assert "with `elasticflow-ls`, the least well reproduced of 5 policies, " in text
 
