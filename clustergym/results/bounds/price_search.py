@@ -58,7 +58,7 @@ def search(programme: Programme, report: Report | None = None) -> Bound:
             report(*found[-1])
 
     # Jobs that are not scored may wait for ever, so they take no part.
-    scored = np.count_nonzero(programme.jobs.weight > 0)
+    scored = int(np.count_nonzero(programme.jobs.weight > 0))
     if scored > MANY_JOBS and programme.metric != "deadline_satisfaction":
         part, share = sample_programme(programme, -(-scored // SOME_JOBS))
         edges_s, price = search(part).certificate
