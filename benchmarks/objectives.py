@@ -14,19 +14,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tiers import TRACES, Decide, Judge, envs_of, find_tier, interval, read_values, spent_s
+from tiers import POINTS, TRACES, CurveRecorder, Decide, Judge, envs_of, find_tier, interval, read_values
 
 from clustergym.common.errors import exits_on_bad_input
 from clustergym.common.writing import atomic_path
 from clustergym.training.job_credit import JobCredit, JobCreditLearner
 
-POINTS = 10
 Returns = npt.NDArray[np.float64]
 
 
@@ -39,18 +37,14 @@ def train(name: str, seed: int, given: argparse.Namespace, dev: Judge) -> tuple[
     """Train with credit by job; return how it plays, and its curve of CPU-seconds, steps and dev returns."""
     envs = envs_of(name, 32, split="train", summaries=False, **given.parameters)
     learner = JobCreditLearner(envs, JobCredit(), seed)
-    began, measuring_s, curve = spent_s(), 0.0, []
+    recorder = CurveRecorder(seed, given.steps, lambda: float(dev.play(learner.decide).returns.mean()))
     # Not before the first tenth: greedy play of an agent that has learned nothing takes long to end.
     for point in range(1, POINTS + 1):
         if learner.num_timesteps < given.steps * point // POINTS:
             learner.learn(given.steps * point // POINTS, given.steps)
-        before = spent_s()
-        used = before - began - measuring_s
-        curve.append((round(used, 1), learner.num_timesteps, float(dev.play(learner.decide).returns.mean())))
-        print(f"seed {seed}: {used:6.0f} CPU-s {curve[-1][1]:9,} steps {curve[-1][2]:.3f}", file=sys.stderr)
-        measuring_s += spent_s() - before
+        recorder.measure(learner.num_timesteps, last=True)
     envs.close()
-    return learner.decide, curve
+    return learner.decide, recorder.curve
 
 
 @exits_on_bad_input

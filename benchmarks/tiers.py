@@ -144,6 +144,10 @@ class Judge:
         """Return the mean JCT on each trace where `decide` gives the actions, seconds."""
         return self.play(decide).jct_s
 
+    def compare(self, decide: Callable[[Any, Any], Any]) -> float:
+        """Return the mean over traces of mean JCT, where `decide` gives the actions, over heSRPT's."""
+        return float(np.mean(self.measure(decide) / self.hesrpt_s))
+
     def play(self, decide: Callable[[Any, Any], Any]) -> Played:
         """Play an episode on each trace where `decide`, (observations, masks) -> actions, says what to do."""
         return play_traces(self.envs, self.seeds, lambda seen, masks, _: decide(seen, masks))
@@ -151,7 +155,7 @@ class Judge:
 
 Decide = Callable[[Any, Any], Any]
 Curve = list[tuple[float, int, float]]
-"""Processor time without measuring, steps, and mean ratio to heSRPT on the dev traces."""
+"""Processor time without measuring, steps, and what the agent comes to on the dev traces."""
 
 
 class CurveRecorder:
@@ -161,17 +165,16 @@ class CurveRecorder:
     ----------
     seed, steps : int
         Of the training.
-    judge : Judge
-    decide : callable
-        How the agent plays by now.
+    judge : callable
+        Returns what the agent, as it plays by now, comes to on the dev traces.
 
     Attributes
     ----------
     curve : list of (float, int, float)
     """
 
-    def __init__(self, seed: int, steps: int, judge: Judge, decide: Decide) -> None:
-        self._seed, self._every, self._judge, self._decide = seed, steps / POINTS, judge, decide
+    def __init__(self, seed: int, steps: int, judge: Callable[[], float]) -> None:
+        self._seed, self._every, self._judge = seed, steps / POINTS, judge
         self._began, self._measuring_s = spent_s(), 0.0
         self.curve: Curve = []
 
@@ -181,9 +184,9 @@ class CurveRecorder:
             return
         before = spent_s()
         used = before - self._began - self._measuring_s
-        ratio = float(np.mean(self._judge.measure(self._decide) / self._judge.hesrpt_s))
-        self.curve.append((round(used, 1), taken, ratio))
-        print(f"seed {self._seed}: {used:6.0f} CPU-s {taken:9,} steps {ratio:.3f}", file=sys.stderr)
+        value = self._judge()
+        self.curve.append((round(used, 1), taken, value))
+        print(f"seed {self._seed}: {used:6.0f} CPU-s {taken:9,} steps {value:.3f}", file=sys.stderr)
         self._measuring_s += spent_s() - before
 
 
@@ -217,7 +220,7 @@ def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) 
         for own, share in stages
     ]
     learner = JobCreditLearner(made[0][0], JobCredit(**settings), seed)
-    recorder = CurveRecorder(seed, steps, judge, learner.decide)
+    recorder = CurveRecorder(seed, steps, partial(judge.compare, learner.decide))
     for envs, share in made:
         if learner.envs is not envs:
             learner.begin(envs, seed)
@@ -244,7 +247,7 @@ def train_on_traces(name: str, given: argparse.Namespace, seed: int, judge: Judg
     check_settings(settings, made)
     envs = envs_of(name, number, split="train", summaries=False, **given.env)
     agent = learner(envs, made(**settings), seed)
-    recorder = CurveRecorder(seed, given.steps, judge, agent.decide)
+    recorder = CurveRecorder(seed, given.steps, partial(judge.compare, agent.decide))
     learn(agent, given.steps, given.steps, recorder)
     recorder.measure(agent.num_timesteps, last=True)
     envs.close()
@@ -295,7 +298,7 @@ def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -
         given = {"action_masks": masks} if edits else {}
         return agent.predict(seen, deterministic=True, **given)[0]
 
-    recorder = CurveRecorder(seed, given.steps, judge, decide)
+    recorder = CurveRecorder(seed, given.steps, partial(judge.compare, decide))
 
     class Measuring(BaseCallback):
         """Measures before a rollout."""

@@ -45,9 +45,10 @@ def chosen_engine(scenario: Scenario, policy: Policy, placer: Placer, engine: En
     UncoveredError
         If `compiled` is asked for and does not cover the scenario.
     """
-    if engine == "simpy" or (engine == "auto" and expected_steps(scenario, policy.round_s) < MANY):
-        return "simpy"
-    try:
+    if engine == "auto":
+        compiled = not policy.needs_places and is_compiled(scenario, placer, policy.round_s)
+        return "compiled" if compiled else "simpy"
+    if engine == "compiled":
         if policy.needs_places:
             raise UncoveredError(
                 f"policy {policy.name} asks where jobs are, moves them or gives notice",
@@ -55,11 +56,7 @@ def chosen_engine(scenario: Scenario, policy: Policy, placer: Placer, engine: En
                 remedy=PLACES,
             )
         check_runnable(scenario, placer)
-    except UncoveredError:
-        if engine == "compiled":
-            raise
-        return "simpy"
-    return "compiled"
+    return engine
 
 
 def is_compiled(scenario: Scenario, placer: Placer, policy_round_s: float | None) -> bool:
