@@ -80,10 +80,14 @@ LEARNED: Mapping[str, float] = {
     "Knobs-16": 0.162,
     "Knobs-64": 0.382,
     "Knobs-1280": 0.754,
+    "Elastic-16": -1.725,
+    "Elastic-64": -1.183,
+    "Elastic-384": -0.579,
+    "Elastic-1280": -0.385,
 }
 """Tier -> reward threshold. `Burst`: heSRPT's mean JCT in hours on the test traces
-(benchmarks/tier_table.py); `Priority`: 0.95 of it on 16 GPUs, else 0.97; `Knobs`: what leads from the known
-auction's mean JCT to 0.93 of heSRPT's."""
+(benchmarks/tier_table.py); `Elastic`: that of the better one of heSRPT and elastic SRTF; `Priority`: 0.95 of
+heSRPT's on 16 GPUs, else 0.97; `Knobs`: what leads from the known auction's mean JCT to 0.93 of heSRPT's."""
 
 
 def _tier(family: str, gpus: int) -> Environment:
@@ -102,7 +106,12 @@ def _scheduling(family: str, gpus: int | None) -> Environment:
     kwargs: dict[str, Any] = {"cluster": clusters[size], "jobs": _JOBS[size]}
     if clusters is _ONE_TYPE:
         kwargs |= {"rule": "ares", "costs": "ares-profiled-free"}
-    return Environment(f"ClusterGym/{name}-v1", f"{_FAMILIES}:{made_by}", MappingProxyType(kwargs))
+    return Environment(
+        f"ClusterGym/{name}-v1",
+        f"{_FAMILIES}:{made_by}",
+        MappingProxyType(kwargs),
+        LEARNED.get(f"{family}-{size}"),
+    )
 
 
 def _tenants(family: str, gpus: int | None, version: int) -> Environment:
