@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from clustergym.benchmark.leaderboard.board import Board, Cell, board_names, load_board
-from clustergym.benchmark.leaderboard.conditions import read_conditions
 from clustergym.benchmark.leaderboard.entry import Entry
 from clustergym.benchmark.leaderboard.gains import read_chance
 from clustergym.benchmark.leaderboard.score import RankedEntry, cell_bounds, gap_text, optimum, standings
@@ -76,16 +75,16 @@ class World:
     def _means(self, one: RankedEntry) -> dict[Cell, float]:
         return {row.cell: float(row.metrics["jct_mean"] or 0.0) for row in one.rows}
 
-    def _ratios(self, means: Mapping[Cell, float], of: Mapping[Cell, float] | None = None) -> list[Floats]:
-        """Return an array over seeds for each scenario: over `of`, or FCFS as the board has it."""
-        cells, of = self.board.cells, self._fcfs if of is None else of
+    def _ratios(self, means: Mapping[Cell, float]) -> list[Floats]:
+        """Return an array over seeds for each scenario."""
+        cells, of = self.board.cells, self._fcfs
         return [
             np.array([means[cell] / of[cell] for cell in cells if cell.scenario == scenario.name])
             for scenario in self.board.scenarios
         ]
 
-    def _aggregate(self, means: Mapping[Cell, float], of: Mapping[Cell, float] | None = None) -> Aggregate:
-        return aggregate_stratified(self._ratios(means, of), self.board.families)
+    def _aggregate(self, means: Mapping[Cell, float]) -> Aggregate:
+        return aggregate_stratified(self._ratios(means), self.board.families)
 
     def figure(self, name: str) -> Aggregate:
         """Return that of an entry: of its cells within each family of traces, then over families."""
@@ -103,18 +102,6 @@ class World:
     def known(self) -> Aggregate | None:
         """Return that of the lowest mean JCT of each cell; None on boards of another metric."""
         return self._aggregate(read_chance(self.board).best) if self._of_jct else None
-
-    def condition(self, name: str, condition: str) -> Aggregate | None:
-        """Return that under another condition, over FCFS under the same; None where it was not run."""
-        means, fcfs = (
-            {
-                at.cell: value
-                for at, value in found.items()
-                if at.condition == condition and not np.isnan(value)
-            }
-            for found in (read_conditions(self.board, self.board.folder / one) for one in (name, "fcfs"))
-        )
-        return self._aggregate(means, fcfs) if len(means) == len(self.board.cells) else None
 
     def best(self, names: Iterable[str]) -> str | None:
         """Return the best of some entries; None if there are none."""
@@ -206,16 +193,25 @@ def list_untuned(world: World) -> list[str]:
 
 
 def conditions_table() -> str:
-    """Return the entries of the testbed under its other conditions, and with tuned parameters."""
-    world = World("testbed")
+    """Return for each world its entries under the board's other conditions, and with tuned parameters."""
+    worlds = [(title, World(name)) for name, title in WORLDS.items()]
+    return "\n\n".join(
+        f"{title}:\n\n{tabulate_conditions(world)}" for title, world in worlds if world.board.conditions
+    )
+
+
+def tabulate_conditions(world: World) -> str:
+    """Return the entries of a board under its other conditions, and with tuned parameters if any has them."""
+    tuned = any(name.startswith(TUNED) for name in world.standings)
     rows = []
     for name in list_untuned(world):
-        conditions = [world.condition(name, condition) for condition in world.board.conditions]
-        tuned = world.figure(f"{TUNED}{name}") if f"{TUNED}{name}" in world.standings else None
-        figures = [world.figure(name), *conditions, tuned]
-        shown = ["-" if one is None else f"{one.value:.2f}" for one in figures]
-        rows.append([world.standings[name].entry.title, *shown])
-    heads = ["scheduler", "published clock", *world.board.conditions, "tuned"]
+        one = world.standings[name]
+        figures = [world.figure(name), *(one.conditions[condition] for condition in world.board.conditions)]
+        if tuned:
+            figures.append(world.figure(f"{TUNED}{name}") if f"{TUNED}{name}" in world.standings else None)
+        shown = ["-" if figure is None else f"{figure.value:.2f}" for figure in figures]
+        rows.append([one.entry.title, *shown])
+    heads = ["scheduler", "published clock", *world.board.conditions, *["tuned"] * tuned]
     return table(heads, rows, words=(0,))
 
 
