@@ -55,7 +55,7 @@ class RunStats(NamedTuple):
     ratio, ratios : ndarray of float, shape (T, T)
         Sum and number of log(seconds on the second type / on the first), over jobs measured on both.
     power : ndarray of float, shape (2,)
-        Sum and number of the powers of GPUs by which jobs were faster on more.
+        Sum and number of the powers of GPUs by which jobs were faster on more; 0 for one that was slower.
     """
 
     time_s: Floats
@@ -135,7 +135,10 @@ def _learn(observed: RunStats, counts: Ints, row: int, gpu_type: int, level: int
     time_s = observed.time_s[row]
     for k in range(time_s.shape[1]):
         if k != level and time_s[gpu_type, k] > 0.0:
-            observed.power[0] += _estimate_power(counts, time_s[gpu_type], min(k, level), max(k, level))
+            # A job that is slower on more GPUs need not hold them, so its power counts as 0. If the mean were
+            # below 0, no job would be tried on more GPUs, and nothing measured later could correct it.
+            power = _estimate_power(counts, time_s[gpu_type], min(k, level), max(k, level))
+            observed.power[0] += max(power, 0.0)
             observed.power[1] += 1.0
     for t in range(time_s.shape[0]):
         if t != gpu_type and time_s[t, level] > 0.0:

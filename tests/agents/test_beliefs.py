@@ -116,6 +116,21 @@ def test_powers_and_ratios() -> None:
     assert observed.ratios.tolist() == [[0.0, 1.0], [1.0, 0.0]]
 
 
+def test_who_is_slower_on_more_gpus_takes_no_hope_from_others() -> None:
+    observed = beliefs.nothing_observed(3, 2, 3)
+    # 1 s an iteration on one GPU, 8 s on four: a power of -1.5, which counts as 0.
+    ran(observed, (0, 0), 0.0, 50.0, 50.0)
+    ran(observed, (0, 2), 100.0, 182.0, 10.0)
+    assert observed.time_s[0].tolist() == [[1.0, 0.0, 8.0], [0.0, 0.0, 0.0]]
+    assert observed.power.tolist() == [0.0, 1.0]
+    # The prior is one measurement of 0.5, so the other job is believed to scale with a power of 0.25: from
+    # its hour for 400 iterations on the four GPUs that it asks for to fewer.
+    given, point = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]), Point()
+    bids = point.bids()
+    believe(given, observed, COUNTS, point.shown(), bids)
+    assert bids.time_s[1, 0].tolist() == pytest.approx([9.0 * 4**0.25, 9.0 * 2**0.25, 9.0])
+
+
 def test_what_is_believed_of_measured_jobs() -> None:
     observed, point = learned(), Point()
     bids = point.bids()
