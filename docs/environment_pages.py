@@ -64,8 +64,8 @@ REACHED = {
     "`python benchmarks/tiers.py burst-16 --learner by_job --steps 1500000 --set learning_rate=7e-4`: mean "
     "JCT on the 40 test traces over heSRPT's 0.985 [0.963, 1.008], in 165 to 204 s of processor time a seed; "
     "random play has 1.503. CMA-ES over a linear score has 1.040 "
-    "[1.012, 1.067] over five seeds, in 46 to 61 s, and MaskablePPO of sb3-contrib 1.193 "
-    "[1.125, 1.255] over three, in 413 to 453 s. On `Burst-64` three seeds with credit by job have 1.004 "
+    "[1.012, 1.067] over five seeds, in 46 to 61 s, and MaskablePPO of sb3-contrib 1.171 "
+    "[1.124, 1.224] over five, in 354 to 453 s. On `Burst-64` three seeds with credit by job have 1.004 "
     "[0.966, 1.045], in 291 to 384 s, where random play has 1.803. What "
     "heuristics and the best known weights come to: [tiers](README.md#tiers).\n\n"
     + CURVE.format(name="burst-64").rstrip(),
@@ -76,7 +76,7 @@ REACHED = {
     "time a seed; random play has 1.824. On `Priority-64` three seeds have 0.956 [0.942, 0.971], and on "
     "`Priority-1280` 0.907 [0.895, 0.920]. "
     "[Stock learners](../learned-agents/networks.md#stock-learners-from-scratch): PPO of Stable-Baselines3 "
-    "with `baseline=hesrpt` and `gamma=0.98` has 1.329 on `Priority-16` after a million steps (three "
+    "with `baseline=hesrpt` and `gamma=0.98` has 1.315 on `Priority-16` after a million steps (five "
     "seeds), and SAC does not learn there. "
     "What heuristics and the best known weights come to: [tiers](README.md#tiers).\n\n"
     + CURVE.format(name="priority-1280").rstrip(),
