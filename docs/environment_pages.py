@@ -63,8 +63,8 @@ REACHED = {
     "Burst": CURVE.format(name="burst-16")
     + "[Credit by job](../learned-agents/networks.md#bursts) from scratch on `Burst-16`, five seeds, by "
     "`python benchmarks/tiers.py burst-16 --learner by_job --steps 1500000 --set learning_rate=7e-4 "
-    "num_envs=128 n_steps=32 n_epochs=4 value_weight=0.5`: mean JCT on the 40 test traces over heSRPT's 0.999 [0.967, "
-    "1.038], in 118 to 153 s of processor time a seed; "
+    "num_envs=128 n_steps=32 n_epochs=4 value_weight=0.5`: mean JCT on the 40 test traces over heSRPT's "
+    "0.999 [0.967, 1.038], in 118 to 153 s of processor time a seed; "
     "random play has 1.503. CMA-ES over a linear score has 1.040 "
     "[1.012, 1.067] over five seeds, in 46 to 61 s, and MaskablePPO of sb3-contrib 1.171 "
     "[1.124, 1.224] over five, in 354 to 453 s. On `Burst-64` three seeds with credit by job have 1.004 "
