@@ -91,10 +91,9 @@ REACHED = {
     "benchmarks/tiers.py knobs-64`: 0.924 [0.913, 0.934], in 16 to 23 s of processor time a seed. On "
     "`Knobs-16` it is 0.908 [0.895, 0.920], in 13 to 19 s, and on `Knobs-1280` 0.903 [0.886, 0.926], in 24 "
     "to 30 s. The known auction, where training begins, has 1.365, 1.096 and 1.981, random play 4.06, 2.72 "
-    "and 3.79. SAC of Stable-Baselines3 "
-    "with its own defaults, one environment and one seed, has 0.984 [0.971, 0.997] on `Knobs-16` after "
-    "4,000 episodes in 138 s on a busy machine, and on dev traces 1.061, 1.003 and 0.979 after 1,200, "
-    "3,200 and 4,000, by `python benchmarks/tiers.py knobs-16 --learner sac --steps 4000 --seeds 1`.\n\n"
+    "and 3.79. SAC of Stable-Baselines3 with its own defaults and one environment has 0.974 [0.960, 0.988] "
+    "on `Knobs-16` over five seeds of 4,000 episodes, in 67 to 91 s, by `python benchmarks/tiers.py knobs-16 "
+    "--learner sac --steps 4000`.\n\n"
     + CURVE.format(name="knobs-16")
     + CURVE.format(name="knobs-1280").rstrip(),
     "Tenants": "From scratch, for mean JCT alone: [credit by "

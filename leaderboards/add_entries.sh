@@ -167,6 +167,10 @@ if [[ $board == testbed ]]; then # The search in hindsight does not cover jobs t
   tuned gandiva 'Gandiva' policy.slice_s=13754.2 policy.slice_per_restart=155.837 policy.round_s=70.308
   tuned ares 'Ares' policy.alpha=0.600089 policy.hysteresis=5.40575 policy.round_s=142.735
   tuned optimus 'Optimus' policy.hysteresis=0.0140044 policy.turn_restarts=18.874 policy.round_s=165.006
+  tuned themis 'Themis' policy.fairness=0.0673745 policy.lease_s=3118.28 policy.lease_restarts=3.17256 policy.round_s=64.1033
+  tuned allox 'AlloX' policy.fairness=0.84007 policy.window=1995 policy.round_s=70.308
+  tuned elasticflow-ls 'ElasticFlow-LS' policy.least_slack=6.79378 policy.round_s=71.5411
+  tuned crius 'Crius' policy.queue_bounds_h=[0.0419706,0.167882,0.67153,2.68612] policy.promote_after_s=74838.6 policy.search_depth=1 policy.round_s=64.1033
   tuned tiresias 'Tiresias' policy.thresholds_gpu_s=[9814.94,21743.9] policy.promote_knob=8.86678 policy.round_s=61.9392
   add fcfs-backfill 'FCFS with backfill' policy=fcfs policy.backfill=aggressive
   render
