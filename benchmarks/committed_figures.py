@@ -76,7 +76,7 @@ class World:
         return {row.cell: float(row.metrics["jct_mean"] or 0.0) for row in one.rows}
 
     def _ratios(self, means: Mapping[Cell, float]) -> list[Floats]:
-        """Return an array over seeds for each scenario."""
+        """Return means over those of FCFS, an array over seeds for each scenario."""
         cells, of = self.board.cells, self._fcfs
         return [
             np.array([means[cell] / of[cell] for cell in cells if cell.scenario == scenario.name])
