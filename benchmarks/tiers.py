@@ -103,7 +103,7 @@ def envs_of(name: str, number: int, **options: Any) -> Any:
 
 def find_tier(tier: str) -> str:
     """Return the id of an environment such as `knobs-16` that steps on the compiled simulation."""
-    known = {row.short_name: row.id for row in ENVIRONMENTS if row.vector_entry_point}
+    known = {row.short_name: row.id for row in ENVIRONMENTS if row.schedules}
     if tier not in known:
         raise InputError(f"unknown tier {tier!r}", field="tier", remedy=nearest(tier, list(known)))
     return known[tier]

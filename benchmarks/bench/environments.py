@@ -78,13 +78,13 @@ def rate(
 
 def names(only: str) -> list[str]:
     """Return the ids of the environments with compiled episodes that have a text in them."""
-    known = (row.id for row in ENVIRONMENTS if row.vector_entry_point is not None)
+    known = (row.id for row in ENVIRONMENTS if row.schedules)
     return [name for name in known if only.lower() in name.lower() and name.split("-")[-2].isdigit()]
 
 
 def plain_names(only: str) -> list[str]:
     """Return the ids of the environments without compiled episodes that have a text in them."""
-    known = (row.id for row in ENVIRONMENTS if row.vector_entry_point is None)
+    known = (row.id for row in ENVIRONMENTS if not row.schedules)
     return [name for name in known if only.lower() in name.lower()]
 
 
@@ -101,7 +101,7 @@ def environment_figures(options: EnvironmentOptions, say: Callable[[str], None])
             rows.append(row)
             say(f"{name}, {row['environments']}: {row['steps_per_s']:,.0f} steps a CPU-second")
     for name in (*plain_names(options.only), *OTHERS):
-        others.append(other_row(name, options.seconds))
+        others.append(other_row(name, options))
         found = others[-1]["steps_per_s"]
         say(f"{name}: " + ("not installed" if found is None else f"{found:,.0f} steps a CPU-second"))
     return {
@@ -167,8 +167,20 @@ def _made(name: str, number: int, **given: Any) -> Any:
         for trace in range(TRACES):
             made.reset(seed=0, options={"trace_seed": trace, "reset_mask": np.arange(number) == 0})
         made.reset(seed=0)
-        _player(made)(200)
+        _spread_phases(made)
     return made
+
+
+def _spread_phases(envs: Any, most_s: float = 2.0) -> None:
+    """Step environments, so that their episodes end at different times: 200 times, or for `most_s` seconds.
+
+    In `Knobs` a step is a whole episode.
+    """
+    began, play = time.process_time(), _player(envs)
+    for _ in range(200):
+        play(1)
+        if time.process_time() - began > most_s:
+            return
 
 
 def _player(envs: Any) -> Callable[[int], None]:
@@ -250,8 +262,11 @@ def _part_s(envs: SchedulingVectorEnv, part: int) -> float:
     return 1.0 / rate(play, 0.01)
 
 
-def other_row(name: str, seconds: float) -> dict[str, Any]:
-    """Return steps a CPU-second of an environment with random actions, legal where it has masks."""
+def other_row(name: str, options: EnvironmentOptions) -> dict[str, Any]:
+    """Return steps a CPU-second of an environment with random actions, legal where it has masks.
+
+    Also those of as many of them as the largest of `numbers`, where it has a vector form.
+    """
     try:
         if name.startswith("MiniGrid"):
             import minigrid  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
@@ -271,7 +286,13 @@ def other_row(name: str, seconds: float) -> dict[str, Any]:
 
     play(1)
 
-    return {"id": name, "steps_per_s": rate(play, seconds)}
+    row = {"id": name, "steps_per_s": rate(play, options.seconds)}
+    if any(one.id == name and one.vector_entry_point for one in ENVIRONMENTS):
+        number = max(options.numbers)
+        envs = gymnasium.make_vec(name, num_envs=number, observation="flat")
+        envs.reset(seed=0)
+        row |= {"environments": number, "vector_steps_per_s": number * rate(_player(envs), options.seconds)}
+    return row
 
 
 NOTHING, FEATURES, MASKS, FEATURES_OF_EDIT, MASKS_OF_EDIT = range(5)
@@ -308,21 +329,29 @@ HEADERS = (
     *("simulation", "features", "masks", "Python", "2 threads"),
 )
 
+SINGLE_HEADERS = ("one environment", "steps/s", "compiled", "many together")
+
 
 def report(figures: dict[str, Any]) -> str:
     """Return the tables of what was measured."""
     singles = [
-        [row["id"], *("" if row[name] is None else _rate(row[name]) for name in ("simpy", "compiled"))]
+        [row["id"], *("" if row[name] is None else _rate(row[name]) for name in ("simpy", "compiled")), ""]
         for row in figures["single"]
     ]
     singles += [
-        [row["id"], "" if row["steps_per_s"] is None else _rate(row["steps_per_s"]), ""]
+        [row["id"], "" if row["steps_per_s"] is None else _rate(row["steps_per_s"]), "", _many(row)]
         for row in figures["others"]
     ]
     missing = [row["id"] for row in figures["others"] if row["steps_per_s"] is None]
     said = "".join(f"\n{name} is not installed.\n" for name in missing)
     vectors = table(HEADERS, [_vector_cells(row) for row in figures["rows"]])
-    return f"{vectors}\n\n{table(('one environment', 'steps/s', 'compiled'), singles)}\n{said}"
+    return f"{vectors}\n\n{table(SINGLE_HEADERS, singles)}\n{said}"
+
+
+def _many(row: dict[str, Any]) -> str:
+    """Return the speed of many environments together, of those that have no table of their own."""
+    many = row.get("vector_steps_per_s")
+    return "" if many is None else f"{_rate(many)} ({row['environments']})"
 
 
 def _vector_cells(row: dict[str, Any]) -> list[str]:

@@ -28,8 +28,18 @@ def join_boxes(boxes: Mapping[str, spaces.Box], form: str) -> spaces.Space[Any]:
     return spaces.Box(low, high, dtype=np.float32)
 
 
-class IllegalActions(Protocol):
-    """The parameters that say what an illegal action costs."""
+def slice_parts(sizes: Mapping[str, int]) -> dict[str, slice]:
+    """Return where each part of a flat observation is, given their sizes in order."""
+    ends = np.cumsum(list(sizes.values())).tolist()
+    return dict(zip(sizes, map(slice, [0, *ends], ends), strict=False))
+
+
+class PlacingParameters(Protocol):
+    """The parameters that say what an illegal action costs, and which form observations have."""
+
+    @property
+    def observation(self) -> str:
+        """The form of an observation: `dict` or `flat`."""
 
     @property
     def on_illegal(self) -> str:
@@ -41,7 +51,7 @@ class IllegalActions(Protocol):
 
 
 State = TypeVar("State")
-P = TypeVar("P", bound=IllegalActions)
+P = TypeVar("P", bound=PlacingParameters)
 
 
 class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
@@ -51,6 +61,7 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
     parameters: P
     action_space: spaces.Discrete
     _reward: Reward[State]
+    parts: dict[str, slice]
 
     def __init__(self, render_mode: str | None) -> None:
         self.render_mode = check_mode(render_mode, self.metadata["render_modes"])
@@ -63,6 +74,17 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
         if self._state is None:
             raise ResetNeeded("there is no episode yet: call reset() first")
         return self._state
+
+    @property
+    def reward_weights(self) -> dict[str, float]:
+        """The weight of each term of the reward, by name."""
+        return self._reward.weights
+
+    def as_observation(self, flat: npt.NDArray[np.float32]) -> Observation:
+        """Return flat observations, one or a batch, in the form of the observation space."""
+        if self.parameters.observation == "flat":
+            return flat
+        return {name: flat[..., part] for name, part in self.parts.items()}
 
     @abstractmethod
     def action_masks(self) -> npt.NDArray[np.int8]:

@@ -29,10 +29,14 @@ class Environment(NamedTuple):
     reward_threshold: float | None = None
 
     @property
+    def schedules(self) -> bool:
+        """Whether it is one of the scheduling environments, whose episodes run on the compiled simulation."""
+        return self.entry_point.startswith(f"{_FAMILIES}:")
+
+    @property
     def vector_entry_point(self) -> str | None:
         """Path of the class for `gymnasium.make_vec`; None for environments without one."""
-        compiled = self.entry_point.startswith(f"{_FAMILIES}:")
-        return self.entry_point.removesuffix("Env") + "VectorEnv" if compiled else None
+        return None if self.entry_point == _RACK else self.entry_point.removesuffix("Env") + "VectorEnv"
 
     @property
     def short_name(self) -> str:

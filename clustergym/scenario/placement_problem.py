@@ -13,11 +13,11 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from clustergym.common.arrays import Ints
+from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError, nearest
 
 Unit = Literal["pp", "dp"]
@@ -317,8 +317,11 @@ def score(assignment: Assignment, instance: Instance) -> float:
     return weigh_spread(found, instance.alpha)
 
 
-def weigh_spread(found: Spread, alpha: float) -> float:
-    """Return alpha x DP spread + (1 - alpha) x PP spread, given both spreads."""
+Weight = TypeVar("Weight", float, Floats)
+
+
+def weigh_spread(found: Spread, alpha: Weight) -> Weight:
+    """Return alpha x DP spread + (1 - alpha) x PP spread of one placement, or of many."""
     return alpha * found.dp + (1.0 - alpha) * found.pp
 
 

@@ -125,7 +125,7 @@ def make_compiled_envs(mapping: Mapping[str, Any], number: int, **options: Any) 
 
     given = {**mapping, "observation": "flat"}
     name = given.pop("id")
-    if all(row.id != name or row.vector_entry_point is None for row in ENVIRONMENTS):
+    if not any(row.id == name and row.schedules for row in ENVIRONMENTS):
         return None
     register_envs()
     made: Any = gymnasium.make_vec(name, num_envs=number, summaries=False, **options, **given)

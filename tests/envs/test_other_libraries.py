@@ -62,5 +62,5 @@ def test_the_fall_back_of_a_vector_environment_has_its_methods_and_draws(name):
 def test_what_single_environments_alone_have_is_refused_by_a_compiled_vector_environment():
     envs = gymnasium.make_vec("ClusterGym/Elastic-16-v1", 2, **SMALL)
     assert [parameters.jobs for parameters in envs.get_attr("parameters")] == [4, 4]
-    with pytest.raises(InputError, match=r"^view: compiled vector environments have no view .*'simpy'"):
+    with pytest.raises(InputError, match=r"^view: this vector environment has no view .*'simpy'"):
         envs.call("view")

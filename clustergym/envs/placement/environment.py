@@ -18,7 +18,7 @@ from clustergym.common.parameters import build, build_from_keywords
 from clustergym.envs.placement.drawing import PlacementParameters, Problem, episode_instance
 from clustergym.envs.placement.state import COSTS, PlacementState, as_pixels, as_text
 from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
-from clustergym.envs.placing import Observation, PlacingEnv, Step, join_boxes
+from clustergym.envs.placing import Observation, PlacingEnv, Step, join_boxes, slice_parts
 from clustergym.envs.rewards import Reward
 from clustergym.scenario.placement_problem import Assignment, Instance, PretrainingJob, cells
 
@@ -126,20 +126,21 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         super().__init__(render_mode)
         self.parameters: PlacementParameters = build_from_keywords(PlacementParameters, parameters, "env")
         self.problem = self.parameters.problem()
+        self.step_time = StepTimeCost(self.problem, self.parameters.model)
         self._reward = self._make_costs()
-        self._layout = self._observation_layout()
-        self._scale = np.concatenate(list(self._layout.values())).astype(np.float32)
-        ends = np.cumsum([len(scale) for scale in self._layout.values()]).tolist()
-        self._parts = list(zip(self._layout, map(slice, [0, *ends], ends), strict=False))
+        scales = self._observation_scales()
+        self.scale = np.concatenate(list(scales.values())).astype(np.float32)
+        self.parts = slice_parts({name: len(scale) for name, scale in scales.items()})
         self.action_space = spaces.Discrete(self.minipods)
-        boxes = {name: spaces.Box(0.0, 1.0, scale.shape) for name, scale in self._layout.items()}
+        boxes = {name: spaces.Box(0.0, 1.0, scale.shape) for name, scale in scales.items()}
         self.observation_space = join_boxes(boxes, self.parameters.observation)
 
     def _make_costs(self) -> Reward[PlacementState]:
-        step_time = StepTimeCost(self.problem, self.parameters.model)
-        reward: Reward[PlacementState] = Reward({**COSTS, "step_time": step_time}, self.parameters.reward)
+        reward: Reward[PlacementState] = Reward(
+            {**COSTS, "step_time": self.step_time}, self.parameters.reward
+        )
         if "step_time" in self.parameters.reward:
-            step_time.check()
+            self.step_time.check()
         return reward
 
     @property
@@ -217,7 +218,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         draw = as_text if self.render_mode == "ansi" else as_pixels
         return draw(self.state, self.problem.minipod_nodes.tolist())
 
-    def _observation_layout(self) -> dict[str, Floats]:
+    def _observation_scales(self) -> dict[str, Floats]:
         """Return the divisors that scale each part of an observation, by name, in order."""
         job, minipods = self.problem.job, self.minipods
         groups = job.groups(self.parameters.unit)
@@ -236,10 +237,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         unplaced = instance.groups - state.group
         values = [instance.alpha, *state.free, *state.of_group, *state.of_job]
         values += [state.left if unplaced else 0, unplaced, *state.spread]
-        flat = np.array(values, dtype=np.float32) / self._scale
-        if self.parameters.observation == "flat":
-            return flat
-        return {name: flat[part] for name, part in self._parts}
+        return self.as_observation(np.array(values, dtype=np.float32) / self.scale)
 
     def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]:
         state = self.state
@@ -299,9 +297,13 @@ class StepTimeCost:
         if state.group == 0:
             return 0.0
         if self._known is None or self._known[:2] != (state, state.group):
-            share = self.seconds(_matrix(state)) / self.inside_s - 1.0
-            self._known = (state, state.group, share)
+            whole = np.array(state.counts[: state.group], dtype=np.int64)
+            self._known = (state, state.group, self.of_groups(state.instance, whole))
         return self._known[2]
+
+    def of_groups(self, instance: Instance, counts: Ints) -> float:
+        """Return the cost of some whole groups, one or more; `counts` has their nodes by minipod, (k, M)."""
+        return self.seconds(_matrix(instance, counts)) / self.inside_s - 1.0
 
     def check(self) -> None:
         """Raise an InputError if the language model cannot be split as the job's parallelism asks."""
@@ -330,10 +332,8 @@ class StepTimeCost:
         return Tiers.from_cluster(self._problem.cluster)
 
 
-def _matrix(state: PlacementState) -> Ints:
+def _matrix(instance: Instance, counts: Ints) -> Ints:
     """Return the minipod of each node; missing groups are placed like the last whole group."""
-    instance = state.instance
     job: PretrainingJob = instance.job
-    rows = state.counts[: state.group]
-    counts = np.array(rows + [rows[-1]] * (instance.groups - len(rows)), dtype=np.int64)
-    return cells(Assignment(counts), job, instance.unit)
+    missing = np.repeat(counts[-1:], instance.groups - len(counts), axis=0)
+    return cells(Assignment(np.concatenate([counts, missing])), job, instance.unit)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
+
+MODULES = {"SharingEnv": "environment", "SharingVectorEnv": "vector"}
+"""Class that Gymnasium finds in this package -> its module, which is imported when it is first used."""
 
 
 def __getattr__(name: str) -> Any:
-    """Return `SharingEnv`, which Gymnasium finds in this package, when it is first used."""
-    if name != "SharingEnv":
+    """Return one of `MODULES`' classes."""
+    if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from clustergym.envs.sharing.environment import SharingEnv
-
-    return SharingEnv
+    return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)

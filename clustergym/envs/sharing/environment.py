@@ -11,7 +11,7 @@ from gymnasium import spaces
 from clustergym.common.arrays import Bools
 from clustergym.common.errors import InputError
 from clustergym.common.parameters import build_from_keywords
-from clustergym.envs.placing import Observation, PlacingEnv, Step
+from clustergym.envs.placing import Observation, PlacingEnv, Step, slice_parts
 from clustergym.envs.rewards import Reward
 from clustergym.envs.sharing.episode import FITS
 from clustergym.envs.sharing.parameters import SharingParameters, episode_stream
@@ -138,6 +138,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         self.actions = self.nodes * (self.devices if by_device else 1)
         self.action_space = spaces.Discrete(self.actions)
         self._layout = layout(self.nodes, self.devices, by_device)
+        self.parts = slice_parts(self._layout)
         self.observation_space = space(self._layout, self.parameters.observation)
 
     def action_masks(self) -> npt.NDArray[np.int8]:
@@ -149,7 +150,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         if state.over:
             return np.ones(self.actions, dtype=np.int8)
         episode, request = state.episode, state.request
-        fits: Bools = episode.features[request, FITS] > 0
+        fits: Bools = episode.features[request, :, FITS] > 0
         if self.parameters.action == "node":
             return fits.view(np.int8)
         if state.part:

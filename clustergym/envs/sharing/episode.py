@@ -67,7 +67,8 @@ class SharingEpisode(NamedTuple):
     used_sum : ndarray of int, shape (1,)
         Sum over past arrivals of what was allocated after each.
     fragments : ndarray of float, shape (N,)
-    features : ndarray of float32, shape (K, F, N)
+    features : ndarray of float32, shape (K, N, F)
+        A node's features are side by side, as they are written together.
     device, version : ndarray of int, shape (K, N)
         FGD's device for a part; the version of the node that a row of features is of.
     """
@@ -133,7 +134,7 @@ def make_empty_episode(
         counts=np.zeros(4, np.int64),
         used_sum=np.zeros(1, np.int64),
         fragments=np.zeros(shape[1]),
-        features=np.zeros((shape[0], len(NAMES), shape[1]), np.float32),
+        features=np.zeros((*shape, len(NAMES)), np.float32),
         device=np.full(shape, placers.UNFIT),
         version=np.full(shape, -1),
     )
@@ -213,7 +214,7 @@ def refresh(episode: SharingEpisode, request: int) -> bool:
         if episode.version[request, at] != episode.nodes.version[at]:
             _describe(episode, request, at)
             episode.version[request, at] = episode.nodes.version[at]
-        somewhere |= episode.features[request, FITS, at] > 0
+        somewhere |= episode.features[request, at, FITS] > 0
     return somewhere
 
 
@@ -231,45 +232,45 @@ def _describe(episode: SharingEpisode, request: int, at: int) -> None:
     nodes, requests, row, installed = (
         episode.nodes,
         episode.requests,
-        episode.features[request],
+        episode.features[request, at],
         episode.installed,
     )
     devices = max(nodes.devices[at], 1)
-    row[:, at] = 0.0
-    row[CPU, at] = nodes.cpu_milli[at] / installed[0, at]
-    row[MEMORY, at] = nodes.memory_mib[at] / installed[1, at]
-    row[GPU, at] = idle_milli(nodes, at) / installed[2, at]
-    row[DEVICES, at] = WHOLE * devices / nodes.most[1]
-    row[UNTOUCHED, at] = _count_untouched(nodes, at) / devices
-    row[FRAGMENTS, at] = episode.fragments[at] / installed[2, at]
+    row[:] = 0.0
+    row[CPU] = nodes.cpu_milli[at] / installed[0, at]
+    row[MEMORY] = nodes.memory_mib[at] / installed[1, at]
+    row[GPU] = idle_milli(nodes, at) / installed[2, at]
+    row[DEVICES] = WHOLE * devices / nodes.most[1]
+    row[UNTOUCHED] = _count_untouched(nodes, at) / devices
+    row[FRAGMENTS] = episode.fragments[at] / installed[2, at]
     hosted = nodes.hosted[at].sum()
     if hosted > 0 and requests.gpus[request] > 0:
-        row[ALIKE, at] = nodes.hosted[at, placers.classify_request(requests, request)] / hosted
+        row[ALIKE] = nodes.hosted[at, placers.classify_request(requests, request)] / hosted
     value = placers.score(
         nodes, at, requests, request, placers.FGD, episode.usual, episode.device[request, at : at + 1]
     )
     if value >= 0:
-        row[FITS, at] = 1.0
+        row[FITS] = 1.0
         _describe_placed_node(episode, request, at)
 
 
 @compile_in_place
 def _describe_placed_node(episode: SharingEpisode, request: int, at: int) -> None:
     """Write the features of a node as it would be with the request on it."""
-    nodes, row, installed = episode.nodes, episode.features[request], episode.installed
+    nodes, row, installed = episode.nodes, episode.features[request, at], episode.installed
     device, version = episode.device[request, at], nodes.version[at]
     taken = placers.occupy(nodes, at, episode.requests, request, device)
     idle, left = idle_milli(nodes, at), fragments(nodes, at, episode.usual)
-    row[CPU_AFTER, at] = nodes.cpu_milli[at] / installed[0, at]
-    row[MEMORY_AFTER, at] = nodes.memory_mib[at] / installed[1, at]
-    row[GPU_AFTER, at] = idle / installed[2, at]
-    row[UNTOUCHED_AFTER, at] = _count_untouched(nodes, at) / max(nodes.devices[at], 1)
+    row[CPU_AFTER] = nodes.cpu_milli[at] / installed[0, at]
+    row[MEMORY_AFTER] = nodes.memory_mib[at] / installed[1, at]
+    row[GPU_AFTER] = idle / installed[2, at]
+    row[UNTOUCHED_AFTER] = _count_untouched(nodes, at) / max(nodes.devices[at], 1)
     if device >= 0:
-        row[DEVICE_AFTER, at] = nodes.gpu_milli[at, device] / WHOLE
-    row[FRAGMENTS_AFTER, at] = left / installed[2, at]
-    row[GROWTH, at] = (left - episode.fragments[at]) / nodes.most[1]
+        row[DEVICE_AFTER] = nodes.gpu_milli[at, device] / WHOLE
+    row[FRAGMENTS_AFTER] = left / installed[2, at]
+    row[GROWTH] = (left - episode.fragments[at]) / nodes.most[1]
     usual = nodes.cpu_milli[at] / max(idle * episode.cpu_per_gpu[0], 1.0)
-    row[BALANCE_AFTER, at] = usual / (1.0 + usual)
+    row[BALANCE_AFTER] = usual / (1.0 + usual)
     placers.give_back(nodes, at, episode.requests, request, taken)
     nodes.version[at] = version
 
@@ -295,11 +296,11 @@ def choose(episode: SharingEpisode, weights: Floats) -> int:
     request = episode.arrivals[episode.counts[AT]]
     own, rank, best, most = weights[classify_request(episode.requests, request)], episode.nodes.rank, -1, 0.0
     for at in range(len(rank)):
-        if episode.features[request, FITS, at] == 0.0:
+        if episode.features[request, at, FITS] == 0.0:
             continue
         score = 0.0
         for feature in range(len(own)):
-            score += own[feature] * episode.features[request, feature, at]
+            score += own[feature] * episode.features[request, at, feature]
         if best < 0 or score > most or (score == most and rank[at] < rank[best]):
             best, most = at, score
     return best

@@ -45,16 +45,20 @@ class SharingState:
     episode : clustergym.envs.sharing.episode.SharingEpisode
     number : int
         Requests of the stream.
+    installed_milli : int
+        Thousandths of GPUs.
+    filling : float
+        Requests of usual sizes that about fill all GPUs.
     requests : ndarray of float32, shape (K, 4)
         CPU, memory, devices and part of each of a request, from 0 to 1.
     """
 
     def __init__(self, stream: Stream) -> None:
-        self.number, self._installed = len(stream.arrivals), stream.nodes.installed_milli
+        self.number, self.installed_milli = len(stream.arrivals), stream.nodes.installed_milli
         self.requests = _scale_stream(stream)
         usual = stream.usual
         asked = float((usual.share * usual.gpus * usual.gpu_milli).sum())
-        self._filling = max(self._installed / asked, 1.0) if asked > 0.0 else 1.0
+        self.filling = max(self.installed_milli / asked, 1.0) if asked > 0.0 else 1.0
         self.episode = start_episode(stream)
         self._first_fragments = self.fragments
 
@@ -70,7 +74,7 @@ class SharingState:
     @property
     def come(self) -> float:
         """Progress n / (n + N) after n requests, where N requests of usual sizes about fill all GPUs."""
-        return self.arrival / (self.arrival + self._filling)
+        return self.arrival / (self.arrival + self.filling)
 
     @property
     def over(self) -> bool:
@@ -95,12 +99,12 @@ class SharingState:
     @property
     def allocated(self) -> float:
         """Share of the installed GPUs that is allocated to requests, from 0 to 1."""
-        return int(self.episode.counts[USED]) / self._installed
+        return int(self.episode.counts[USED]) / self.installed_milli
 
     @property
     def fragments(self) -> float:
         """Share of the installed GPUs that is idle, but in pieces that frequent requests cannot use."""
-        return float(self.episode.fragments.sum()) / self._installed
+        return float(self.episode.fragments.sum()) / self.installed_milli
 
     @property
     def allocated_cost(self) -> float:
@@ -110,12 +114,12 @@ class SharingState:
     @property
     def mean_allocated(self) -> float:
         """Mean of the allocated share of the GPUs, taken after each request so far."""
-        return int(self.episode.used_sum[0]) / (self._installed * max(self.arrival, 1))
+        return int(self.episode.used_sum[0]) / (self.installed_milli * max(self.arrival, 1))
 
     @property
     def mean_allocated_cost(self) -> float:
         """Minus the allocated share of GPUs, summed over requests so far and divided by all requests."""
-        return -int(self.episode.used_sum[0]) / (self._installed * self.number)
+        return -int(self.episode.used_sum[0]) / (self.installed_milli * self.number)
 
     @property
     def fragments_cost(self) -> float:
@@ -168,7 +172,7 @@ def observe(state: SharingState, sizes: dict[str, int]) -> dict[str, npt.NDArray
         shown |= {name: np.zeros(size, np.float32) for name, size in sizes.items() if name != "stream"}
     else:
         request = state.request
-        shown |= zip(NAMES, episode.features[request].copy(), strict=True)
+        shown |= zip(NAMES, episode.features[request].T.copy(), strict=True)
         shown["request"] = state.requests[request].copy()
     if "device_free" in sizes:
         shown["device_free"] = (episode.nodes.gpu_milli / WHOLE).astype(np.float32).ravel()
@@ -187,7 +191,7 @@ def as_text(state: SharingState) -> str:
     rows = []
     for node, devices in enumerate(episode.nodes.devices.tolist()):
         free = " ".join(str(milli) for milli in episode.nodes.gpu_milli[node, :devices].tolist())
-        fits = "" if state.over else "yes" if episode.features[state.request, FITS, node] > 0 else "no"
+        fits = "" if state.over else "yes" if episode.features[state.request, node, FITS] > 0 else "no"
         cores, gib = episode.nodes.cpu_milli[node] / 1000, episode.nodes.memory_mib[node] / 1024
         rows.append((node, f"{cores:g}", f"{gib:g}", free, fits))
     head = ("node", "free cores", "free GiB", "free thousandths of each GPU", "fits")
@@ -249,7 +253,7 @@ def _grid(nodes: int, devices: int) -> tuple[int, int, int]:
 def _draw(picture: Picture, state: SharingState, node: int, place: tuple[int, int, int]) -> None:
     episode, (left, top, side) = state.episode, place
     nodes = episode.nodes
-    fits = not state.over and episode.features[state.request, FITS, node] > 0
+    fits = not state.over and episode.features[state.request, node, FITS] > 0
     for device in range(int(nodes.devices[node])):
         at, used = left + device * side, 1.0 - nodes.gpu_milli[node, device] / WHOLE
         filled = round(used * (side - 1))

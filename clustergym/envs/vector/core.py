@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.errors import InputError
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.vector import step as steps
+from clustergym.envs.vector.base import check_discrete
 from clustergym.envs.vector.costs import job_costs, read_times
 from clustergym.envs.vector.episode_state import SHOWN, EpisodeRules, EpisodeState
 from clustergym.envs.vector.episode_states import EpisodeStates, PreparedScenario
@@ -149,18 +149,7 @@ class Core:
 
     def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
         """Check the actions, one per episode, and return them as an array that `take` accepts."""
-        taken, number = np.asarray(actions), self.episode_states.mask.shape[1]
-        if taken.shape != (self.size,) or taken.dtype.kind not in "iu":
-            message = f"have shape {taken.shape} and type {taken.dtype}"
-            remedy = f"give {self.size} whole numbers"
-            raise InputError(message, field="actions", remedy=remedy)
-        # As numbers without a sign, negative ones are too large.
-        wrong = taken.astype(np.int64).view(np.uint64) >= number
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            message = f"{taken[row]} is not an action of environment {row}"
-            raise InputError(message, field="actions", remedy=f"give numbers from 0 to {number - 1}")
-        return taken.astype(np.int64)
+        return check_discrete(actions, self.size, self.episode_states.mask.shape[1])
 
     def legal(self, taken: Any) -> Bools:
         """Return a mask of the episodes in which the given action is legal, shape (size,)."""

@@ -9,32 +9,26 @@ from typing import Any
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium.error import ResetNeeded
-from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import batch_space
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError, nearest
-from clustergym.common.parameter_types import PositiveInt
-from clustergym.common.parameters import check_value
 from clustergym.common.processes import cores
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_core import make_core
+from clustergym.envs.vector.base import EpisodesVectorEnv, check_count, choose_autoreset_mode
 from clustergym.envs.vector.core import Summary
 from clustergym.envs.vector.episode_state import Bytes, Singles
 from clustergym.envs.vector.lazy_info import LazyInfo
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 
-OF_ALL = ("action_space", "features", "metadata", "observation_space", "parameters", "placer", "render_mode")
-"""Attributes that are the same for all environments of a vector environment, whatever their episodes."""
 ENGINES = ("auto", "simpy", "compiled")
 Observations = dict[str, Singles] | Singles
 
 
-class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
+class SchedulingVectorEnv(EpisodesVectorEnv):
     """A Gymnasium vector environment of many episodes of job scheduling, on the compiled simulation engine.
 
     Observations, masks, rewards, infos and digests are those of the single environments, stepped one by one;
@@ -71,6 +65,9 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         what the parameters ask for.
     """
 
+    shared = (*EpisodesVectorEnv.shared, "features", "placer")
+    stepped_remedy = "give engine='simpy', or vectorization_mode='sync'"
+
     def __init__(
         self,
         single_class: type[SchedulingEnv],
@@ -83,51 +80,14 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         render_mode: str | None = None,
         **parameters: Any,
     ) -> None:
-        if render_mode is not None:
-            message, remedy = "vector environments draw nothing", "give vectorization_mode='sync' as well"
-            raise InputError(message, field="render_mode", remedy=remedy)
-        self.num_envs = _whole("num_envs", num_envs, None)
-        self.threads = min(_whole("threads", threads, cores()), self.num_envs)
+        super().__init__(
+            single_class(**{**parameters, "engine": "simpy"}), num_envs, autoreset_mode, render_mode
+        )
+        self.threads = min(check_count("threads", threads, cores()), self.num_envs)
         self.copy, self.summaries = copy, summaries
-        self.autoreset_mode = _autoreset_mode(autoreset_mode)
-        self.metadata = {"render_modes": [], "autoreset_mode": self.autoreset_mode}
-        self.single = single_class(**{**parameters, "engine": "simpy"})
-        self.single_observation_space = self.single.observation_space
-        self.single_action_space = self.single.action_space
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._scenarios = PreparedScenarios(self.single)
         self._scenarios.check()
         self.core = make_core(self.single, self.num_envs, summaries, self.threads)
-        self._rngs: list[np.random.Generator] = []
-        self._seeds: list[int] = []
-        self._draws = np.zeros(self.num_envs, dtype=np.uint64)
-        self._illegal = np.zeros(self.num_envs, dtype=np.bool_)
-        self._over = np.ones(self.num_envs, dtype=np.bool_)
-
-    # The random streams are those that the single environments would have.
-
-    @property  # type: ignore[misc]
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """The random generator of each environment."""
-        self._seed(range(self.num_envs), [None] * self.num_envs)
-        return tuple(self._rngs)
-
-    @property
-    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The seed of each environment."""
-        self._seed(range(self.num_envs), [None] * self.num_envs)
-        return tuple(self._seeds)
-
-    def _seed(self, rows: Sequence[int], seeds: Sequence[int | None]) -> None:
-        if not self._rngs:
-            made = [seeding.np_random(None) for _ in range(self.num_envs)]
-            self._rngs, self._seeds = [rng for rng, _ in made], [seed for _, seed in made]
-            self._draws[:] = [seed % 2**64 for seed in self._seeds]
-        for row in rows:
-            if seeds[row] is not None:
-                self._rngs[row], self._seeds[row] = seeding.np_random(seeds[row])
-                self._draws[row] = self._seeds[row] % 2**64
 
     def reset(
         self,
@@ -145,73 +105,43 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             Those of the single environment; `trace_seed` may also be a sequence, a number for each
             environment. `reset_mask`, an array of bool, says which environments begin an episode.
         """
-        given = dict(options or {})
-        chosen = _reset_mask(given.pop("reset_mask", None), self.num_envs)
-        rows = np.flatnonzero(chosen).tolist()
-        self._seed(rows, _seeds(seed, self.num_envs))
-        self._begin(rows, given)
-        observations, masks = self._get_observations()
-        infos = self._infos(chosen, np.zeros_like(chosen), masks.copy())
-        return self.single.as_observation(observations.copy() if self.copy else observations), infos
+        return super().reset(seed=seed, options=options)
 
-    def _begin(self, rows: Sequence[int], options: Mapping[str, Any]) -> None:
-        """Begin an episode in some environments."""
+    def _begin_episodes(self, rows: Sequence[int], options: Mapping[str, Any]) -> None:
         drawn = []
         for row in rows:
             own = {name: _own(name, value, row, self.num_envs) for name, value in options.items()}
             drawn.append(self._scenarios.choose(own, self._rngs[row]))
         self.core.begin(rows, drawn)
-        self._over[rows], self._illegal[rows] = False, False
         if (self.core.outcomes[rows] != steps.DECIDED).any():
             self._over[rows] = True
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
 
-    def step(self, actions: npt.ArrayLike) -> tuple[Observations, Floats, Bools, Bools, dict[str, Any]]:
-        """Apply an action in each environment; return observations, rewards, end flags and infos.
+    def _check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
+        return self.core.check_actions(actions)
 
-        Parameters
-        ----------
-        actions : array_like, shape (num_envs,) or, where an action is a vector, (num_envs, length)
-            In `AutoresetMode.NEXT_STEP` the action of an environment whose episode was over counts for
-            nothing: that environment begins its next episode.
+    def _find_legal(self, taken: Any) -> Bools:
+        return self.core.legal(taken)
 
-        Returns
-        -------
-        tuple
-            Observations, rewards, terminations, truncations and infos, as of `gymnasium.vector.VectorEnv`.
-        """
-        over = self._over.copy()
-        begins = over.nonzero()[0].tolist()
-        if begins and (self.autoreset_mode is not AutoresetMode.NEXT_STEP or None in self.core.scenarios):
-            which = f"environment {begins[0]} has no episode"
-            raise ResetNeeded(f"{which}: call reset(), with options={{'reset_mask': …}} for single ones")
-        taken = self.core.check_actions(actions)
-        if begins:
-            self._begin(begins, {})
-        self._illegal = ~(self.core.legal(taken) | over)
-        if self._illegal.any() and self.single.parameters.on_illegal == "raise":
-            row = int(np.argmax(self._illegal))
-            action = self.single.actions.describe(int(taken[row]))
-            message = f"{taken[row]} ({action}) is illegal now in environment {row}"
-            raise InputError(message, field="action", remedy="choose where action_masks() is 1")
+    def _describe_illegal(self, row: int, taken: Any) -> InputError:
+        action = self.single.actions.describe(int(taken[row]))
+        message = f"{taken[row]} ({action}) is illegal now in environment {row}"
+        return InputError(message, field="action", remedy="choose where action_masks() is 1")
+
+    def _take(self, taken: Any, over: Bools) -> tuple[Singles, Bytes]:
         shown = self._get_observations()
         if self.copy:
             shown = np.empty_like(shown[0]), np.empty_like(shown[1])
         self.core.take(taken, over, *(shown if self.copy else ()))
+        return shown
+
+    def _get_outcomes(self) -> tuple[Floats, Bools, Bools]:
         ended = self.core.outcomes >= steps.TERMINATED
         terminated = ended & (self.core.outcomes != steps.TRUNCATED)
-        rewards, truncated = self.core.rewards.copy(), ended ^ terminated
-        self._over[:] = ended
-        begun, final = ended.any() and self.autoreset_mode is AutoresetMode.SAME_STEP, {}
-        if begun:
-            final = self._final(ended)
-            self._begin(np.flatnonzero(ended).tolist(), {})
-            own = self._get_observations()
-            shown[0][ended], shown[1][ended] = own[0][ended], own[1][ended]
-        every = np.ones(self.num_envs, dtype=np.bool_)
-        infos = self._infos(every, np.zeros_like(ended) if begun else ended, shown[1])
-        infos.update(final)
-        return self.single.as_observation(shown[0]), rewards, terminated, truncated, infos
+        return self.core.rewards.copy(), terminated, ended ^ terminated
+
+    def _copy_shown(self, observations: Singles) -> Singles:
+        return observations.copy() if self.copy else observations
 
     def action_masks(self) -> Bytes:
         """Return a mask that is 1 for each legal action, else 0, shape (num_envs, number of actions)."""
@@ -268,28 +198,6 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def sample_actions(self) -> Ints | Floats:
         """Return a random legal action for each environment, in the form that `step` takes."""
         return self.core.draw(self._draws)
-
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return a tuple of action masks, or of an attribute all environments share; raise for the rest.
-
-        Raises
-        ------
-        InputError
-            For what depends on the episode, but for `action_masks`.
-        """
-        if name == "action_masks":
-            return tuple(self.action_masks())
-        if name not in OF_ALL:
-            raise InputError(
-                f"compiled vector environments have no {name} of each environment",
-                field=name,
-                remedy="give engine='simpy', or vectorization_mode='sync'",
-            )
-        return (getattr(self.single, name),) * self.num_envs
-
-    def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Return an attribute that all environments share, as a tuple with one item for each of them."""
-        return self.call(name)
 
     def digest(self, row: int) -> str:
         """Return the digest (a hash) of an episode's event log so far, kept only with summaries=True."""
@@ -427,48 +335,10 @@ def make_vector(
             )
         except UncoveredError as refusal:
             fall_back(refusal, engine)
-    number = _whole("num_envs", num_envs, None)
+    number = check_count("num_envs", num_envs, None)
     singles = [partial(single_class, **(parameters | {"engine": engine}))] * number
-    mode = _autoreset_mode(autoreset_mode)
+    mode = choose_autoreset_mode(autoreset_mode)
     return SteppedVectorEnv(singles, copy=copy, autoreset_mode=mode)
-
-
-def _whole(field: str, value: Any, most: int | None) -> int:
-    number = int(check_value(value, PositiveInt, field))
-    if most is not None and number > most:
-        remedy = f"give a whole number from 1 to {most}, the number of cores"
-        raise InputError(f"{number} is out of range", field=field, remedy=remedy)
-    return number
-
-
-def _autoreset_mode(value: AutoresetMode | str) -> AutoresetMode:
-    known = [mode.value for mode in AutoresetMode]
-    if isinstance(value, AutoresetMode):
-        return value
-    if value not in known:
-        message = f"unknown mode {value!r}"
-        raise InputError(message, field="autoreset_mode", remedy=nearest(str(value), known))
-    return AutoresetMode(value)
-
-
-def _seeds(seed: int | Sequence[int | None] | None, number: int) -> list[int | None]:
-    if seed is None:
-        return [None] * number
-    if isinstance(seed, int | np.integer):
-        return [int(seed) + at for at in range(number)]
-    if len(seed) != number:
-        raise InputError(f"has {len(seed)} numbers", field="seed", remedy=f"give {number}, or a single one")
-    return list(seed)
-
-
-def _reset_mask(mask: Any, number: int) -> Bools:
-    if mask is None:
-        return np.ones(number, dtype=np.bool_)
-    found: Bools = np.asarray(mask)
-    if found.shape != (number,) or found.dtype != np.bool_ or not found.any():
-        remedy = f"give an array of {number} bool, at least one of them true"
-        raise InputError("is not valid", field="options.reset_mask", remedy=remedy)
-    return found
 
 
 def _own(name: str, value: Any, row: int, number: int) -> Any:

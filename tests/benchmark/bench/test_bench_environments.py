@@ -52,11 +52,20 @@ def test_figures_of_an_auction_have_no_shares(capsys: pytest.CaptureFixture[str]
     assert cells[6:10] == ["", "", "", ""]
 
 
+def test_environments_in_which_things_are_placed_have_the_speed_of_many_together(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    given = ["environments", "--only", "placement-small", "--numbers", "2", "--seconds", "0.01"]
+    assert main([*given, "--json", str(file)]) == 0
+    row = next(row for row in json.loads(file.read_text())["others"] if "Placement" in row["id"])
+    assert row["environments"] == 2
+    assert min(row["steps_per_s"], row["vector_steps_per_s"]) > 0
+
+
 def test_a_package_that_is_not_installed_is_left_out_with_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     from clustergym.benchmark.bench.environments import report
 
     monkeypatch.setitem(__import__("sys").modules, "minigrid", None)
-    row = figures.other_row("MiniGrid-Empty-8x8-v0", 0.01)
+    row = figures.other_row("MiniGrid-Empty-8x8-v0", figures.EnvironmentOptions(seconds=0.01))
     assert row == {"id": "MiniGrid-Empty-8x8-v0", "steps_per_s": None}
     assert "MiniGrid-Empty-8x8-v0 is not installed." in report({"rows": [], "single": [], "others": [row]})
 

@@ -1,0 +1,153 @@
+"""Many episodes of the Placement environment as rows of common arrays, stepped by NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
+
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.envs.placement.drawing import episode_instance
+from clustergym.envs.placement.environment import PlacementEnv
+from clustergym.envs.placing_vector import PlacingVectorEnv
+from clustergym.envs.vector.base import Masks
+from clustergym.scenario.placement_problem import Assignment, Instance, Spread, weigh_spread
+
+
+class PlacementVectorEnv(PlacingVectorEnv):
+    """A Gymnasium vector environment of many episodes of `PlacementEnv`.
+
+    Parameters
+    ----------
+    num_envs : int
+    autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
+    render_mode : None
+        Nothing is drawn.
+    **parameters
+        Fields of `clustergym.envs.placement.drawing.PlacementParameters`.
+
+    Raises
+    ------
+    InputError
+        If a parameter, an option of `reset` or an action is not valid.
+    """
+
+    single: PlacementEnv
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        **parameters: Any,
+    ) -> None:
+        super().__init__(PlacementEnv(**parameters), num_envs, autoreset_mode, render_mode)
+        job, minipods = self.single.problem.job, self.single.minipods
+        self._groups, self._group_nodes = job.groups(self.single.parameters.unit)
+        self._instances: list[Instance | None] = [None] * self.num_envs
+        self._alpha, self._step_time = np.zeros(self.num_envs), np.zeros(self.num_envs)
+        # `_counts` has a group more than the job: the group in hand after the last one, always of no nodes.
+        self._counts = np.zeros((self.num_envs, self._groups + 1, minipods), dtype=np.int64)
+        self._free, self._of_job = np.zeros((2, self.num_envs, minipods), dtype=np.int64)
+        self._group, self._left, self._shortfall = np.zeros((3, self.num_envs), dtype=np.int64)
+        # The minipods that the group in hand touches, the most of any group so far, and those of the job.
+        self._of_group, self._most, self._touched = np.zeros((3, self.num_envs), dtype=np.int64)
+
+    def get_assignment(self, row: int) -> Assignment:
+        """Return the placement of an environment's job, or an infeasible one while nodes are not placed.
+
+        In the mode `SameStep` that of an episode that is over is gone: its environment has begun the next.
+        """
+        instance = self._get_instance(row)
+        if self._group[row] < self._groups:
+            return Assignment.infeasible(instance)
+        return Assignment(self._counts[row, : self._groups].copy())
+
+    def _get_instance(self, row: int) -> Instance:
+        instance = self._instances[row]
+        assert instance is not None, "no episode has begun"
+        return instance
+
+    def action_masks(self) -> Masks:
+        """Return a mask, 1 for each minipod with a free node, shape (num_envs, number of minipods).
+
+        Where nothing is left to place, or the job does not fit, every action is legal.
+        """
+        legal = (self._free > 0) | self._find_over()[:, None]
+        return legal.view(np.int8)
+
+    def _begin_episodes(self, rows: Sequence[int], options: Mapping[str, Any]) -> None:
+        single = self.single
+        drawn = [
+            episode_instance(single.parameters, single.problem, options, self._rngs[row]) for row in rows
+        ]
+        for row, instance in zip(rows, drawn, strict=True):
+            self._instances[row], self._alpha[row] = instance, instance.alpha
+            self._free[row], self._shortfall[row] = instance.free_nodes, instance.shortfall
+        for values in (self._counts, self._of_job, self._group, self._of_group, self._most, self._touched):
+            values[rows] = 0
+        self._left[rows], self._step_time[rows] = self._group_nodes, 0.0
+        self._begin_rows(rows, single.parameters.max_steps or 2 * single.problem.job.nodes)
+
+    def _place(self, taken: Ints, playing: Bools) -> None:
+        rows = self._rows[playing & (self._shortfall == 0)]
+        minipod, group = taken[rows], self._group[rows]
+        most = 1 if self.single.parameters.step == "node" else self._left[rows]
+        nodes = np.minimum(most, self._free[rows, minipod])
+        self._touched[rows] += self._of_job[rows, minipod] == 0
+        self._of_group[rows] += self._counts[rows, group, minipod] == 0
+        self._most[rows] = np.maximum(self._most[rows], self._of_group[rows])
+        self._free[rows, minipod] -= nodes
+        self._counts[rows, group, minipod] += nodes
+        self._of_job[rows, minipod] += nodes
+        self._left[rows] -= nodes
+        done = rows[self._left[rows] == 0]
+        self._group[done] += 1
+        self._left[done], self._of_group[done] = self._group_nodes, 0
+        if "step_time" in self.single.reward_weights:
+            for row in done.tolist():
+                whole = self._counts[row, : self._group[row]]
+                self._step_time[row] = self.single.step_time.of_groups(self._get_instance(row), whole)
+
+    def _find_over(self) -> Bools:
+        over: Bools = (self._group == self._groups) | (self._shortfall > 0)
+        return over
+
+    def _spread(self) -> Any:
+        """Return the spread (dp, pp) so far, each an array of shape (num_envs,), unlike that of one state."""
+        by_unit: Any = {"pp": (self._touched, self._most), "dp": (self._most, self._touched)}
+        return Spread(*by_unit[self.single.parameters.unit])
+
+    def _compute_cost(self, name: str) -> Floats:
+        if name == "step_time":
+            return self._step_time.copy()
+        spread = self._spread()
+        costs = {"spread": weigh_spread(spread, self._alpha), "dp_spread": spread.dp, "pp_spread": spread.pp}
+        return np.asarray(costs[name], dtype=np.float64)
+
+    def _columns(self) -> dict[str, npt.NDArray[Any]]:
+        spread = self._spread()
+        return {
+            "group": self._group.copy(),
+            "dp_spread": spread.dp.copy(),
+            "pp_spread": spread.pp.copy(),
+            "score": np.asarray(weigh_spread(spread, self._alpha)),
+            "placed": self._group == self._groups,
+            "shortfall_nodes": self._shortfall.copy(),
+        }
+
+    def _observe(self) -> npt.NDArray[np.float32]:
+        unplaced, spread = self._groups - self._group, self._spread()
+        left = np.where(unplaced > 0, self._left, 0)
+        parts = [
+            self._alpha[:, None],
+            self._free,
+            self._counts[self._rows, self._group],
+            self._of_job,
+            np.stack([left, unplaced, spread.dp, spread.pp], axis=1),
+        ]
+        return np.concatenate(parts, axis=1, dtype=np.float32) / self.single.scale

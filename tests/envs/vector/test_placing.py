@@ -1,0 +1,105 @@
+"""The vector forms of Placement and Sharing are the same as single environments, stepped one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from same_values import assert_same
+
+import clustergym  # noqa: F401  registers the environments
+from clustergym.common.errors import InputError
+from clustergym.envs.placement.environment import PlacementEnv
+from clustergym.envs.placement.vector import PlacementVectorEnv
+from clustergym.envs.sharing.environment import SharingEnv
+from clustergym.envs.sharing.vector import SharingVectorEnv
+
+PLACEMENT, SHARING = (PlacementEnv, PlacementVectorEnv), (SharingEnv, SharingVectorEnv)
+ALL_COSTS = {"spread": 0.5, "dp_spread": -1.0, "pp_spread": 0.25, "step_time": 3.0}
+ALL_OF_SHARING = {"allocated": 1.0, "mean_allocated": 0.5, "fragments": -2.0, "rejected": 0.3}
+CASES: dict[str, tuple[tuple[Any, Any], dict[str, Any]]] = {
+    "nodes": (PLACEMENT, {"setting": "i", "alpha": None}),
+    "groups": (PLACEMENT, {"setting": "ii", "step": "group", "observation": "flat"}),
+    "all terms": (PLACEMENT, {"setting": "i", "reward": ALL_COSTS, "unit": "dp", "step": "group"}),
+    "some do not fit": (PLACEMENT, {"setting": "i", "infeasible": 0.5, "on_illegal": "noop"}),
+    "cut off": (PLACEMENT, {"setting": "i", "max_steps": 7}),
+    "requests": (SHARING, {"nodes": 4}),
+    "requests, flat": (SHARING, {"nodes": 4, "observation": "flat", "on_illegal": "noop"}),
+    "devices": (SHARING, {"nodes": 4, "action": "device", "reward": ALL_OF_SHARING}),
+    "departures": (SHARING, {"nodes": 3, "departures": True, "reward": ALL_OF_SHARING, "max_steps": 40}),
+}
+MODES = list(AutoresetMode)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_the_same_as_single_environments(case: str, mode: AutoresetMode) -> None:
+    (single, vector), parameters = CASES[case]
+    mine = vector(3, autoreset_mode=mode, **parameters)
+    other = SyncVectorEnv([lambda: single(**parameters)] * 3, autoreset_mode=mode)
+    assert mine.observation_space == other.observation_space
+    assert mine.action_space == other.action_space
+    assert_same(mine.reset(seed=5), other.reset(seed=5), "reset")
+    rng, ends, at = np.random.default_rng(0), 0, 0
+    while ends < 9:
+        at += 1
+        assert at < 900
+        masks = mine.action_masks()
+        legal = [int(rng.choice(np.flatnonzero(mask))) for mask in masks]
+        any_action = rng.integers(masks.shape[1], size=len(masks))
+        actions = np.where(rng.random(len(masks)) < 0.05, any_action, legal)
+        got, expected = mine.step(actions), other.step(actions)
+        assert_same(got, expected, f"step {at}")
+        over = got[2] | got[3]
+        ends += int(over.sum())
+        if mode is AutoresetMode.DISABLED and over.any():
+            options = {"reset_mask": over}
+            assert_same(mine.reset(options=dict(options)), other.reset(options=dict(options)), "reset")
+
+
+@pytest.mark.parametrize("case", ["nodes", "devices"])
+def test_what_a_step_returned_stays_as_it_is(case: str) -> None:
+    (_, vector), parameters = CASES[case]
+    envs = vector(2, **parameters)
+    observations, infos = envs.reset(seed=1)
+    before = {name: part.copy() for name, part in observations.items()}, infos["action_mask"].copy()
+    for _ in range(3):
+        envs.step(envs.sample_actions())
+    assert_same((observations, infos["action_mask"]), before, "after three steps")
+
+
+@pytest.mark.parametrize("name", ["Placement-small-v0", "Sharing-small-v1"])
+def test_gymnasium_makes_it_and_sampled_actions_are_legal(name: str) -> None:
+    envs = gymnasium.make_vec(f"ClusterGym/{name}", num_envs=4, on_illegal="raise")
+    envs.reset(seed=3)
+    for _ in range(50):
+        _, _, _, _, infos = envs.step(envs.sample_actions())
+        assert not infos["illegal"].any()
+
+
+def test_the_assignment_of_a_placed_job_has_all_its_nodes() -> None:
+    envs = PlacementVectorEnv(2, setting="i", autoreset_mode="Disabled")
+    envs.reset(seed=2)
+    over = np.zeros(2, dtype=bool)
+    while not over.any():
+        assert envs.get_assignment(0).counts.sum() == 0
+        over = envs.step(envs.sample_actions())[2]
+    assert envs.get_assignment(int(np.argmax(over))).counts.sum() == 12
+
+
+def test_what_is_wrong_is_said_in_one_line() -> None:
+    envs = PlacementVectorEnv(2, setting="i", on_illegal="raise")
+    with pytest.raises(InputError, match=r"options.free: unknown option 'free'"):
+        envs.reset(seed=1, options={"free": [1, 2, 3]})
+    envs.reset(seed=1, options={"free_nodes": [0, 6, 6]})
+    with pytest.raises(InputError, match=r"0 is illegal now in environment 1"):
+        envs.step([1, 0])
+    with pytest.raises(InputError, match=r"3 is not an action of environment 0.*from 0 to 2"):
+        envs.step([3, 1])
+    with pytest.raises(InputError, match=r"draw nothing"):
+        PlacementVectorEnv(2, render_mode="ansi")
+    with pytest.raises(InputError, match=r"no state of each environment.*'sync'"):
+        envs.get_attr("state")
