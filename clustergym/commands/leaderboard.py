@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -95,6 +96,10 @@ def _add_searches(commands: Any) -> None:
     known.add_argument("--seed", type=int, default=0, help="of the search (0)")
     words = "share of the candidates that keep a job off a GPU type (0.4)"
     known.add_argument("--types", type=float, default=0.4, metavar="SHARE", help=words)
+    words = "share of the others that change the auction's weights, and no biases of single jobs (0.2)"
+    known.add_argument("--weights", type=float, default=0.2, metavar="SHARE", help=words)
+    words = "of a change of weights, over 1 + their absolute values (0.05)"
+    known.add_argument("--step", type=float, default=0.05, help=words)
     _add_workers(known)
     retrain = commands.add_parser("retrain", help="train a learned entry anew and compare the scores")
     retrain.add_argument("board", help="name of its folder")
@@ -195,6 +200,7 @@ def _check(options: argparse.Namespace) -> int:
 def _best_known(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.best_known import SearchOutcome, best_known, choose_cells
     from clustergym.benchmark.leaderboard.board import load_board
+    from clustergym.training.hindsight import Proposals
 
     board = load_board(options.board, options.root)
     cells = choose_cells(board, options.cells)
@@ -202,8 +208,13 @@ def _best_known(options: argparse.Namespace) -> int:
         message = f"{options.evaluations} evaluations, seed {options.seed}"
         raise InputError(message, field="--evaluations", remedy="give at least 1, and a seed from 0")
 
-    if not 0.0 <= options.types <= 1.0:
-        raise InputError(f"{options.types}", field="--types", remedy="give a share from 0 to 1")
+    for name in ("types", "weights"):
+        if not 0.0 <= getattr(options, name) <= 1.0:
+            message, remedy = f"{getattr(options, name)}", "give a share from 0 to 1"
+            raise InputError(message, field=f"--{name}", remedy=remedy)
+    if not 0.0 < options.step < math.inf:
+        raise InputError(f"{options.step}", field="--step", remedy="give a positive number")
+    proposals = Proposals(options.types, options.weights, options.step)
 
     def print_outcome(found: SearchOutcome) -> None:
         beside = f"; best entry {found.best_entry} {found.best_value:.6g}" if found.best_entry else ""
@@ -211,7 +222,7 @@ def _best_known(options: argparse.Namespace) -> int:
         print(f"{found.cell}: {board.metric} {found.value:.6g}{kept}{beside}", flush=True)
 
     folder = best_known(
-        board, cells, options.evaluations, options.seed, options.types, _workers(options), print_outcome
+        board, cells, options.evaluations, options.seed, proposals, _workers(options), print_outcome
     )
     print(f"{folder}/: {len(cells)} cells searched; now `leaderboard render {board.name}`")
     return 0

@@ -37,14 +37,34 @@ STARTS = (
 
 LEANINGS = tuple((factor, factor * share) for factor in (1.0, 3.0) for share in (1.0, 0.3, 0.0))
 """Biases of a job's start and of its doublings, by the log of its weight over the geometric mean of all."""
-OF_TYPES = 0.4
-"""Default share of the proposals that keep a job off a GPU type, or no longer, where there are several."""
-OF_WEIGHTS, WEIGHTS_CHANGED, WEIGHT_STEP = 0.2, 0.15, 0.05
-"""Share of the others that change weights; share of the weights that such a one changes; its step."""
+WEIGHTS_CHANGED = 0.15
+"""Share of the weights that a proposal changes, if it changes weights."""
 JOBS_CHANGED, BIAS_STEP = 3.0, 0.7
 """Mean number of jobs whose biases a proposal changes; its step, times 2 to the power of -2 to 2."""
 LATE_S = 600.0
 """Lateness that counts half of all there can be."""
+
+
+class Proposals(NamedTuple):
+    """What a search tries next to the plan that it has come to.
+
+    Attributes
+    ----------
+    types : float
+        Share of the proposals that keep a job off a GPU type, or no longer, where there are several.
+    weights : float
+        Share of the others that change weights, and not biases of jobs. On traces of many jobs a change of
+        a few jobs' biases gains little.
+    step : float
+        Of the weights, over 1 + their absolute values.
+    """
+
+    types: float = 0.4
+    weights: float = 0.2
+    step: float = 0.05
+
+
+USUAL = Proposals()
 
 Judge = Callable[[Scenario], Callable[[Floats], float]]
 
@@ -104,7 +124,7 @@ def search(
     evaluations: int,
     seed: int,
     index: int = 0,
-    of_types: float = OF_TYPES,
+    proposals: Proposals = USUAL,
 ) -> Plan:
     """Try `evaluations` plans (auction weights and biases) on a scenario; return the best by `metric`.
 
@@ -117,8 +137,7 @@ def search(
         Episodes, those of the starts among them.
     seed, index : int
         A search draws from a stream of its own for each index, such as the place of a cell.
-    of_types : float
-        As `OF_TYPES`.
+    proposals : Proposals
     """
     rng, goal = random_streams.HINDSIGHT_SEARCH.generator(seed, index), GOALS[metric]
     fits = np.any(scenario.feasible[scenario.class_of], axis=2)
@@ -132,7 +151,7 @@ def search(
     best_value, best = value, here
     for left in range(evaluations - len(starts), 0, -1):
         temperature = goal.temperature * left / evaluations
-        plan = _near(here, fits, of_types, rng)
+        plan = _near(here, fits, proposals, rng)
         found = compute_value(plan)
         if found <= value or rng.random() < np.exp((value - found) / temperature):
             value, here = found, plan
@@ -164,13 +183,13 @@ def _propose_type_change(bias: Floats, fits: Bools, rng: np.random.Generator) ->
     return changed
 
 
-def _near(plan: Plan, fits: Bools, of_types: float, rng: np.random.Generator) -> Plan:
+def _near(plan: Plan, fits: Bools, proposals: Proposals, rng: np.random.Generator) -> Plan:
     """Return a random neighbour of a plan, with some weights or biases changed."""
-    if of_types > 0.0 and fits.shape[1] > 1 and rng.random() < of_types:
+    if proposals.types > 0.0 and fits.shape[1] > 1 and rng.random() < proposals.types:
         return Plan(plan.weights, _propose_type_change(plan.bias, fits, rng))
-    if rng.random() < OF_WEIGHTS:
+    if rng.random() < proposals.weights:
         changed = rng.random(plan.weights.size) < WEIGHTS_CHANGED
-        step = WEIGHT_STEP * (1.0 + np.abs(plan.weights)) * rng.normal(size=plan.weights.size)
+        step = proposals.step * (1.0 + np.abs(plan.weights)) * rng.normal(size=plan.weights.size)
         return Plan(plan.weights + changed * step, plan.bias)
     jobs, *moves = plan.bias.shape
     rows = rng.choice(jobs, min(int(rng.geometric(1.0 / JOBS_CHANGED)), jobs), replace=False)

@@ -228,8 +228,11 @@ def test_best_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     monkeypatch.setattr(best_known, "best_known", search)
     words = ["best-known", "little", "--evaluations", "1", "--seed", "0", "--types", "1.0", "--workers", "1"]
     assert main([*words, "--cells", "light-0"]) == 0
-    assert main(["best-known", "little", "--types", "0"]) == 0
-    assert calls == [(["light-0"], 1, 0, 1.0, 1), (CELLS, 2000, 0, 0.0, cores())]
+    assert main(["best-known", "little", "--types", "0", "--weights", "1", "--step", "0.3"]) == 0
+    assert calls == [
+        (["light-0"], 1, 0, (1.0, 0.2, 0.05), 1),
+        (CELLS, 2000, 0, (0.0, 1.0, 0.3), cores()),
+    ]
     assert capsys.readouterr().out.splitlines()[:4] == [
         "light-0: jct_mean 1000",
         "light-0: jct_mean 1000, kept 900; best entry srtf 1100",
@@ -241,6 +244,9 @@ def test_best_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
         (["--seed", "-1"], "--evaluations: 1 evaluations, seed -1 (give at least 1, and a seed from 0)"),
         (["--types", "1.01"], "--types: 1.01 (give a share from 0 to 1)"),
         (["--types", "-0.01"], "--types: -0.01 (give a share from 0 to 1)"),
+        (["--weights", "1.01"], "--weights: 1.01 (give a share from 0 to 1)"),
+        (["--step", "0"], "--step: 0.0 (give a positive number)"),
+        (["--step", "nan"], "--step: nan (give a positive number)"),
         (["--workers", "0"], "--workers: 0 processes (give at least 1, or ray)"),
         (["--workers", "some"], "--workers: some processes (give at least 1, or ray)"),
     ):

@@ -35,10 +35,10 @@ from clustergym.common.errors import InputError, nearest
 from clustergym.common.processes import Processes, in_order
 from clustergym.common.version import __version__
 from clustergym.sim.guard import StepWatchdog
-from clustergym.training.hindsight import GOALS, OF_TYPES, search
+from clustergym.training.hindsight import GOALS, USUAL, Proposals, search
 
 Budget = dict[str, Any]
-"""What a schedule was found with: `evaluations`, `seed` and `types` of `best_known`."""
+"""What a schedule was found with: `evaluations` and `seed` of `best_known`, and its proposals."""
 
 
 class SearchOutcome(NamedTuple):
@@ -68,7 +68,7 @@ def best_known(
     cells: Sequence[Cell],
     evaluations: int,
     seed: int,
-    types: float = OF_TYPES,
+    proposals: Proposals = USUAL,
     workers: Processes = 1,
     done: Callable[[SearchOutcome], None] = lambda searched: None,
 ) -> Path:
@@ -82,8 +82,7 @@ def best_known(
         Episodes that are played in each cell.
     seed : int
         Of the search; each cell has a random stream of its own.
-    types : float
-        Share of the candidates that keep a job off a GPU type, or no longer.
+    proposals : Proposals
     workers : int
         Processes; the entry does not depend on their number.
     done : callable
@@ -101,10 +100,11 @@ def best_known(
     runs, budgets = _load_earlier(board, folder)
     others = {name: _values(board, name) for name in entry_names(board) if name != NAME}
     board.compose()
-    for run in in_order(partial(_search, board, evaluations, seed, types), cells, workers):
+    for run in in_order(partial(_search, board, evaluations, seed, proposals), cells, workers):
         cell, before = run.row.cell, runs.get(run.row.cell)
         if before is None or board.sign * (_value(board, run) - _value(board, before)) < 0:
-            runs[cell], budgets[str(cell)] = run, {"evaluations": evaluations, "seed": seed, "types": types}
+            runs[cell] = run
+            budgets[str(cell)] = {"evaluations": evaluations, "seed": seed, **proposals._asdict()}
             _write(board, folder, runs, budgets)
         entry, best = _best(board, {name: of[cell] for name, of in others.items() if cell in of})
         done(SearchOutcome(cell, _value(board, run), _value(board, runs[cell]), entry, best))
@@ -129,10 +129,10 @@ def choose_cells(board: Board, words: Sequence[str]) -> list[Cell]:
     return [cell for cell in board.cells if not words or {str(cell), cell.scenario} & {*words}]
 
 
-def _search(board: Board, evaluations: int, seed: int, types: float, cell: Cell) -> CellRun:
+def _search(board: Board, evaluations: int, seed: int, proposals: Proposals, cell: Cell) -> CellRun:
     """Search for a schedule in one cell (scenario, seed), and run what was found in the simulator."""
     scenario = board.scenario(cell)
-    plan = search(scenario, board.metric, evaluations, seed, board.cells.index(cell), types)
+    plan = search(scenario, board.metric, evaluations, seed, board.cells.index(cell), proposals)
     _, placer = board.contestants({"name": "fcfs"})
     return play_cell(board, scenario, PlanPolicy(plan), placer, cell, StepWatchdog())
 

@@ -28,7 +28,7 @@ from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import simulate
 from clustergym.training.auction_evolution import start
 from clustergym.training.distribution import Distribution, draw_scenario
-from clustergym.training.hindsight import GOALS, STARTS, _deadlines_missed, _near, search
+from clustergym.training.hindsight import GOALS, STARTS, Proposals, _deadlines_missed, _near, search
 from clustergym.training.simulated_episodes import AuctionEpisode, plan_episodes
 
 MOVES = Costs(search="proxy", profile={})
@@ -91,7 +91,7 @@ def test_a_search_leaves_each_job_a_type_it_can_run_on():
     rng, plan = np.random.default_rng(0), Plan(np.zeros(features.COUNT), np.zeros((2, 2, 2)))
     kept_off = set()
     for _ in range(200):
-        plan = _near(plan, fits, 0.5, rng)
+        plan = _near(plan, fits, Proposals(types=0.5), rng)
         off = np.isneginf(plan.bias[:, :, 0])
         assert (fits & ~off).any(axis=1).all()
         kept_off |= {(job, kind) for job, kind in np.argwhere(off).tolist()}
@@ -148,10 +148,12 @@ def test_the_entry_is_checked_by_replay_and_stands_outside_all_divisions(root, c
     assert flags(root, NAME, strict=2) == []
     board = load_board("small", root)
     entry = read_entry(board.folder / NAME, board)
-    budget = {"evaluations": 40, "seed": 3, "types": 0.4}
+    budget = {"evaluations": 40, "seed": 3, "types": 0.4, "weights": 0.2, "step": 0.05}
     assert entry.policy.parameters == {"philly-5": budget, "philly-6": budget}
     assert entry.hindsight
-    assert entry.command.endswith("best-known small --evaluations 40 --seed 3 --types 0.4")
+    assert entry.command.endswith(
+        "best-known small --evaluations 40 --seed 3 --types 0.4 --weights 0.2 --step 0.05"
+    )
     # srtf does not scale jobs; the auction does.
     assert all(mine < other for mine, other in zip(values(root), values(root, "short"), strict=True))
     assert [one.name for one in standings(board)] == ["short", "first"]
