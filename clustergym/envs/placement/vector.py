@@ -12,56 +12,29 @@ from gymnasium.vector import AutoresetMode
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.envs.placement.drawing import episode_instance
 from clustergym.envs.placement.environment import PlacementEnv
-from clustergym.envs.placing_vector import PlacingVectorEnv
-from clustergym.envs.vector.base import Masks
+from clustergym.envs.placing_vector import PlacingEpisodes
+from clustergym.envs.vector.base import EpisodesVectorEnv, Masks
 from clustergym.scenario.placement_problem import Assignment, Instance, Spread, weigh_spread
 
 
-class PlacementVectorEnv(PlacingVectorEnv):
-    """A Gymnasium vector environment of many episodes of `PlacementEnv`.
+class PlacementEpisodes(PlacingEpisodes):
+    """The episodes of a `PlacementVectorEnv`, rows of common arrays."""
 
-    Parameters
-    ----------
-    num_envs : int
-    autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
-    render_mode : None
-        Nothing is drawn.
-    **parameters
-        Fields of `clustergym.envs.placement.drawing.PlacementParameters`.
-
-    Raises
-    ------
-    InputError
-        If a parameter, an option of `reset` or an action is not valid.
-    """
-
-    single: PlacementEnv
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        *,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        render_mode: str | None = None,
-        **parameters: Any,
-    ) -> None:
-        super().__init__(PlacementEnv(**parameters), num_envs, autoreset_mode, render_mode)
-        job, minipods = self.single.problem.job, self.single.minipods
-        self._groups, self._group_nodes = job.groups(self.single.parameters.unit)
-        self._instances: list[Instance | None] = [None] * self.num_envs
-        self._alpha, self._step_time = np.zeros(self.num_envs), np.zeros(self.num_envs)
+    def __init__(self, single: PlacementEnv, size: int) -> None:
+        super().__init__(single, size)
+        self.single, minipods = single, single.minipods
+        self._groups, self._group_nodes = single.problem.job.groups(single.parameters.unit)
+        self._instances: list[Instance | None] = [None] * size
+        self._alpha, self._step_time = np.zeros(size), np.zeros(size)
         # `_counts` has a group more than the job: the group in hand after the last one, always of no nodes.
-        self._counts = np.zeros((self.num_envs, self._groups + 1, minipods), dtype=np.int64)
-        self._free, self._of_job = np.zeros((2, self.num_envs, minipods), dtype=np.int64)
-        self._group, self._left, self._shortfall = np.zeros((3, self.num_envs), dtype=np.int64)
+        self._counts = np.zeros((size, self._groups + 1, minipods), dtype=np.int64)
+        self._free, self._of_job = np.zeros((2, size, minipods), dtype=np.int64)
+        self._group, self._left, self._shortfall = np.zeros((3, size), dtype=np.int64)
         # The minipods that the group in hand touches, the most of any group so far, and those of the job.
-        self._of_group, self._most, self._touched = np.zeros((3, self.num_envs), dtype=np.int64)
+        self._of_group, self._most, self._touched = np.zeros((3, size), dtype=np.int64)
 
     def get_assignment(self, row: int) -> Assignment:
-        """Return the placement of an environment's job, or an infeasible one while nodes are not placed.
-
-        In the mode `SameStep` that of an episode that is over is gone: its environment has begun the next.
-        """
+        """Return the placement of a row's job, or an infeasible one while nodes are not placed."""
         instance = self._get_instance(row)
         if self._group[row] < self._groups:
             return Assignment.infeasible(instance)
@@ -72,29 +45,31 @@ class PlacementVectorEnv(PlacingVectorEnv):
         assert instance is not None, "no episode has begun"
         return instance
 
-    def action_masks(self) -> Masks:
-        """Return a mask, 1 for each minipod with a free node, shape (num_envs, number of minipods).
+    def find_masks(self) -> Masks:
+        """Return a mask, 1 for each minipod with a free node, shape (rows, number of minipods).
 
         Where nothing is left to place, or the job does not fit, every action is legal.
         """
-        legal = (self._free > 0) | self._find_over()[:, None]
+        legal = (self._free > 0) | self.find_over()[:, None]
         return legal.view(np.int8)
 
-    def _begin_episodes(self, rows: Sequence[int], options: Mapping[str, Any]) -> None:
+    def begin_states(
+        self, rows: Sequence[int], options: Mapping[str, Any], rngs: Sequence[np.random.Generator]
+    ) -> int:
+        """Begin episodes, with nothing placed; return the steps after which they are truncated."""
         single = self.single
-        drawn = [
-            episode_instance(single.parameters, single.problem, options, self._rngs[row]) for row in rows
-        ]
+        drawn = [episode_instance(single.parameters, single.problem, options, rngs[row]) for row in rows]
         for row, instance in zip(rows, drawn, strict=True):
             self._instances[row], self._alpha[row] = instance, instance.alpha
             self._free[row], self._shortfall[row] = instance.free_nodes, instance.shortfall
         for values in (self._counts, self._of_job, self._group, self._of_group, self._most, self._touched):
             values[rows] = 0
         self._left[rows], self._step_time[rows] = self._group_nodes, 0.0
-        self._begin_rows(rows, single.parameters.max_steps or 2 * single.problem.job.nodes)
+        return single.parameters.max_steps or 2 * single.problem.job.nodes
 
-    def _place(self, taken: Ints, playing: Bools) -> None:
-        rows = self._rows[playing & (self._shortfall == 0)]
+    def place(self, taken: Ints, playing: Bools) -> None:
+        """Put a node, or with step="group" all that fit, of the group in hand into each row's minipod."""
+        rows = self.every_row[playing & (self._shortfall == 0)]
         minipod, group = taken[rows], self._group[rows]
         most = 1 if self.single.parameters.step == "node" else self._left[rows]
         nodes = np.minimum(most, self._free[rows, minipod])
@@ -113,23 +88,26 @@ class PlacementVectorEnv(PlacingVectorEnv):
                 whole = self._counts[row, : self._group[row]]
                 self._step_time[row] = self.single.step_time.of_groups(self._get_instance(row), whole)
 
-    def _find_over(self) -> Bools:
+    def find_over(self) -> Bools:
+        """Return in which rows the job is placed, or does not fit."""
         over: Bools = (self._group == self._groups) | (self._shortfall > 0)
         return over
 
     def _spread(self) -> Any:
-        """Return the spread (dp, pp) so far, each an array of shape (num_envs,), unlike that of one state."""
+        """Return the spread (dp, pp) so far, each an array of shape (rows,), unlike that of one state."""
         by_unit: Any = {"pp": (self._touched, self._most), "dp": (self._most, self._touched)}
         return Spread(*by_unit[self.single.parameters.unit])
 
-    def _compute_cost(self, name: str) -> Floats:
+    def compute_cost(self, name: str) -> Floats:
+        """Return a cost of what is placed so far."""
         if name == "step_time":
             return self._step_time.copy()
         spread = self._spread()
         costs = {"spread": weigh_spread(spread, self._alpha), "dp_spread": spread.dp, "pp_spread": spread.pp}
         return np.asarray(costs[name], dtype=np.float64)
 
-    def _columns(self) -> dict[str, npt.NDArray[Any]]:
+    def get_columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return group in hand, spread, score, whether the job is placed, and the nodes that lack."""
         spread = self._spread()
         return {
             "group": self._group.copy(),
@@ -140,14 +118,57 @@ class PlacementVectorEnv(PlacingVectorEnv):
             "shortfall_nodes": self._shortfall.copy(),
         }
 
-    def _observe(self) -> npt.NDArray[np.float32]:
+    def observe(self) -> npt.NDArray[np.float32]:
+        """Return the flat observations."""
         unplaced, spread = self._groups - self._group, self._spread()
         left = np.where(unplaced > 0, self._left, 0)
         parts = [
             self._alpha[:, None],
             self._free,
-            self._counts[self._rows, self._group],
+            self._counts[self.every_row, self._group],
             self._of_job,
             np.stack([left, unplaced, spread.dp, spread.pp], axis=1),
         ]
         return np.concatenate(parts, axis=1, dtype=np.float32) / self.single.scale
+
+
+class PlacementVectorEnv(EpisodesVectorEnv):
+    """A Gymnasium vector environment of many episodes of `PlacementEnv`.
+
+    Parameters
+    ----------
+    num_envs : int
+    autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
+    render_mode : None
+        Nothing is drawn.
+    **parameters
+        Fields of `clustergym.envs.placement.drawing.PlacementParameters`.
+
+    Raises
+    ------
+    InputError
+        If a parameter, an option of `reset` or an action is not valid.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        **parameters: Any,
+    ) -> None:
+        single = PlacementEnv(**parameters)
+
+        def make_episodes(number: int) -> PlacementEpisodes:
+            self.states = PlacementEpisodes(single, number)
+            return self.states
+
+        super().__init__(single, make_episodes, num_envs, autoreset_mode, render_mode)
+
+    def get_assignment(self, row: int) -> Assignment:
+        """Return the placement of an environment's job, or an infeasible one while nodes are not placed.
+
+        In the mode `SameStep` that of an episode that is over is gone: its environment has begun the next.
+        """
+        return self.states.get_assignment(row)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -22,6 +21,61 @@ from clustergym.common.parameters import check_value
 Masks = npt.NDArray[np.int8]
 
 
+class NothingToDecideError(InputError):
+    """An episode has begun that comes to no decision."""
+
+
+class Episodes(Protocol):
+    """Episodes in the rows of common arrays, as an `EpisodesVectorEnv` steps them. Arrays are of all rows.
+
+    Attributes
+    ----------
+    names : list of str
+        Terms of the reward.
+    """
+
+    names: list[str]
+
+    def begin(
+        self, rows: Sequence[int], options: Mapping[str, Any], rngs: Sequence[np.random.Generator]
+    ) -> None:
+        """Begin an episode in some rows; `rngs` are of all."""
+
+    def check_actions(self, actions: npt.ArrayLike) -> Any:
+        """Return the actions, one for each row, as an array; raise an InputError if one is none."""
+
+    def find_legal(self, taken: Any) -> Bools:
+        """Return in which rows the action is legal."""
+
+    def describe_illegal(self, row: int, taken: Any) -> str:
+        """Return what is illegal, where that is an error."""
+
+    def take(self, taken: Any, over: Bools, illegal: Bools) -> tuple[Any, Masks]:
+        """Apply the actions in the rows whose episodes are not over; return all observations and masks."""
+
+    def get_outcomes(self) -> tuple[Floats, Bools, Bools]:
+        """Return rewards, terminations and truncations of the last step, new arrays."""
+
+    def get_observations(self) -> tuple[Any, Masks]:
+        """Return the observations and masks of now, which the next step may overwrite."""
+
+    def get_columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what infos say of each row, besides mask, rewards and `illegal`: new arrays."""
+
+    def get_terms(self) -> Floats:
+        """Return the terms of the last step's rewards, shape (rows, names)."""
+
+    def describe_end(self, row: int) -> dict[str, Any]:
+        """Return what the info of an episode's end says besides."""
+
+    def summarise(self, infos: dict[str, Any], ended: Bools, add_info: AddInfo) -> dict[str, Any]:
+        """Return infos with what is worked out of the episodes that are over."""
+
+
+AddInfo = Callable[[dict[str, Any], dict[str, Any], int], dict[str, Any]]
+"""`gymnasium.vector.VectorEnv._add_info`."""
+
+
 class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     """Base of the vector environments whose episodes are rows of common arrays.
 
@@ -32,6 +86,8 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     ----------
     single : gymnasium.Env
         An environment of the same parameters, which is never reset.
+    episodes : callable
+        From the number of environments to their episodes.
     num_envs : int
     autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
     render_mode : None
@@ -49,7 +105,12 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     """How to get environments that are stepped one by one."""
 
     def __init__(
-        self, single: Any, num_envs: int, autoreset_mode: AutoresetMode | str, render_mode: str | None
+        self,
+        single: Any,
+        episodes: Callable[[int], Episodes],
+        num_envs: int,
+        autoreset_mode: AutoresetMode | str,
+        render_mode: str | None,
     ) -> None:
         if render_mode is not None:
             message, remedy = "vector environments draw nothing", "give vectorization_mode='sync' as well"
@@ -62,56 +123,26 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.single_action_space = single.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.draws = np.zeros(self.num_envs, dtype=np.uint64)
+        self._episodes = episodes(self.num_envs)
         self._rngs: list[np.random.Generator] = []
         self._seeds: list[int] = []
-        self._draws = np.zeros(self.num_envs, dtype=np.uint64)
         self._illegal = np.zeros(self.num_envs, dtype=np.bool_)
         self._over = np.ones(self.num_envs, dtype=np.bool_)
         self._begun = np.zeros(self.num_envs, dtype=np.bool_)
 
-    @abstractmethod
     def action_masks(self) -> Masks:
         """Return a mask that is 1 for each legal action, else 0, shape (num_envs, number of actions)."""
+        return self._episodes.get_observations()[1].copy()
 
-    @abstractmethod
-    def _begin_episodes(self, rows: Sequence[int], options: Mapping[str, Any]) -> None:
-        """Begin an episode in some environments."""
+    def sample_actions(self) -> Any:
+        """Return a random legal action for each environment, in the form that `step` takes."""
+        from clustergym.envs.vector.step import draw_legal
 
-    @abstractmethod
-    def _check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
-        """Return the actions, one for each environment, as an array; raise an InputError if one is none."""
-
-    @abstractmethod
-    def _find_legal(self, taken: Any) -> Bools:
-        """Return in which environments the action is legal, shape (num_envs,)."""
-
-    @abstractmethod
-    def _describe_illegal(self, row: int, taken: Any) -> InputError:
-        """Return the error of an illegal action in an environment, where `on_illegal` is `raise`."""
-
-    @abstractmethod
-    def _take(self, taken: Any, over: Bools) -> tuple[Any, Masks]:
-        """Apply the actions where an episode is not over; return all observations and masks."""
-
-    @abstractmethod
-    def _get_outcomes(self) -> tuple[Floats, Bools, Bools]:
-        """Return rewards, terminations and truncations of the last step, arrays of the caller's own."""
-
-    @abstractmethod
-    def _get_observations(self) -> tuple[Any, Masks]:
-        """Return the observations and masks of now, which the next step may overwrite."""
-
-    @abstractmethod
-    def _infos(self, chosen: Bools, ended: Bools, masks: Masks) -> dict[str, Any]:
-        """Return the infos of the chosen environments in the form of `gymnasium.vector.VectorEnv`."""
-
-    @abstractmethod
-    def _final(self, ended: Bools) -> dict[str, Any]:
-        """Return `final_obs` and `final_info` of the episodes that are over."""
-
-    def _copy_shown(self, observations: Any) -> Any:
-        """Return observations that later steps do not change."""
-        return observations.copy()
+        self._seed(range(self.num_envs), [None] * self.num_envs)
+        actions = np.zeros(self.num_envs, dtype=np.int64)
+        draw_legal(self.action_masks(), self.draws, actions, 0, self.num_envs)
+        return actions
 
     # The random streams are those that the single environments would have.
 
@@ -131,11 +162,11 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         if not self._rngs:
             made = [seeding.np_random(None) for _ in range(self.num_envs)]
             self._rngs, self._seeds = [rng for rng, _ in made], [seed for _, seed in made]
-            self._draws[:] = [seed % 2**64 for seed in self._seeds]
+            self.draws[:] = [seed % 2**64 for seed in self._seeds]
         for row in rows:
             if seeds[row] is not None:
                 self._rngs[row], self._seeds[row] = seeding.np_random(seeds[row])
-                self._draws[row] = self._seeds[row] % 2**64
+                self.draws[row] = self._seeds[row] % 2**64
 
     def reset(
         self,
@@ -158,12 +189,20 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         rows = np.flatnonzero(chosen).tolist()
         self._seed(rows, _list_seeds(seed, self.num_envs))
         self._begin(rows, given)
-        observations, masks = self._get_observations()
-        infos = self._infos(chosen, np.zeros_like(chosen), masks.copy())
-        return self.single.as_observation(self._copy_shown(observations)), infos
+        observations, masks = self._episodes.get_observations()
+        infos = self._make_infos(chosen, np.zeros_like(chosen), masks.copy())
+        return self.single.as_observation(self.own_copy(observations)), infos
+
+    def own_copy(self, observations: Any) -> Any:
+        """Return observations that later steps do not change."""
+        return observations.copy()
 
     def _begin(self, rows: Sequence[int], options: Mapping[str, Any]) -> None:
-        self._begin_episodes(rows, options)
+        try:
+            self._episodes.begin(rows, options, self._rngs)
+        except NothingToDecideError:
+            self._over[rows] = True
+            raise
         self._over[rows], self._illegal[rows], self._begun[rows] = False, False, True
 
     def step(self, actions: npt.ArrayLike) -> tuple[Any, Floats, Bools, Bools, dict[str, Any]]:
@@ -185,26 +224,54 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         if begins and not (self.autoreset_mode is AutoresetMode.NEXT_STEP and self._begun.all()):
             which = f"environment {begins[0]} has no episode"
             raise ResetNeeded(f"{which}: call reset(), with options={{'reset_mask': …}} for single ones")
-        taken = self._check_actions(actions)
+        taken = self._episodes.check_actions(actions)
         if begins:
             self._begin(begins, {})
-        self._illegal = ~(self._find_legal(taken) | over)
+        self._illegal = ~(self._episodes.find_legal(taken) | over)
         if self._illegal.any() and self.single.parameters.on_illegal == "raise":
-            raise self._describe_illegal(int(np.argmax(self._illegal)), taken)
-        observations, masks = self._take(taken, over)
-        rewards, terminated, truncated = self._get_outcomes()
+            row = int(np.argmax(self._illegal))
+            message = f"{self._episodes.describe_illegal(row, taken)} is illegal now in environment {row}"
+            raise InputError(message, field="action", remedy="choose where action_masks() is 1")
+        observations, masks = self._episodes.take(taken, over, self._illegal)
+        rewards, terminated, truncated = self._episodes.get_outcomes()
         ended = terminated | truncated
         self._over[:] = ended
         begun, final = ended.any() and self.autoreset_mode is AutoresetMode.SAME_STEP, {}
         if begun:
-            final = self._final(ended)
+            final = self._make_final(ended)
             self._begin(np.flatnonzero(ended).tolist(), {})
-            own = self._get_observations()
+            own = self._episodes.get_observations()
             observations[ended], masks[ended] = own[0][ended], own[1][ended]
         every = np.ones(self.num_envs, dtype=np.bool_)
-        infos = self._infos(every, np.zeros_like(ended) if begun else ended, masks)
+        infos = self._make_infos(every, np.zeros_like(ended) if begun else ended, masks)
         infos.update(final)
         return self.single.as_observation(observations), rewards, terminated, truncated, infos
+
+    def _make_infos(self, chosen: Bools, ended: Bools, masks: Masks) -> dict[str, Any]:
+        """Return the infos of the chosen environments in the form of `gymnasium.vector.VectorEnv`."""
+        columns = {"action_mask": masks, **self._episodes.get_columns(), "illegal": self._illegal.copy()}
+        terms = dict(zip(self._episodes.names, self._episodes.get_terms().T.copy(), strict=True))
+        if not chosen.all():
+            for values in (*columns.values(), *terms.values()):
+                values[~chosen] = 0
+        shown = chosen.copy()
+        infos = _pair(columns, shown) | {"rewards": _pair(terms, shown), "_rewards": shown}
+        for row in ended.nonzero()[0].tolist():
+            self._add_info(infos, self._episodes.describe_end(row), row)
+        return self._episodes.summarise(infos, ended, self._add_info)
+
+    def _make_final(self, ended: Bools) -> dict[str, Any]:
+        """Return `final_obs` and `final_info` of the episodes that are over."""
+        observations, masks = self._episodes.get_observations()
+        columns = {"action_mask": masks, **self._episodes.get_columns(), "illegal": self._illegal}
+        terms, final = self._episodes.get_terms(), dict[str, Any]()
+        for row in np.flatnonzero(ended).tolist():
+            info = {name: _get_row(values, row) for name, values in columns.items()}
+            info["rewards"] = dict(zip(self._episodes.names, terms[row].tolist(), strict=True))
+            seen = self.single.as_observation(observations[row].copy())
+            info |= self._episodes.describe_end(row)
+            final = self._add_info(final, {"final_obs": seen, "final_info": info}, row)
+        return final | {"final_info": self._episodes.summarise(final["final_info"], ended, self._add_info)}
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Return a tuple of action masks, or of an attribute all environments share; raise for the rest.
@@ -227,6 +294,16 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Return an attribute that all environments share, as a tuple with one item for each of them."""
         return self.call(name)
+
+
+def _pair(values: Mapping[str, Any], shown: Bools) -> dict[str, Any]:
+    """Return values by name, each with its mask of environments beside it."""
+    return {key: value for name in values for key, value in ((name, values[name]), (f"_{name}", shown))}
+
+
+def _get_row(values: npt.NDArray[Any], row: int) -> Any:
+    """Return a row of a column: a number as Python's, an array as it is."""
+    return values[row].item() if values.ndim == 1 else values[row].copy()
 
 
 def check_count(field: str, value: Any, most: int | None) -> int:

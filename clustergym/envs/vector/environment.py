@@ -18,14 +18,120 @@ from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_core import make_core
-from clustergym.envs.vector.base import EpisodesVectorEnv, check_count, choose_autoreset_mode
-from clustergym.envs.vector.core import Summary
+from clustergym.envs.vector.base import (
+    AddInfo,
+    EpisodesVectorEnv,
+    NothingToDecideError,
+    check_count,
+    choose_autoreset_mode,
+)
+from clustergym.envs.vector.core import Core, Summary
 from clustergym.envs.vector.episode_state import Bytes, Singles
 from clustergym.envs.vector.lazy_info import LazyInfo
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 
 ENGINES = ("auto", "simpy", "compiled")
 Observations = dict[str, Singles] | Singles
+
+
+class CompiledEpisodes:
+    """The episodes of a `SchedulingVectorEnv`, as `clustergym.envs.vector.base.Episodes` says.
+
+    Parameters
+    ----------
+    single : SchedulingEnv
+        An environment of the same parameters.
+    core : Core
+    scenarios : PreparedScenarios
+    copy, summaries : bool
+        As of `SchedulingVectorEnv`.
+    """
+
+    def __init__(
+        self,
+        single: SchedulingEnv,
+        core: Core,
+        scenarios: PreparedScenarios,
+        copy: bool,
+        summaries: bool,
+    ) -> None:
+        self.single, self.core, self.scenarios = single, core, scenarios
+        self.copy, self.summaries = copy, summaries
+        self.names: list[str] = list(single.parameters.reward)
+
+    def begin(
+        self, rows: Sequence[int], options: Mapping[str, Any], rngs: Sequence[np.random.Generator]
+    ) -> None:
+        """Begin an episode in some rows, up to the first decision point."""
+        drawn = []
+        for row in rows:
+            own = {name: _own(name, value, row, self.core.size) for name, value in options.items()}
+            drawn.append(self.scenarios.choose(own, rngs[row]))
+        self.core.begin(rows, drawn)
+        if (self.core.outcomes[rows] != steps.DECIDED).any():
+            raise NothingToDecideError(
+                "no job comes to a decision", field="env", remedy="choose another trace"
+            )
+
+    def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
+        """Return the actions, one for each row, as an array."""
+        return self.core.check_actions(actions)
+
+    def find_legal(self, taken: Any) -> Bools:
+        """Return in which rows the action is legal."""
+        return self.core.legal(taken)
+
+    def describe_illegal(self, row: int, taken: Any) -> str:
+        """Return a number and what it means."""
+        return f"{taken[row]} ({self.single.actions.describe(int(taken[row]))})"
+
+    def take(self, taken: Any, over: Bools, illegal: Bools) -> tuple[Singles, Bytes]:
+        """Apply the actions; return observations and masks, copied while they are in the cache."""
+        shown = self.get_observations()
+        if self.copy:
+            shown = np.empty_like(shown[0]), np.empty_like(shown[1])
+        self.core.take(taken, over, *(shown if self.copy else ()))
+        return shown
+
+    def get_outcomes(self) -> tuple[Floats, Bools, Bools]:
+        """Return rewards, terminations and truncations of the last step."""
+        ended = self.core.outcomes >= steps.TERMINATED
+        terminated = ended & (self.core.outcomes != steps.TRUNCATED)
+        return self.core.rewards.copy(), terminated, ended ^ terminated
+
+    def get_observations(self) -> tuple[Singles, Bytes]:
+        """Return observations and masks, which the next step overwrites."""
+        return self.core.episode_states.observation, self.core.episode_states.mask
+
+    def get_columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the time of each row's episode."""
+        return {"now_s": self.core.now_s}
+
+    def get_terms(self) -> Floats:
+        """Return the terms of the last step's rewards."""
+        return self.core.terms
+
+    def describe_end(self, row: int) -> dict[str, Any]:
+        """Return whether an episode has stalled."""
+        return {"stalled": self.core.is_stalled(row)}
+
+    def summarise(self, infos: dict[str, Any], ended: Bools, add_info: AddInfo) -> dict[str, Any]:
+        """Return infos with `metrics` and `digest` of the episodes that are over, if there are summaries."""
+        if not (self.summaries and ended.any()):
+            return infos
+        summaries = {row: self.core.summary(row) for row in ended.nonzero()[0].tolist()}
+
+        def gather(name: str, get: Callable[[Summary], Any]) -> Any:
+            found: dict[str, Any] = {}
+            for row, summary in summaries.items():
+                add_info(found, {name: get(summary)}, row)
+            return found[name]
+
+        makers = {
+            "metrics": partial(gather, "metrics", Summary.get_metrics),
+            "digest": partial(gather, "digest", Summary.get_digest),
+        }
+        return LazyInfo(infos | {f"_{name}": ended.copy() for name in makers}, makers)
 
 
 class SchedulingVectorEnv(EpisodesVectorEnv):
@@ -80,14 +186,18 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
         render_mode: str | None = None,
         **parameters: Any,
     ) -> None:
-        super().__init__(
-            single_class(**{**parameters, "engine": "simpy"}), num_envs, autoreset_mode, render_mode
-        )
-        self.threads = min(check_count("threads", threads, cores()), self.num_envs)
         self.copy, self.summaries = copy, summaries
-        self._scenarios = PreparedScenarios(self.single)
-        self._scenarios.check()
-        self.core = make_core(self.single, self.num_envs, summaries, self.threads)
+        single = single_class(**{**parameters, "engine": "simpy"})
+        most_threads = check_count("threads", threads, cores())
+
+        def make_episodes(number: int) -> CompiledEpisodes:
+            self.threads = min(most_threads, number)
+            scenarios = PreparedScenarios(single)
+            scenarios.check()
+            self.core = make_core(single, number, summaries, self.threads)
+            return CompiledEpisodes(single, self.core, scenarios, copy, summaries)
+
+        super().__init__(single, make_episodes, num_envs, autoreset_mode, render_mode)
 
     def reset(
         self,
@@ -107,45 +217,9 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
         """
         return super().reset(seed=seed, options=options)
 
-    def _begin_episodes(self, rows: Sequence[int], options: Mapping[str, Any]) -> None:
-        drawn = []
-        for row in rows:
-            own = {name: _own(name, value, row, self.num_envs) for name, value in options.items()}
-            drawn.append(self._scenarios.choose(own, self._rngs[row]))
-        self.core.begin(rows, drawn)
-        if (self.core.outcomes[rows] != steps.DECIDED).any():
-            self._over[rows] = True
-            raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
-
-    def _check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
-        return self.core.check_actions(actions)
-
-    def _find_legal(self, taken: Any) -> Bools:
-        return self.core.legal(taken)
-
-    def _describe_illegal(self, row: int, taken: Any) -> InputError:
-        action = self.single.actions.describe(int(taken[row]))
-        message = f"{taken[row]} ({action}) is illegal now in environment {row}"
-        return InputError(message, field="action", remedy="choose where action_masks() is 1")
-
-    def _take(self, taken: Any, over: Bools) -> tuple[Singles, Bytes]:
-        shown = self._get_observations()
-        if self.copy:
-            shown = np.empty_like(shown[0]), np.empty_like(shown[1])
-        self.core.take(taken, over, *(shown if self.copy else ()))
-        return shown
-
-    def _get_outcomes(self) -> tuple[Floats, Bools, Bools]:
-        ended = self.core.outcomes >= steps.TERMINATED
-        terminated = ended & (self.core.outcomes != steps.TRUNCATED)
-        return self.core.rewards.copy(), terminated, ended ^ terminated
-
-    def _copy_shown(self, observations: Singles) -> Singles:
+    def own_copy(self, observations: Singles) -> Singles:
+        """Return observations that later steps do not change, unless `copy` is false."""
         return observations.copy() if self.copy else observations
-
-    def action_masks(self) -> Bytes:
-        """Return a mask that is 1 for each legal action, else 0, shape (num_envs, number of actions)."""
-        return self.core.episode_states.mask.copy()
 
     def row_jobs(self) -> Ints:
         """Return the position in the trace of each observed row's job, -1 if empty, (num_envs, R)."""
@@ -197,65 +271,11 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
 
     def sample_actions(self) -> Ints | Floats:
         """Return a random legal action for each environment, in the form that `step` takes."""
-        return self.core.draw(self._draws)
+        return self.core.draw(self.draws)
 
     def digest(self, row: int) -> str:
         """Return the digest (a hash) of an episode's event log so far, kept only with summaries=True."""
         return self.core.log(row).digest
-
-    def _get_observations(self) -> tuple[Singles, Bytes]:
-        """Return observations and masks, which the next step overwrites."""
-        return self.core.episode_states.observation, self.core.episode_states.mask
-
-    def _infos(self, chosen: Bools, ended: Bools, masks: Bytes) -> dict[str, Any]:
-        """Return the infos of the chosen environments in the form of `gymnasium.vector.VectorEnv`."""
-        everywhere: dict[str, Any] = {
-            "action_mask": masks,
-            "now_s": self.core.now_s,
-            "illegal": self._illegal.copy(),
-        }
-        shown, all_shown = chosen.copy(), bool(chosen.all())
-        if not all_shown:
-            for values in everywhere.values():
-                values[~chosen] = 0
-        infos: dict[str, Any] = {}
-        for name, values in everywhere.items():
-            infos[name], infos[f"_{name}"] = values, shown
-        terms: dict[str, Any] = {}
-        for at, name in enumerate(self.single.parameters.reward):
-            own = self.core.terms[:, at]
-            terms[name], terms[f"_{name}"] = own.copy() if all_shown else np.where(chosen, own, 0.0), shown
-        infos["rewards"], infos["_rewards"] = terms, shown
-        for row in ended.nonzero()[0].tolist():
-            self._add_info(infos, {"stalled": self.core.is_stalled(row)}, row)
-        return self._summarise(infos, ended)
-
-    def _final(self, ended: Bools) -> dict[str, Any]:
-        """Return `final_obs` and `final_info` of the episodes that are over."""
-        final: dict[str, Any] = {}
-        for row in np.flatnonzero(ended).tolist():
-            seen = self.single.as_observation(self.core.episode_states.observation[row].copy())
-            info = self.core.info(row, bool(self._illegal[row])) | {"stalled": self.core.is_stalled(row)}
-            final = self._add_info(final, {"final_obs": seen, "final_info": info}, row)
-        return final | {"final_info": self._summarise(final["final_info"], ended)}
-
-    def _summarise(self, infos: dict[str, Any], ended: Bools) -> dict[str, Any]:
-        """Return infos with `metrics` and `digest` of the episodes that are over, if there are summaries."""
-        if not (self.summaries and ended.any()):
-            return infos
-        summaries = {row: self.core.summary(row) for row in ended.nonzero()[0].tolist()}
-
-        def gather(name: str, get: Callable[[Summary], Any]) -> Any:
-            found: dict[str, Any] = {}
-            for row, summary in summaries.items():
-                self._add_info(found, {name: get(summary)}, row)
-            return found[name]
-
-        makers = {
-            "metrics": partial(gather, "metrics", Summary.get_metrics),
-            "digest": partial(gather, "digest", Summary.get_digest),
-        }
-        return LazyInfo(infos | {f"_{name}": ended.copy() for name in makers}, makers)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop the threads that step the episodes."""

@@ -36,14 +36,17 @@ PART = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 _numba: Any
 _caching: Any
+_libraries: Any
 try:
     import numba
     import numba.extending
     from numba.core import caching
 
-    _numba, _caching = numba, caching
+    from clustergym.sim.compiled import numba_libraries
+
+    _numba, _caching, _libraries = numba, caching, numba_libraries
 except ImportError:  # pragma: no cover - the checks run with numba
-    _numba = _caching = None
+    _numba = _caching = _libraries = None
 
 
 def has_numba() -> bool:
@@ -124,6 +127,8 @@ class Direct:
 def _compile(function: F, options: dict[str, Any]) -> F:
     if _numba is None:
         return function
+    is_part = "no_cpython_wrapper" in options
+    options = {**options, "pipeline_class": _libraries.PartCompiler if is_part else _libraries.EntryCompiler}
     folder = _cache_dir()
     if folder is None:
         return cast(F, _numba.njit(nogil=True, error_model="numpy", **options)(function))
@@ -190,4 +195,5 @@ def _sources() -> dict[str, bytes]:
         for package, names in IMPORT.findall(found[name])
         for module in (package, *(package + b"." + one for one in WORD.findall(names)))
     }
+    imported.add(b"clustergym.sim.compiled.numba_libraries")
     return {name: source for name, source in found.items() if name in own or name.encode() in imported}
