@@ -35,7 +35,11 @@ def page(results: Sequence[ResultFile], template: Path = TEMPLATE) -> str:
         If a file of one cannot be read.
     """
     steps = PLAYER_STEPS if template == PLAYER_TEMPLATE else STEPS
-    text = json.dumps(visible_all(payload(results, steps)), separators=(",", ":"), allow_nan=False)
+    data = payload(results, steps)
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    # Most pages have no character that must be written out: JSON writes those with a backslash, but for DEL.
+    if "\\" in text or not text.isprintable():
+        text = json.dumps(visible_all(data), separators=(",", ":"), allow_nan=False)
     for character, escape in ESCAPES.items():
         text = text.replace(character, escape)
     return template.read_text(encoding="utf-8").replace(MARK, text)
