@@ -86,17 +86,20 @@ def write_figures(found: dict[Key, float], path: Path = FIGURES) -> None:
 
 
 def compute_relative(found: dict[Key, float], world: str, condition: str) -> dict[str, float]:
-    """Return each policy's mean JCT over that of FCFS, mean over the cells that it and FCFS were run in."""
-    relative = {}
-    for policy in NAMED:
+    """Return each policy's mean JCT over that of FCFS, mean over the cells that all of them were run in."""
+    run = {policy: {seed for seed in SEEDS if (world, condition, policy, seed) in found} for policy in NAMED}
+    policies = [policy for policy in NAMED if run[policy]]
+    seeds = sorted(set(SEEDS).intersection(*(run[policy] for policy in policies)))
+    if not seeds:
+        return {}
+
+    def mean_ratio(policy: str) -> float:
         ratios = [
-            found[world, condition, policy, seed] / found[world, condition, "fcfs", seed]
-            for seed in SEEDS
-            if {(world, condition, policy, seed), (world, condition, "fcfs", seed)} <= found.keys()
+            found[world, condition, policy, seed] / found[world, condition, "fcfs", seed] for seed in seeds
         ]
-        if ratios:
-            relative[policy] = float(np.mean(ratios))
-    return relative
+        return float(np.mean(ratios))
+
+    return {policy: mean_ratio(policy) for policy in policies}
 
 
 def tabulate_stability() -> str:

@@ -67,7 +67,11 @@ RANGES: dict[str, dict[str, ParameterRange]] = {
         "turn_restarts": ParameterRange(0.0, 40.0),
         "round_s": INTERVAL,
     },
-    "sia": {"power": ParameterRange(-2.0, -0.1), "incentive": scaled(1.1), "round_s": INTERVAL},
+    "sia": {
+        "power": ParameterRange(-2.0, -0.1),
+        "incentive": ParameterRange(1.0, 8.8, logarithmic=True),
+        "round_s": INTERVAL,
+    },
     "themis": {
         "fairness": ParameterRange(0.0, 0.95),
         "lease_s": scaled(600.0),

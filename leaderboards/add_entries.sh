@@ -91,16 +91,22 @@ if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move th
   add allox 'AlloX' policy=allox
   add gavel-turns 'Gavel, turns of 20 restarts' policy=gavel policy.turn_restarts=20
   add optimus 'Optimus' policy=optimus
+  add elasticflow-ls 'ElasticFlow-LS' policy=elasticflow-ls
   add ares 'Ares' policy=ares
   add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
   add sia 'Sia' policy=sia
+  add pollux 'Pollux' policy=pollux
   add hesrpt 'heSRPT' policy=hesrpt
   add arena 'Arena' policy=arena
+  add crius 'Crius' policy=crius
   add learned-none 'learned auction, without speeds' policy=learned policy.checkpoint=none
   add learned-bootstrap 'learned auction, bootstrap' policy=learned policy.checkpoint=bootstrap
   add learned-newtrace 'learned auction, trained on newTrace' policy=learned policy.checkpoint=data-parallel-newtrace
   stopping kueue 'Kueue' policy=kueue policy.reclaim_within_cohort=any
   stopping quotas 'Quotas, FCFS' policy=quotas policy.reclaim=stop
+  changes=(--types 0 --weights 1 --step 0.3) # Of weights alone, by large steps: its jobs are many.
+  known --cells without-failures --evaluations 300 "${changes[@]}"
+  known --cells with-failures --evaluations 12 "${changes[@]}" # Its episodes are not compiled.
   render
   exit
 fi
@@ -130,9 +136,8 @@ add sia 'Sia' policy=sia
 if [[ $board == ares || $board == scale ]]; then # The search in hindsight does not cover jobs that are not scored.
   if [[ $board == ares ]]; then
     add pollux 'Pollux' policy=pollux
-  else
-    add fcfs-backfill 'FCFS with backfill' policy=fcfs policy.backfill=aggressive
   fi
+  add fcfs-backfill 'FCFS with backfill' policy=fcfs policy.backfill=aggressive
   add learned-newtrace 'learned auction, trained on newTrace' policy=learned policy.checkpoint=data-parallel-newtrace
   render
   exit
@@ -171,6 +176,7 @@ if [[ $board == testbed ]]; then # The search in hindsight does not cover jobs t
   tuned allox 'AlloX' policy.fairness=0.84007 policy.window=1995 policy.round_s=70.308
   tuned elasticflow-ls 'ElasticFlow-LS' policy.least_slack=6.79378 policy.round_s=71.5411
   tuned crius 'Crius' policy.queue_bounds_h=[0.0419706,0.167882,0.67153,2.68612] policy.promote_after_s=74838.6 policy.search_depth=1 policy.round_s=64.1033
+  tuned gavel 'Gavel' policy.solve_interval_s=7335.55 policy.turn_restarts=39.7464 policy.round_s=70.308
   tuned tiresias 'Tiresias' policy.thresholds_gpu_s=[9814.94,21743.9] policy.promote_knob=8.86678 policy.round_s=61.9392
   add fcfs-backfill 'FCFS with backfill' policy=fcfs policy.backfill=aggressive
   render

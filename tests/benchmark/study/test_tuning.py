@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
+
 import pytest
 
 from clustergym.benchmark.study.stability import ParameterRange, choose_tuned, draw_settings
 from clustergym.common.errors import InputError
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.registry import make_policy
 
 SHORT = ["scenario=testbed", "trace=philly-like", "trace.jobs=30", "trace.load=3", "trace.requests=arena"]
 SHORT += ["trace.max_duration_s=3600", "trace.max_gpus=32"]
@@ -51,3 +56,12 @@ def test_a_list_is_tried_as_a_policy_takes_it() -> None:
     ranges = {"thresholds_gpu_s": ParameterRange(0.5, 0.5, times=(3250.0, 7200.0))}
     _, tried = choose_tuned("tiresias", ranges, SHORT, [0], 1)
     assert [word for word, _ in tried] == ["tiresias", "tiresias thresholds_gpu_s=[1625.0,3600.0]"]
+
+
+def test_every_setting_that_benchmarks_draw_is_one_of_its_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    tuning = importlib.import_module("tuning")
+    for policy, ranges in tuning.RANGES.items():
+        own = compose([f"policy={policy}"])["policy"]
+        for setting in draw_settings(ranges):
+            assert make_policy({**own, **dict(setting)}).name == own["name"]
