@@ -106,7 +106,7 @@ if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move th
   stopping quotas 'Quotas, FCFS' policy=quotas policy.reclaim=stop
   changes=(--types 0 --weights 1 --step 0.3) # Of weights alone, by large steps: its jobs are many.
   known --cells without-failures --evaluations 300 "${changes[@]}"
-  known --cells with-failures --evaluations 12 "${changes[@]}" # Its episodes are not compiled.
+  known --cells with-failures --evaluations 60 "${changes[@]}"
   render
   exit
 fi
@@ -177,6 +177,7 @@ if [[ $board == testbed ]]; then # The search in hindsight does not cover jobs t
   tuned elasticflow-ls 'ElasticFlow-LS' policy.least_slack=6.79378 policy.round_s=71.5411
   tuned crius 'Crius' policy.queue_bounds_h=[0.0419706,0.167882,0.67153,2.68612] policy.promote_after_s=74838.6 policy.search_depth=1 policy.round_s=64.1033
   tuned gavel 'Gavel' policy.solve_interval_s=7335.55 policy.turn_restarts=39.7464 policy.round_s=70.308
+  tuned sia 'Sia' policy.power=-0.545062 policy.incentive=3.33739 policy.round_s=61.9392
   tuned tiresias 'Tiresias' policy.thresholds_gpu_s=[9814.94,21743.9] policy.promote_knob=8.86678 policy.round_s=61.9392
   add fcfs-backfill 'FCFS with backfill' policy=fcfs policy.backfill=aggressive
   render
