@@ -106,7 +106,7 @@ if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move th
   stopping quotas 'Quotas, FCFS' policy=quotas policy.reclaim=stop
   changes=(--types 0 --weights 1 --step 0.3) # Of weights alone, by large steps: its jobs are many.
   known --cells without-failures --evaluations 300 "${changes[@]}"
-  known --cells with-failures --evaluations 60 "${changes[@]}"
+  known --cells with-failures --evaluations 30 "${changes[@]}"
   render
   exit
 fi
