@@ -49,7 +49,7 @@ class PlacingEpisodes(ABC):
         """Return in which rows nothing is left to place."""
 
     @abstractmethod
-    def find_masks(self) -> Masks:
+    def get_masks(self) -> Masks:
         """Return a mask of legal actions of each row, a new array."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class PlacingEpisodes(ABC):
 
     def find_legal(self, taken: Ints) -> Bools:
         """Return in which rows the action is legal."""
-        legal: Bools = self.find_masks()[self.every_row, taken] > 0
+        legal: Bools = self.get_masks()[self.every_row, taken] > 0
         return legal
 
     def describe_illegal(self, row: int, taken: Ints) -> str:
@@ -107,7 +107,7 @@ class PlacingEpisodes(ABC):
 
     def get_observations(self) -> tuple[npt.NDArray[np.float32], Masks]:
         """Return observations and masks, new arrays."""
-        return self.observe(), self.find_masks()
+        return self.observe(), self.get_masks()
 
     def get_terms(self) -> Floats:
         """Return the terms of the last step's rewards."""

@@ -45,7 +45,7 @@ class PlacementEpisodes(PlacingEpisodes):
         assert instance is not None, "no episode has begun"
         return instance
 
-    def find_masks(self) -> Masks:
+    def get_masks(self) -> Masks:
         """Return a mask, 1 for each minipod with a free node, shape (rows, number of minipods).
 
         Where nothing is left to place, or the job does not fit, every action is legal.

@@ -38,7 +38,7 @@ class SharingEpisodes(PlacingEpisodes):
         self._number, self._installed = np.ones((2, size), np.int64)
         self._filling, self._first_fragments = np.ones((2, size))
 
-    def find_masks(self) -> Masks:
+    def get_masks(self) -> Masks:
         """Return a mask, 1 where the current request fits, shape (rows, number of actions).
 
         Where no request is left, every action is legal.

@@ -59,6 +59,9 @@ class Episodes(Protocol):
     def get_observations(self) -> tuple[Any, Masks]:
         """Return the observations and masks of now, which the next step may overwrite."""
 
+    def get_masks(self) -> Masks:
+        """Return the masks of now alone."""
+
     def get_columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return what infos say of each row, besides mask, rewards and `illegal`: new arrays."""
 
@@ -133,7 +136,7 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def action_masks(self) -> Masks:
         """Return a mask that is 1 for each legal action, else 0, shape (num_envs, number of actions)."""
-        return self._episodes.get_observations()[1].copy()
+        return self._episodes.get_masks().copy()
 
     def sample_actions(self) -> Any:
         """Return a random legal action for each environment, in the form that `step` takes."""

@@ -103,6 +103,10 @@ class CompiledEpisodes:
         """Return observations and masks, which the next step overwrites."""
         return self.core.episode_states.observation, self.core.episode_states.mask
 
+    def get_masks(self) -> Bytes:
+        """Return the masks, which the next step overwrites."""
+        return self.core.episode_states.mask
+
     def get_columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the time of each row's episode."""
         return {"now_s": self.core.now_s}
