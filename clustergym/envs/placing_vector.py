@@ -1,17 +1,19 @@
-"""Common base of the episodes of the placement environments' vector forms."""
+"""Common base of the vector forms of the placement environments, and of their episodes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.envs.placing import PlacingEnv
-from clustergym.envs.vector.base import AddInfo, Masks, check_discrete
+from clustergym.envs.vector.base import AddInfo, EpisodesVectorEnv, Masks, check_discrete
 
 
 class PlacingEpisodes(ABC):
@@ -26,9 +28,8 @@ class PlacingEpisodes(ABC):
     """
 
     def __init__(self, single: PlacingEnv[Any, Any], size: int) -> None:
-        self.every_row = np.arange(size)
+        self.single, self.every_row = single, np.arange(size)
         self.names = list(single.reward_weights)
-        self._single, self._weights = single, single.reward_weights
         self._costs, self._terms = np.zeros((2, size, len(self.names)))
         self._rewards = np.zeros(size)
         self._steps, self._most_steps = np.zeros((2, size), dtype=np.int64)
@@ -73,7 +74,7 @@ class PlacingEpisodes(ABC):
 
     def check_actions(self, actions: npt.ArrayLike) -> Ints:
         """Return the actions, one for each row, as an array."""
-        return check_discrete(actions, len(self.every_row), int(self._single.action_space.n))
+        return check_discrete(actions, len(self.every_row), int(self.single.action_space.n))
 
     def find_legal(self, taken: Ints) -> Bools:
         """Return in which rows the action is legal."""
@@ -86,10 +87,10 @@ class PlacingEpisodes(ABC):
 
     def take(self, taken: Ints, over: Bools, illegal: Bools) -> tuple[npt.NDArray[np.float32], Masks]:
         """Apply the actions, and compute the rewards; return observations and masks."""
-        playing, parameters = ~over, self._single.parameters
+        playing, parameters = ~over, self.single.parameters
         self.place(taken, playing & ~illegal)
         self._rewards = np.zeros(len(over))
-        for at, (name, weight) in enumerate(self._weights.items()):
+        for at, (name, weight) in enumerate(self.single.reward_weights.items()):
             cost = self.compute_cost(name)
             self._terms[:, at] = np.where(playing, self._costs[:, at] - cost, 0.0)
             self._costs[:, at] = cost
@@ -109,6 +110,14 @@ class PlacingEpisodes(ABC):
         """Return observations and masks, new arrays."""
         return self.observe(), self.get_masks()
 
+    def draw(self, states: npt.NDArray[np.uint64]) -> Ints:
+        """Return a random legal action of each row; this advances the random generators' states."""
+        from clustergym.envs.vector.step import draw_legal
+
+        actions = np.zeros(len(states), dtype=np.int64)
+        draw_legal(self.get_masks(), states, actions, 0, len(states))
+        return actions
+
     def get_terms(self) -> Floats:
         """Return the terms of the last step's rewards."""
         return self._terms
@@ -120,3 +129,37 @@ class PlacingEpisodes(ABC):
     def summarise(self, infos: dict[str, Any], ended: Bools, add_info: AddInfo) -> dict[str, Any]:
         """Return the infos as they are."""
         return infos
+
+
+class PlacingVectorEnv(EpisodesVectorEnv):
+    """A Gymnasium vector environment of many episodes of one of the placement environments.
+
+    Parameters
+    ----------
+    num_envs : int
+    autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
+    render_mode : None
+        Nothing is drawn.
+    **parameters
+        Of the single environment.
+
+    Raises
+    ------
+    InputError
+        If a parameter, an option of `reset` or an action is not valid.
+    """
+
+    single_class: type[PlacingEnv[Any, Any]]
+    episodes_class: type[PlacingEpisodes]
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        **parameters: Any,
+    ) -> None:
+        single = self.single_class(**parameters)
+        episodes = partial(self.episodes_class, single)
+        super().__init__(single, episodes, num_envs, autoreset_mode, render_mode)

@@ -7,28 +7,28 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.envs.placement.drawing import episode_instance
 from clustergym.envs.placement.environment import PlacementEnv
-from clustergym.envs.placing_vector import PlacingEpisodes
-from clustergym.envs.vector.base import EpisodesVectorEnv, Masks
+from clustergym.envs.placing_vector import PlacingEpisodes, PlacingVectorEnv
+from clustergym.envs.vector.base import Masks
 from clustergym.scenario.placement_problem import Assignment, Instance, Spread, weigh_spread
 
 
 class PlacementEpisodes(PlacingEpisodes):
     """The episodes of a `PlacementVectorEnv`, rows of common arrays."""
 
+    single: PlacementEnv
+
     def __init__(self, single: PlacementEnv, size: int) -> None:
         super().__init__(single, size)
-        self.single, minipods = single, single.minipods
         self._groups, self._group_nodes = single.problem.job.groups(single.parameters.unit)
         self._instances: list[Instance | None] = [None] * size
         self._alpha, self._step_time = np.zeros(size), np.zeros(size)
         # `_counts` has a group more than the job: the group in hand after the last one, always of no nodes.
-        self._counts = np.zeros((size, self._groups + 1, minipods), dtype=np.int64)
-        self._free, self._of_job = np.zeros((2, size, minipods), dtype=np.int64)
+        self._counts = np.zeros((size, self._groups + 1, single.minipods), dtype=np.int64)
+        self._free, self._of_job = np.zeros((2, size, single.minipods), dtype=np.int64)
         self._group, self._left, self._shortfall = np.zeros((3, size), dtype=np.int64)
         # The minipods that the group in hand touches, the most of any group so far, and those of the job.
         self._of_group, self._most, self._touched = np.zeros((3, size), dtype=np.int64)
@@ -132,43 +132,15 @@ class PlacementEpisodes(PlacingEpisodes):
         return np.concatenate(parts, axis=1, dtype=np.float32) / self.single.scale
 
 
-class PlacementVectorEnv(EpisodesVectorEnv):
-    """A Gymnasium vector environment of many episodes of `PlacementEnv`.
+class PlacementVectorEnv(PlacingVectorEnv):
+    """A vector environment of `PlacementEnv`."""
 
-    Parameters
-    ----------
-    num_envs : int
-    autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
-    render_mode : None
-        Nothing is drawn.
-    **parameters
-        Fields of `clustergym.envs.placement.drawing.PlacementParameters`.
-
-    Raises
-    ------
-    InputError
-        If a parameter, an option of `reset` or an action is not valid.
-    """
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        *,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        render_mode: str | None = None,
-        **parameters: Any,
-    ) -> None:
-        single = PlacementEnv(**parameters)
-
-        def make_episodes(number: int) -> PlacementEpisodes:
-            self.states = PlacementEpisodes(single, number)
-            return self.states
-
-        super().__init__(single, make_episodes, num_envs, autoreset_mode, render_mode)
+    single_class, episodes_class = PlacementEnv, PlacementEpisodes
 
     def get_assignment(self, row: int) -> Assignment:
         """Return the placement of an environment's job, or an infeasible one while nodes are not placed.
 
         In the mode `SameStep` that of an episode that is over is gone: its environment has begun the next.
         """
-        return self.states.get_assignment(row)
+        found: Assignment = self.episodes.get_assignment(row)
+        return found

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.envs.placing_vector import PlacingEpisodes
+from clustergym.envs.placing_vector import PlacingEpisodes, PlacingVectorEnv
 from clustergym.envs.sharing.environment import SharingEnv
 from clustergym.envs.sharing.episode import AT, NAMES, REJECTED, USED, SharingEpisode
 from clustergym.envs.sharing.parameters import episode_stream
 from clustergym.envs.sharing.state import SharingState
 from clustergym.envs.sharing.step import SHOW, ShownEpisode, advance
-from clustergym.envs.vector.base import EpisodesVectorEnv, Masks
+from clustergym.envs.vector.base import Masks
 
 
 class SharingEpisodes(PlacingEpisodes):
     """The episodes of a `SharingVectorEnv`: each has arrays of its own, some of them rows of common ones."""
 
+    single: SharingEnv
+
     def __init__(self, single: SharingEnv, size: int) -> None:
         super().__init__(single, size)
-        self.single, parts = single, single.parts
+        parts = single.parts
         begins = {name: part.start for name, part in parts.items()}
         places = [*(begins[name] for name in NAMES), begins["request"], begins.get("device_free", -1)]
         self._offsets, self._stream = np.array(places), parts["stream"]
@@ -80,13 +80,13 @@ class SharingEpisodes(PlacingEpisodes):
 
     def compute_cost(self, name: str) -> Floats:
         """Return a cost of what is placed so far."""
-        costs: dict[str, Floats] = {
-            "allocated": -self._allocated(),
-            "mean_allocated": -self._used_sum[:, 0] / (self._installed * self._number),
-            "fragments": self._share_fragments() - self._first_fragments,
-            "rejected": self._counts[:, REJECTED] / self._number,
+        costs: dict[str, Callable[[], Floats]] = {
+            "allocated": lambda: -self._allocated(),
+            "mean_allocated": lambda: -self._used_sum[:, 0] / (self._installed * self._number),
+            "fragments": lambda: self._share_fragments() - self._first_fragments,
+            "rejected": lambda: self._counts[:, REJECTED] / self._number,
         }
-        return costs[name]
+        return costs[name]()
 
     def _allocated(self) -> Floats:
         allocated: Floats = self._counts[:, USED] / self._installed
@@ -115,32 +115,7 @@ class SharingEpisodes(PlacingEpisodes):
         return observation
 
 
-class SharingVectorEnv(EpisodesVectorEnv):
-    """A Gymnasium vector environment of many episodes of `SharingEnv`.
+class SharingVectorEnv(PlacingVectorEnv):
+    """A vector environment of `SharingEnv`."""
 
-    Parameters
-    ----------
-    num_envs : int
-    autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
-    render_mode : None
-        Nothing is drawn.
-    **parameters
-        Fields of `clustergym.envs.sharing.parameters.SharingParameters`.
-
-    Raises
-    ------
-    InputError
-        If a parameter, an option of `reset` or an action is not valid.
-    """
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        *,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        render_mode: str | None = None,
-        **parameters: Any,
-    ) -> None:
-        single = SharingEnv(**parameters)
-        episodes = partial(SharingEpisodes, single)
-        super().__init__(single, episodes, num_envs, autoreset_mode, render_mode)
+    single_class, episodes_class = SharingEnv, SharingEpisodes

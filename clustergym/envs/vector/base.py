@@ -62,6 +62,9 @@ class Episodes(Protocol):
     def get_masks(self) -> Masks:
         """Return the masks of now alone."""
 
+    def draw(self, states: npt.NDArray[np.uint64]) -> Any:
+        """Return a random legal action of each row; this advances the random generators' states."""
+
     def get_columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return what infos say of each row, besides mask, rewards and `illegal`: new arrays."""
 
@@ -126,8 +129,8 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.single_action_space = single.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self.draws = np.zeros(self.num_envs, dtype=np.uint64)
-        self._episodes = episodes(self.num_envs)
+        self.episodes: Any = episodes(self.num_envs)
+        self._draws = np.zeros(self.num_envs, dtype=np.uint64)
         self._rngs: list[np.random.Generator] = []
         self._seeds: list[int] = []
         self._illegal = np.zeros(self.num_envs, dtype=np.bool_)
@@ -136,40 +139,36 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def action_masks(self) -> Masks:
         """Return a mask that is 1 for each legal action, else 0, shape (num_envs, number of actions)."""
-        return self._episodes.get_masks().copy()
+        return self.episodes.get_masks().copy()
 
     def sample_actions(self) -> Any:
         """Return a random legal action for each environment, in the form that `step` takes."""
-        from clustergym.envs.vector.step import draw_legal
-
-        self._seed(range(self.num_envs), [None] * self.num_envs)
-        actions = np.zeros(self.num_envs, dtype=np.int64)
-        draw_legal(self.action_masks(), self.draws, actions, 0, self.num_envs)
-        return actions
+        self._seed((), ())
+        return self.episodes.draw(self._draws)
 
     # The random streams are those that the single environments would have.
 
     @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """The random generator of each environment."""
-        self._seed(range(self.num_envs), [None] * self.num_envs)
+        self._seed((), ())
         return tuple(self._rngs)
 
     @property
     def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
         """The seed of each environment."""
-        self._seed(range(self.num_envs), [None] * self.num_envs)
+        self._seed((), ())
         return tuple(self._seeds)
 
     def _seed(self, rows: Sequence[int], seeds: Sequence[int | None]) -> None:
         if not self._rngs:
             made = [seeding.np_random(None) for _ in range(self.num_envs)]
             self._rngs, self._seeds = [rng for rng, _ in made], [seed for _, seed in made]
-            self.draws[:] = [seed % 2**64 for seed in self._seeds]
+            self._draws[:] = [seed % 2**64 for seed in self._seeds]
         for row in rows:
             if seeds[row] is not None:
                 self._rngs[row], self._seeds[row] = seeding.np_random(seeds[row])
-                self.draws[row] = self._seeds[row] % 2**64
+                self._draws[row] = self._seeds[row] % 2**64
 
     def reset(
         self,
@@ -184,7 +183,8 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         seed : int or sequence of int, optional
             Environment i has seed + i, or the i-th of a sequence.
         options : dict, optional
-            Those of the single environment. `reset_mask`, an array of bool, says which environments begin an
+            Those of the single environment; `trace_seed`, where it takes one, may also be a sequence, a
+            number for each environment. `reset_mask`, an array of bool, says which environments begin an
             episode.
         """
         given = dict(options or {})
@@ -192,7 +192,7 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         rows = np.flatnonzero(chosen).tolist()
         self._seed(rows, _list_seeds(seed, self.num_envs))
         self._begin(rows, given)
-        observations, masks = self._episodes.get_observations()
+        observations, masks = self.episodes.get_observations()
         infos = self._make_infos(chosen, np.zeros_like(chosen), masks.copy())
         return self.single.as_observation(self.own_copy(observations)), infos
 
@@ -202,7 +202,7 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def _begin(self, rows: Sequence[int], options: Mapping[str, Any]) -> None:
         try:
-            self._episodes.begin(rows, options, self._rngs)
+            self.episodes.begin(rows, options, self._rngs)
         except NothingToDecideError:
             self._over[rows] = True
             raise
@@ -227,23 +227,23 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         if begins and not (self.autoreset_mode is AutoresetMode.NEXT_STEP and self._begun.all()):
             which = f"environment {begins[0]} has no episode"
             raise ResetNeeded(f"{which}: call reset(), with options={{'reset_mask': …}} for single ones")
-        taken = self._episodes.check_actions(actions)
+        taken = self.episodes.check_actions(actions)
         if begins:
             self._begin(begins, {})
-        self._illegal = ~(self._episodes.find_legal(taken) | over)
+        self._illegal = ~(self.episodes.find_legal(taken) | over)
         if self._illegal.any() and self.single.parameters.on_illegal == "raise":
             row = int(np.argmax(self._illegal))
-            message = f"{self._episodes.describe_illegal(row, taken)} is illegal now in environment {row}"
+            message = f"{self.episodes.describe_illegal(row, taken)} is illegal now in environment {row}"
             raise InputError(message, field="action", remedy="choose where action_masks() is 1")
-        observations, masks = self._episodes.take(taken, over, self._illegal)
-        rewards, terminated, truncated = self._episodes.get_outcomes()
+        observations, masks = self.episodes.take(taken, over, self._illegal)
+        rewards, terminated, truncated = self.episodes.get_outcomes()
         ended = terminated | truncated
         self._over[:] = ended
         begun, final = ended.any() and self.autoreset_mode is AutoresetMode.SAME_STEP, {}
         if begun:
-            final = self._make_final(ended)
+            final = self._make_final(ended, observations, masks)
             self._begin(np.flatnonzero(ended).tolist(), {})
-            own = self._episodes.get_observations()
+            own = self.episodes.get_observations()
             observations[ended], masks[ended] = own[0][ended], own[1][ended]
         every = np.ones(self.num_envs, dtype=np.bool_)
         infos = self._make_infos(every, np.zeros_like(ended) if begun else ended, masks)
@@ -252,29 +252,28 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def _make_infos(self, chosen: Bools, ended: Bools, masks: Masks) -> dict[str, Any]:
         """Return the infos of the chosen environments in the form of `gymnasium.vector.VectorEnv`."""
-        columns = {"action_mask": masks, **self._episodes.get_columns(), "illegal": self._illegal.copy()}
-        terms = dict(zip(self._episodes.names, self._episodes.get_terms().T.copy(), strict=True))
+        columns = {"action_mask": masks, **self.episodes.get_columns(), "illegal": self._illegal.copy()}
+        terms = dict(zip(self.episodes.names, self.episodes.get_terms().T.copy(), strict=True))
         if not chosen.all():
             for values in (*columns.values(), *terms.values()):
                 values[~chosen] = 0
         shown = chosen.copy()
         infos = _pair(columns, shown) | {"rewards": _pair(terms, shown), "_rewards": shown}
         for row in ended.nonzero()[0].tolist():
-            self._add_info(infos, self._episodes.describe_end(row), row)
-        return self._episodes.summarise(infos, ended, self._add_info)
+            self._add_info(infos, self.episodes.describe_end(row), row)
+        return self.episodes.summarise(infos, ended, self._add_info)
 
-    def _make_final(self, ended: Bools) -> dict[str, Any]:
+    def _make_final(self, ended: Bools, observations: Any, masks: Masks) -> dict[str, Any]:
         """Return `final_obs` and `final_info` of the episodes that are over."""
-        observations, masks = self._episodes.get_observations()
-        columns = {"action_mask": masks, **self._episodes.get_columns(), "illegal": self._illegal}
-        terms, final = self._episodes.get_terms(), dict[str, Any]()
+        columns = {"action_mask": masks, **self.episodes.get_columns(), "illegal": self._illegal}
+        terms, final = self.episodes.get_terms(), dict[str, Any]()
         for row in np.flatnonzero(ended).tolist():
             info = {name: _get_row(values, row) for name, values in columns.items()}
-            info["rewards"] = dict(zip(self._episodes.names, terms[row].tolist(), strict=True))
+            info["rewards"] = dict(zip(self.episodes.names, terms[row].tolist(), strict=True))
             seen = self.single.as_observation(observations[row].copy())
-            info |= self._episodes.describe_end(row)
+            info |= self.episodes.describe_end(row)
             final = self._add_info(final, {"final_obs": seen, "final_info": info}, row)
-        return final | {"final_info": self._episodes.summarise(final["final_info"], ended, self._add_info)}
+        return final | {"final_info": self.episodes.summarise(final["final_info"], ended, self._add_info)}
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Return a tuple of action masks, or of an attribute all environments share; raise for the rest.

@@ -107,6 +107,10 @@ class CompiledEpisodes:
         """Return the masks, which the next step overwrites."""
         return self.core.episode_states.mask
 
+    def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
+        """Return a random legal action of each row; this advances the random generators' states."""
+        return self.core.draw(states)
+
     def get_columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the time of each row's episode."""
         return {"now_s": self.core.now_s}
@@ -195,31 +199,14 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
         most_threads = check_count("threads", threads, cores())
 
         def make_episodes(number: int) -> CompiledEpisodes:
-            self.threads = min(most_threads, number)
             scenarios = PreparedScenarios(single)
             scenarios.check()
-            self.core = make_core(single, number, summaries, self.threads)
-            return CompiledEpisodes(single, self.core, scenarios, copy, summaries)
+            core = make_core(single, number, summaries, min(most_threads, number))
+            return CompiledEpisodes(single, core, scenarios, copy, summaries)
 
         super().__init__(single, make_episodes, num_envs, autoreset_mode, render_mode)
-
-    def reset(
-        self,
-        *,
-        seed: int | Sequence[int | None] | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> tuple[Observations, dict[str, Any]]:
-        """Begin an episode in each environment; return observations and infos at their first decision points.
-
-        Parameters
-        ----------
-        seed : int or sequence of int, optional
-            Environment i has seed + i, or the i-th of a sequence.
-        options : dict, optional
-            Those of the single environment; `trace_seed` may also be a sequence, a number for each
-            environment. `reset_mask`, an array of bool, says which environments begin an episode.
-        """
-        return super().reset(seed=seed, options=options)
+        self.core: Core = self.episodes.core
+        self.threads = self.core.threads
 
     def own_copy(self, observations: Singles) -> Singles:
         """Return observations that later steps do not change, unless `copy` is false."""
@@ -272,10 +259,6 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
             If a term of the reward is no mean over jobs.
         """
         return self.core.job_costs(jobs)
-
-    def sample_actions(self) -> Ints | Floats:
-        """Return a random legal action for each environment, in the form that `step` takes."""
-        return self.core.draw(self.draws)
 
     def digest(self, row: int) -> str:
         """Return the digest (a hash) of an episode's event log so far, kept only with summaries=True."""

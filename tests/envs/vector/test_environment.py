@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from same_steps import assert_same_steps
 from same_values import assert_same
 
 import clustergym  # noqa: F401  registers the environments
@@ -108,22 +109,8 @@ def test_it_is_the_same_as_single_environments(case: str, mode: AutoresetMode) -
     single, parameters = CASES[case]
     mine = SchedulingVectorEnv(single, 3, autoreset_mode=mode, threads=1, **parameters)
     other = SyncVectorEnv([lambda: single(engine="simpy", **parameters)] * 3, autoreset_mode=mode)
-    assert mine.observation_space == other.observation_space
-    assert mine.action_space == other.action_space
-    assert_same(mine.reset(seed=5), other.reset(seed=5), "reset")
-    rng, ends, at = np.random.default_rng(0), 0, 0
     # Each of the three environments ends twice or so; no case takes 900 steps to that.
-    while ends < 6:
-        at += 1
-        assert at < 900
-        actions = drawn_actions(mine, rng)
-        got, expected = mine.step(actions), other.step(actions)
-        assert_same(got, expected, f"step {at}")
-        over = got[2] | got[3]
-        ends += int(over.sum())
-        if mode is AutoresetMode.DISABLED and over.any():
-            options = {"reset_mask": over}
-            assert_same(mine.reset(options=dict(options)), other.reset(options=dict(options)), "reset")
+    assert_same_steps(mine, other, mode, drawn_actions, ends=6)
 
 
 @pytest.mark.parametrize("case", ["elastic", "scores", "meta"])

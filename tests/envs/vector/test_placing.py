@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from same_steps import assert_same_steps
 from same_values import assert_same
 
 import clustergym  # noqa: F401  registers the environments
@@ -34,30 +35,21 @@ CASES: dict[str, tuple[tuple[Any, Any], dict[str, Any]]] = {
 MODES = list(AutoresetMode)
 
 
+def draw_actions(envs: Any, rng: np.random.Generator) -> np.ndarray:
+    """Draw an action for each environment, one in twenty of them legal or not."""
+    masks = envs.action_masks()
+    legal = [int(rng.choice(np.flatnonzero(mask))) for mask in masks]
+    any_action = rng.integers(masks.shape[1], size=len(masks))
+    return np.where(rng.random(len(masks)) < 0.05, any_action, legal)
+
+
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 @pytest.mark.parametrize("case", CASES)
 def test_it_is_the_same_as_single_environments(case: str, mode: AutoresetMode) -> None:
     (single, vector), parameters = CASES[case]
     mine = vector(3, autoreset_mode=mode, **parameters)
     other = SyncVectorEnv([lambda: single(**parameters)] * 3, autoreset_mode=mode)
-    assert mine.observation_space == other.observation_space
-    assert mine.action_space == other.action_space
-    assert_same(mine.reset(seed=5), other.reset(seed=5), "reset")
-    rng, ends, at = np.random.default_rng(0), 0, 0
-    while ends < 9:
-        at += 1
-        assert at < 900
-        masks = mine.action_masks()
-        legal = [int(rng.choice(np.flatnonzero(mask))) for mask in masks]
-        any_action = rng.integers(masks.shape[1], size=len(masks))
-        actions = np.where(rng.random(len(masks)) < 0.05, any_action, legal)
-        got, expected = mine.step(actions), other.step(actions)
-        assert_same(got, expected, f"step {at}")
-        over = got[2] | got[3]
-        ends += int(over.sum())
-        if mode is AutoresetMode.DISABLED and over.any():
-            options = {"reset_mask": over}
-            assert_same(mine.reset(options=dict(options)), other.reset(options=dict(options)), "reset")
+    assert_same_steps(mine, other, mode, draw_actions, ends=9)
 
 
 @pytest.mark.parametrize("case", ["nodes", "devices"])
