@@ -46,9 +46,11 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="N",
-        help="run it again in N cells (1), and flag what cannot be",
+        help="run it again in N cells (1; with --cells 0), and flag what cannot be",
     )
-    check.add_argument("--seed", type=int, default=0, help="of the draw of these cells")
+    words = "replay only N cells of each entry, drawn at random, and measure the constants of N"
+    check.add_argument("--cells", type=int, metavar="N", help=words)
+    check.add_argument("--seed", type=int, default=0, help="of the draws of cells")
     check.add_argument("--json", type=Path, metavar="FILE", help="write what was found")
     _add_workers(check)
     score = commands.add_parser("score", help="print the standings of a board")
@@ -171,25 +173,35 @@ def _workers(options: argparse.Namespace) -> Processes:
 
 def _check(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.board import board_names, load_board
-    from clustergym.benchmark.leaderboard.check import check_constants, check_entries, describe_unverified
+    from clustergym.benchmark.leaderboard.check import (
+        check_constants,
+        check_entries,
+        describe_unverified,
+        draw_cells,
+    )
     from clustergym.benchmark.leaderboard.entry import entry_names
     from clustergym.common.errors import visible
 
+    if options.cells is not None and options.cells < 1:
+        raise InputError(f"{options.cells} cells", field="--cells", remedy="give at least 1")
     found: dict[str, Any] = {}
     workers = _workers(options)
     for name in [options.board] if options.board else board_names(options.root):
         board = load_board(name, options.root)
         entries = options.entry or entry_names(board)
-        wrong = check_constants(board, workers, progress=True)
+        cells = draw_cells(board.cells, options.cells, options.seed, board.name)
+        wrong = check_constants(board, cells, workers, progress=True)
         found[name] = [flag.list_fields() for flag in wrong]
-        again = f"baseline and reference run again in {len(board.cells)} cells, equal"
+        again = f"baseline and reference run again in {len(cells)} cells, equal"
         print(f"{name}: " + (f"{len(wrong)} FLAGS" if wrong else again), flush=True)
         for flag in wrong:
             print(f"  {flag}")
-        every = check_entries(board, entries, options.strict, options.seed, workers, progress=True)
+        every = check_entries(
+            board, entries, options.strict, options.seed, workers, progress=True, replayed=options.cells
+        )
         for entry, flags in every.items():
             found[f"{name}/{entry}"] = [flag.list_fields() for flag in flags]
-            replayed = f"{len(board.cells)} cells replayed, every metric equal"
+            replayed = f"{len(cells)} cells replayed, every metric equal"
             print(f"{name}/{visible(entry)}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
             for line in flags or describe_unverified(board, entry):
                 print(f"  {line}")

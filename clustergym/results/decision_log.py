@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ MOST_CHANGES = 500_000
 MOST_NAMES = 2_000_000
 """Limits on decisions and on all jobs they name; each takes a few hundred bytes of memory."""
 REMEDY = "give the decision log of a finished run"
-KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch", "beside", "avoid", "notice", "move"})
+KEYS_OF_GPUS = frozenset({"time_s", "launch", "preempt", "drop"})
+KEYS = KEYS_OF_GPUS | {"batch", "beside", "avoid", "notice", "move"}
 
 
 def read_decisions(
@@ -91,24 +93,30 @@ def _change(
         if type(gpus) is not int or abs(gpus) > MOST_GPUS:
             raise ValueError(f"{gpus!r} is not a number of GPUs")
         launch.append((rows[job], gpu_types[gpu_type], gpus))
-    preempt, drop = (tuple(rows[job] for job in _names(entry.get(key, []))) for key in ("preempt", "drop"))
+    preempt, drop = _parse_rows(entry, "preempt", rows), _parse_rows(entry, "drop", rows)
+    change = Change(float(time_s), tuple(launch), preempt, drop)
+    # Most logs have no more, and some have hundreds of thousands of decisions.
+    return change if entry.keys() <= KEYS_OF_GPUS else _add_terms(change, entry, rows, count)
+
+
+def _add_terms(change: Change, entry: Mapping[str, Any], rows: Mapping[str, int], count: int) -> Change:
+    """Add what a decision says besides the jobs' GPUs: batches, pairs, nodes, moves and notices."""
     batches = []
     for job, batch in entry.get("batch", ()):
         if type(batch) is not int or not 0 < batch <= MOST_SAMPLES:
             raise ValueError(f"{batch!r} is not a global batch")
         batches.append((rows[job], batch))
     beside = tuple((rows[job], rows[other]) for job, other in entry.get("beside", ()))
-    launched, avoid = {row for row, _, _ in launch}, []
+    launched, avoid = {row for row, _, _ in change.launch}, []
     for job, nodes in entry.get("avoid", ()):
         if rows[job] not in launched or not all(type(node) is int and 0 <= node < count for node in nodes):
             raise ValueError(f"{job} is not launched, or avoids what is no node")
         avoid.append((rows[job], tuple(nodes)))
-    notice = tuple(rows[job] for job in _names(entry.get("notice", [])))
+    notice = _parse_rows(entry, "notice", rows)
     move = tuple((rows[job], _parse_target(target, count)) for job, target in entry.get("move", ()))
     if any(row not in launched for row, _ in move):
         raise ValueError("moves a job that is not launched")
-    decided = tuple(launch), preempt, drop, tuple(batches), beside, tuple(avoid)
-    return Change(float(time_s), *decided, notice, move)
+    return replace(change, batch=tuple(batches), partner=beside, avoid=tuple(avoid), notice=notice, move=move)
 
 
 def _parse_target(target: Any, count: int) -> Nodes | int:
@@ -125,6 +133,8 @@ def _parse_target(target: Any, count: int) -> Nodes | int:
 def _count_named_jobs(change: Change) -> int:
     """Return the number of jobs a decision names; raise ValueError if it names a job twice."""
     named = [job for job, _, _ in change.launch] + [*change.preempt, *change.drop]
+    if change.is_of_gpus_alone and len(set(named)) == len(named):
+        return len(named)
     chosen = [job for job, _ in change.batch]
     shared = [job for pair in change.partner for job in pair]
     moved = [job for job, _ in change.move]
@@ -135,10 +145,13 @@ def _count_named_jobs(change: Change) -> int:
     return len(named) + len(chosen) + len(shared) + len(change.notice) + nodes
 
 
-def _names(value: Any) -> list[str]:
-    if not isinstance(value, list):
+def _parse_rows(entry: Mapping[str, Any], key: str, rows: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the rows of the jobs in a list of a decision; empty if it has no such list."""
+    if key not in entry:
+        return ()
+    if not isinstance(entry[key], list):
         raise TypeError("jobs are not a list")
-    return value
+    return tuple([rows[job] for job in entry[key]])
 
 
 def shorten_error(error: Exception) -> str:

@@ -15,8 +15,7 @@ from clustergym.common import random_streams
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import Decision, InformationClass, InformationError, Placer, Policy, View
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.decision_checks import DecisionError
-from clustergym.sim.engine import Change, Simulation, StalledError
+from clustergym.sim.engine import Change, Simulation
 from clustergym.sim.engines import AnySimulation, Engine, is_compiled, make_simulation
 from clustergym.sim.guard import NO_ROLE, PLACER, POLICY, OvertimeError, StepWatchdog, make_stopped_error
 
@@ -161,19 +160,16 @@ def replay(
         from clustergym.sim.compiled.simulation import CompiledSimulation
 
         compiled = CompiledSimulation(scenario, placer, information, round_s)
-        try:
-            follow(compiled, changes)
+        # The policy may have asked for decision points, which only SimPy has. Where SimPy cannot follow the
+        # log either, it says why.
+        if compiled.follow(changes):
             return compiled
-        except (DecisionError, InputError, StalledError):
-            # The policy may have asked for decision points, which only SimPy has. Where SimPy cannot follow
-            # the log either, it says why.
-            pass
     simulation = Simulation(scenario, placer, information, round_s, seed)
     follow(simulation, changes)
     return simulation
 
 
-def follow(simulation: AnySimulation, changes: Sequence[Change]) -> None:
+def follow(simulation: Simulation, changes: Sequence[Change]) -> None:
     """Carry out the decisions of a decision log in a new simulation.
 
     Raises the errors of `replay`.
@@ -182,19 +178,18 @@ def follow(simulation: AnySimulation, changes: Sequence[Change]) -> None:
     while view is not None:
         if at < len(changes) and changes[at].time_s < view.now_s:
             raise _make_diverged_error(changes[at])
+        decision = None
         if at < len(changes) and changes[at].time_s == view.now_s:
             decision = _decision(changes[at], view)
             at += 1
-        else:
-            decision = Decision.keep(view)
-        next_s = changes[at].time_s if at < len(changes) else None
         # A View that nobody keeps need not make the columns that nobody has read.
         view = None
-        if isinstance(simulation, Simulation):
-            # A policy may have asked for this decision point.
-            simulation.apply(replace(decision, again_s=next_s))
+        # A policy may have asked for the decision point of the next change.
+        again_s = changes[at].time_s if at < len(changes) else None
+        if decision is None:
+            simulation.keep(again_s)
         else:
-            simulation.apply(decision, keep_until_s=math.inf if next_s is None else next_s)
+            simulation.apply(replace(decision, again_s=again_s))
         view = simulation.advance()
     if at < len(changes):
         raise _make_diverged_error(changes[at])

@@ -329,13 +329,30 @@ class Simulation:
         self._limits = None
         self.views.complete()
         self._enact(decision, limits.job)
+        self._end_decision(decision.again_s)
+
+    def keep(self, again_s: float | None = None) -> None:
+        """Carry out, at the present decision point, the decision by which all jobs keep what they hold.
+
+        It is that of `Decision.keep`, without the time for building and checking it.
+
+        Parameters
+        ----------
+        again_s : float, optional
+            Time of a decision point that is asked for.
+        """
+        self._limits = None
+        self.views.complete()
+        self._end_decision(again_s)
+
+    def _end_decision(self, again_s: float | None) -> None:
         self.queue.due = False
         self.profiler.start_waiting()
         self.progress.update_speeds()
         self.stalls.check()
         self.queue.plan_round()
-        if decision.again_s is not None:
-            self.queue.ask_at(ticks(decision.again_s))
+        if again_s is not None:
+            self.queue.ask_at(ticks(again_s))
 
     def _enact(self, decision: Decision, rows: Ints) -> None:
         """Preempt, drop and launch the jobs `rows` of the View so that they hold what was decided."""

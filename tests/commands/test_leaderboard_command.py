@@ -148,7 +148,8 @@ def test_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loaded: list[Any
         str(file),
     ]
     assert main(words) == 2
-    assert (constants, every) == ([(3, {"progress": True})], [(["good", "bad"], 2, 5, 3, {"progress": True})])
+    assert constants == [(CELLS, 3, {"progress": True})]
+    assert every == [(["good", "bad"], 2, 5, 3, {"progress": True, "replayed": None})]
     assert capsys.readouterr().out.splitlines() == [
         "little: baseline and reference run again in 3 cells, equal",
         "little/good: 3 cells replayed, every metric equal",
@@ -162,8 +163,14 @@ def test_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loaded: list[Any
     monkeypatch.setattr(entry, "entry_names", lambda board: ["good"])
     every = noted(monkeypatch, check, "check_entries", {"good": []})
     assert main(["check"]) == 0
-    assert every == [(["good"], 0, 0, cores(), {"progress": True})] * 2
+    assert every == [(["good"], 0, 0, cores(), {"progress": True, "replayed": None})] * 2
     assert [name for name, _ in loaded] == ["little", "little", "other"]
+    capsys.readouterr()
+    assert main(["check", "little", "--cells", "1", "--seed", "3"]) == 0
+    assert every[2:] == [(["good"], 0, 3, cores(), {"progress": True, "replayed": 1})]
+    assert [len(given[0]) for given in constants] == [3, 3, 3, 1]
+    assert capsys.readouterr().out.splitlines()[1] == "little/good: 1 cells replayed, every metric equal"
+    assert main(["check", "little", "--cells", "0"]) == 2
     monkeypatch.setattr(check, "check_constants", lambda *given, **named: [Flag("heavy-0", "differs")])
     assert main(["check", "little"]) == 2
     assert capsys.readouterr().out.splitlines()[-4:-2] == ["little: 1 FLAGS", "  heavy-0: differs"]

@@ -41,6 +41,7 @@ from clustergym.common import random_streams
 from clustergym.common.errors import InputError, alike, shorten_text, visible
 from clustergym.common.processes import Processes, in_order
 from clustergym.results.metrics.intervals import Outcome
+from clustergym.results.metrics.metrics import Measurement
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engines import AnySimulation
 
@@ -55,8 +56,9 @@ def check_entries(
     seed: int = 0,
     workers: Processes = 1,
     progress: bool = False,
+    replayed: int | None = None,
 ) -> dict[str, list[Flag]]:
-    """Check entries by replaying their logs and rerunning max(`strict`, 1) cells; return failures by entry.
+    """Check entries by replaying their logs and running policies again; return failures by entry.
 
     Parameters
     ----------
@@ -65,13 +67,16 @@ def check_entries(
         Names of the entries' folders.
     strict : int
         Cells in which a policy or placer that this project publishes is run again, whatever the entry says;
-        at least one. 0: others pass, as do entries that are declared a variant or found in hindsight.
+        at least one, if all cells are replayed. 0: others pass, as do entries that are declared a variant or
+        found in hindsight.
     seed : int
-        Seed of the draw of these cells, which depends on the entry's logs too.
+        Seed of the draw of cells, which depends on the entry's logs too.
     workers : int
         Processes; the flags and their order do not depend on their number.
     progress : bool
         Whether to show progress on stderr.
+    replayed : int, optional
+        Cells of each entry whose log is replayed, drawn at random; all by default.
     """
     flags: dict[str, list[Flag]] = {name: [] for name in names}
     claims: dict[str, dict[Cell, ClaimedCell]] = {}
@@ -80,8 +85,9 @@ def check_entries(
     for name, flag in _titles(board, flags):
         flags[name].append(flag)
     tasks = []
+    drawn = {name: _draw_of_entry(of_entry, replayed, seed) for name, of_entry in claims.items()}
     for cell in board.cells:
-        there = [name for name in flags if cell in claims[name]]
+        there = [name for name in flags if cell in drawn[name]]
         tasks += [(cell, there[at : at + BATCH]) for at in range(0, len(there), BATCH)]
     board.compose()
     label = f"check {board.name}" if progress else None
@@ -91,24 +97,38 @@ def check_entries(
     ):
         for name, flagged in zip(batch, found, strict=True):
             flags[name] += flagged
-    sound = [name for name in flags if not flags[name]]
-    again = [(list(claims[name].values()), strict, seed) for name in sound]
+    sound = [name for name in flags if not flags[name] and (strict or replayed is None)]
+    again = [(claims[name], strict, seed) for name in sound]
     label = f"run {board.name} again" if progress else None
     for name, flagged in zip(sound, in_order(partial(_rerun, board), again, workers, label), strict=True):
         flags[name] += flagged
     return flags
 
 
-def check_constants(board: Board, workers: Processes = 1, progress: bool = False) -> list[Flag]:
-    """Rerun a board's baseline and reference (policies or placers); return differences from board.yaml."""
+def draw_cells(cells: Sequence[Cell], count: int | None, seed: int, source: str) -> list[Cell]:
+    """Draw `count` of the cells (None: all); return them in their order. Seed and source say which."""
+    if count is None:
+        return list(cells)
+    word = int(hashlib.sha256(source.encode()).hexdigest()[:8], 16)
+    drawn = random_streams.CELLS_RUN_AGAIN.generator(seed, word).permutation(len(cells))[:count]
+    return [cells[at] for at in sorted(drawn.tolist())]
+
+
+def check_constants(
+    board: Board, cells: Sequence[Cell], workers: Processes = 1, progress: bool = False
+) -> list[Flag]:
+    """Rerun a board's baseline and reference in some cells; return differences from board.yaml.
+
+    They are policies or placers.
+    """
     from clustergym.benchmark.leaderboard.add import measure_constants
 
     board.compose()
     label = f"baseline and reference of {board.name}" if progress else None
-    found = in_order(partial(_compare_constants, board, measure_constants), board.cells, workers, label)
+    found = in_order(partial(_compare_constants, board, measure_constants), cells, workers, label)
     return [
         Flag(FlagReason.CONSTANTS, str(cell), message)
-        for cell, wrong in zip(board.cells, found, strict=True)
+        for cell, wrong in zip(cells, found, strict=True)
         for message in wrong
     ]
 
@@ -229,23 +249,25 @@ def _check_logs(logs: CellLogs, board: Board) -> Iterator[Flag]:
             return
 
 
-def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[Flag]:
+def _draw_of_entry(claims: Mapping[Cell, ClaimedCell], count: int | None, seed: int) -> list[Cell]:
+    return draw_cells([*claims], count, seed, "".join(claim.row.digest for claim in claims.values()))
+
+
+def _rerun(board: Board, task: tuple[Mapping[Cell, ClaimedCell], int, int]) -> list[Flag]:
     """Run a published policy or placer again in random cells; the entry's names are never imported."""
     claims, strict, seed = task
-    entry = claims[0].entry
+    anyone = next(iter(claims.values()))
+    entry = anyone.entry
     if not can_be_run_again(entry):
         unknown = find_unpublished(entry)
         if not strict or not unknown or entry.hindsight or entry.variant:
             return []
         message = f"{unknown!r} is not published here and cannot be run again"
         return [Flag(FlagReason.RERUN, "entry.yaml", message)]
-    digests = "".join(claim.row.digest for claim in claims)
-    logged = int(hashlib.sha256(digests.encode()).hexdigest()[:8], 16)
-    drawn = random_streams.CELLS_RUN_AGAIN.generator(seed, logged).permutation(len(claims))[: max(strict, 1)]
-    cells = [claims[at].row.cell for at in sorted(drawn.tolist())]
-    flags = [flag for at in sorted(drawn.tolist()) for flag in _again(board, entry, claims[at].row)]
+    cells = _draw_of_entry(claims, max(strict, 1), seed)
+    flags = [flag for cell in cells for flag in _again(board, entry, claims[cell].row)]
     if strict and not flags:
-        wrong = list_condition_problems(board, claims[0].folder, entry.keys, cells)
+        wrong = list_condition_problems(board, anyone.folder, entry.keys, cells)
         flags += [Flag(FlagReason.CONDITIONS, FILE, message) for message in wrong]
     return flags
 
@@ -305,25 +327,30 @@ def _flags(
     board: Board, cell: Cell, scenario: Scenario, claim: ClaimedCell, bound: CellBound | None
 ) -> list[Flag]:
     """Replay an entry's log of one cell and compare; the first step with failures ends the check."""
+    from clustergym.results.measured_run import measure_run
+
     made = replay_cell(board, cell, scenario, claim.entry, claim.logs)
     if isinstance(made, Flag):
         return [made]
     simulation, decided = made
-    compared = _compare_run(simulation, board, cell, claim.row, bound)
+    measured = measure_run(simulation)
+    compared = _compare_run(simulation, measured, board, cell, claim.row, bound)
     flags = [*compared, *_times(str(cell), claim.row, decided)]
-    wrong = "" if flags else difference(board, claim.folder, cell, simulation)
+    wrong = "" if flags else difference(board, claim.folder, cell, simulation, measured)
     return [*flags, *([Flag(FlagReason.CURVES, str(cell), wrong)] if wrong else [])]
 
 
 def _compare_run(
-    simulation: AnySimulation, board: Board, cell: Cell, row: ResultRow, proved: CellBound | None
+    simulation: AnySimulation,
+    measured: Measurement,
+    board: Board,
+    cell: Cell,
+    row: ResultRow,
+    proved: CellBound | None,
 ) -> Iterator[Flag]:
     from clustergym.results.bounds.bounds import lower_bounds
-    from clustergym.results.measured_run import measure_run
 
-    where, scenario = str(cell), simulation.scenario
-    measured = measure_run(simulation)
-    metrics = measured.metrics
+    where, scenario, metrics = str(cell), simulation.scenario, measured.metrics
     if simulation.log.digest != row.digest:
         yield Flag(
             FlagReason.DIGEST, where, f"replayed {simulation.log.digest[:16]}…, entered {row.digest[:16]}…"

@@ -19,6 +19,7 @@ from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_json
 from clustergym.common.writing import write_text
+from clustergym.results.metrics.metrics import Measurement
 from clustergym.results.report.series import means
 from clustergym.sim.engines import AnySimulation
 
@@ -70,11 +71,8 @@ def select_shown_cells(board: Board) -> list[Cell]:
     return [Cell(scenario.name, board.seeds[0]) for scenario in board.scenarios]
 
 
-def compute_curves(simulation: AnySimulation) -> Curves:
+def compute_curves(simulation: AnySimulation, measured: Measurement) -> Curves:
     """Compute a run's held GPUs and queued jobs over time, and its distribution of completion times."""
-    from clustergym.results.measured_run import measure_run
-
-    measured = measure_run(simulation)
     timeline, end_s = measured.timeline, simulation.end_s
     held, queued = timeline.held_gpus.sum(axis=1, dtype=np.float64), timeline.queued_jobs.astype(np.float64)
     finished = measured.records.jct_s[np.isfinite(measured.records.jct_s)]
@@ -115,6 +113,8 @@ def write_curves(board: Board, name: str) -> Path:
     InputError
         If there is no such entry, or its decisions cannot be replayed.
     """
+    from clustergym.results.measured_run import measure_run
+
     folder = entry_folder(board, name)
     entry, logs, found = read_entry(folder, board), read_logs(folder), {}
     for cell in select_shown_cells(board):
@@ -122,7 +122,7 @@ def write_curves(board: Board, name: str) -> Path:
         if isinstance(made, Flag):
             remedy = f"run `leaderboard check {board.name} {name}`"
             raise InputError(f"cannot be replayed: {made}", file=folder, remedy=remedy)
-        found[cell.scenario] = plain(compute_curves(made[0]))
+        found[cell.scenario] = plain(compute_curves(made[0], measure_run(made[0])))
     content = {"schema": SCHEMA, "seed": board.seeds[0], "scenarios": found}
     write_text(folder / FILE, json.dumps(content, separators=(",", ":")) + "\n")
     return folder / FILE
@@ -147,7 +147,9 @@ def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
     return found.scenarios
 
 
-def difference(board: Board, folder: Path, cell: Cell, simulation: AnySimulation) -> str:
+def difference(
+    board: Board, folder: Path, cell: Cell, simulation: AnySimulation, measured: Measurement
+) -> str:
     """Describe how an entry's stored curves differ from a replay's; empty if equal, or if `cell` has none."""
     if cell not in select_shown_cells(board):
         return ""
@@ -157,7 +159,7 @@ def difference(board: Board, folder: Path, cell: Cell, simulation: AnySimulation
         return str(error)
     if found is None:
         return f"no {FILE}; `leaderboard curves {board.name} {folder.name}` writes it"
-    expected = compute_curves(simulation)
+    expected = compute_curves(simulation, measured)
     for name in Curves.model_fields:
         if not _close(np.atleast_1d(getattr(found, name)), np.atleast_1d(getattr(expected, name))):
             return f"{name} is not that of the decisions"

@@ -7,7 +7,7 @@ what happens has the order of `Simulation.apply`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 
 import numpy as np
@@ -168,6 +168,7 @@ def decide(
 TOGETHER = 16384
 """Events that are read at a time."""
 LAUNCHED = (c.START, c.RESUME, c.RESCALE)
+NO_CHANGE = Change(0.0, (), (), ())
 
 
 class CompiledSimulation:
@@ -207,10 +208,11 @@ class CompiledSimulation:
         self._views = EpisodeViews(scenario, self._episode, information, self.setting)
         self._decide = Direct(decide)
         self._decided, self._drops = np.zeros((64, 4), np.int64), np.empty(0, np.int64)
+        self._changed = np.zeros(len(scenario.trace), np.bool_)
         self._log: tuple[int, LazyLog] | None = None
         # Here, as the time that compilation takes is no part of any step.
         announce_compilation(decide)
-        self._outcome, self._await_answer = self._go(-1, 0.0), False
+        self._outcome, self._await_answer = self._go(-1), False
 
     def _find_episode(self) -> None:
         """Find the episode in the arrays of the batch, which are replaced when they grow."""
@@ -279,11 +281,8 @@ class CompiledSimulation:
         self._await_answer = True
         return self._views.view_of_now()
 
-    def apply(self, decision: Decision, keep_until_s: float = 0.0) -> None:
+    def apply(self, decision: Decision) -> None:
         """Check and carry out a decision, and simulate to the next decision point; `advance` shows it.
-
-        At decision points before `keep_until_s` all jobs keep what they hold, and the simulation goes on.
-        It may stop earlier, for more room.
 
         Raises the errors of `Simulation.apply`.
         """
@@ -305,20 +304,19 @@ class CompiledSimulation:
         # Python.
         if beyond or any(len(column) != count for column in columns):
             self._check(decision)
-        if count > len(self._decided):
-            self._decided = np.zeros((2 * count, 4), np.int64)
+        self._make_space(count)
         self._decided[:count, 3] = 0
         for at, column in enumerate(columns):
             self._decided[:count, at] = column
         self._drops = np.sort(decision.drop)
-        outcome = self._go(count, keep_until_s)
+        outcome = self._go(count)
         # It changes nothing if it refuses, so the checks in Python see the same state and name the rule.
         if outcome == ILLEGAL:
             self._check(decision)
             raise RuntimeError("the engine refuses a decision that is legal")
         self._outcome, self._await_answer = outcome, False
 
-    def _go(self, count: int, keep_until_s: float) -> int:
+    def _go(self, count: int, keep_until_s: float = 0.0) -> int:
         clock, full = self._episode.clock, self._batch.full_at
         # Compiled code cannot grow arrays, so there must be room for all events up to the next decision
         # point.
@@ -329,6 +327,57 @@ class CompiledSimulation:
         until = tick, *self._batch.full_at
         found: int = self._decide(self._episode, self._cluster, self._decided, count, self._drops, until)
         return found
+
+    def follow(self, changes: Sequence[Change]) -> bool:
+        """Carry out the decisions of a decision log in a new simulation, up to the end of the run.
+
+        It makes no View, which takes most of the time of a run whose decisions are known.
+
+        Parameters
+        ----------
+        changes : sequence of Change
+            In order of time; `Change.is_of_gpus_alone` holds for each.
+
+        Returns
+        -------
+        bool
+            False if a decision is not legal or not at a decision point, or if the run stalls. The simulation
+            is then useless; that of SimPy says why.
+        """
+        times_s = [*(change.time_s for change in changes), math.inf]
+        self._change_nothing_until(times_s[0])
+        for change, next_s in zip(changes, times_s[1:], strict=True):
+            if self._outcome != c.DECISION or self.now_s != change.time_s:
+                return False
+            self._carry_out(change, next_s)
+            self._change_nothing_until(next_s)
+        return self._outcome == c.OVER
+
+    def _change_nothing_until(self, time_s: float) -> None:
+        while self._outcome == c.DECISION and self.now_s < time_s:
+            self._carry_out(NO_CHANGE, time_s)
+
+    def _carry_out(self, change: Change, keep_until_s: float) -> None:
+        """Check and carry out a logged decision, and simulate to the next one at `keep_until_s` or later."""
+        job, running = self._episode.job, self._episode.running[: self._clock(c.RUNNING_JOBS)]
+        changed = [row for row, _, _ in change.launch] + [*change.preempt, *change.drop]
+        self._changed[changed] = True
+        kept = running[~self._changed[running]]
+        self._changed[changed] = False
+        count = len(kept) + len(change.launch)
+        self._make_space(count)
+        held = self._decided[: len(kept)]
+        held[:, 0], held[:, 1] = kept, job[kept, c.TYPE]
+        held[:, 2] = self._cluster.counts[job[kept, c.LEVEL]]
+        if change.launch:
+            self._decided[len(kept) : count, :3] = change.launch
+        self._decided[:count, 3] = 0
+        self._drops = np.array(sorted(change.drop), dtype=np.int64)
+        self._outcome = self._go(count, keep_until_s)
+
+    def _make_space(self, count: int) -> None:
+        if count > len(self._decided):
+            self._decided = np.zeros((2 * count, 4), np.int64)
 
     def _check(self, decision: Decision) -> None:
         """Raise a `DecisionError` if a decision is not legal."""

@@ -363,6 +363,25 @@ def test_as_many_cells_are_run_again_as_are_asked_for(root):
     assert drawn == {"philly-5", "philly-6"}
 
 
+def test_a_check_of_drawn_cells_replays_these_alone(root):
+    # A false metric in the row of philly-5 is found by the seeds that draw this cell, and by no other.
+    board = load_board("small", root)
+    column(root / "small" / "first", "ftf_mean", "0.5")
+    found = [check_entries(board, ["first"], seed=seed, replayed=1)["first"] for seed in range(8)]
+    assert {flag.where for flags in found for flag in flags} == {"philly-5"}
+    assert [] in found
+    assert check_entries(board, ["first"], replayed=2)["first"]
+
+
+def test_a_check_of_drawn_cells_runs_a_policy_again_if_this_is_asked_for(root):
+    claims(root / "small" / "first", policy={"name": "las", "parameters": {}})
+    change_headers(root / "small" / "first", policy="las")
+    board = load_board("small", root)
+    assert check_entries(board, ["first"], replayed=1)["first"] == []
+    (flag,) = check_entries(board, ["first"], strict=1, replayed=1)["first"]
+    assert flag.reason is FlagReason.RERUN
+
+
 def test_a_row_twice_is_flagged_and_rows_of_other_cells(root):
     def change(lines):
         return [*lines, lines[1], lines[2].replace(",6,", ",9,"), lines[2].replace(",6,", ",9,")]

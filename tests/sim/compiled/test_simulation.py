@@ -25,8 +25,9 @@ from clustergym.scenario.policy import Decision, InformationClass, Policy, View
 from clustergym.scenario.registry import make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import engines
+from clustergym.sim.compiled.simulation import CompiledSimulation
 from clustergym.sim.decision_checks import DecisionError
-from clustergym.sim.drive import drive, follow, replay
+from clustergym.sim.drive import drive, replay
 from clustergym.sim.engine import Change, StalledError
 from clustergym.sim.engines import AnySimulation, Engine, make_simulation
 
@@ -81,7 +82,8 @@ def agrees(scenario: Scenario, named: dict[str, Any], defragment_s: float | None
     assert facts(mine[0]) == facts(other[0])
     if other[1] is True:
         again = make_simulation(scenario, make_policy(named), Buddy(defragment_s), engine="compiled")
-        follow(again, other[0].changes)
+        assert isinstance(again, CompiledSimulation)
+        assert again.follow(other[0].changes)
         assert facts(again) == facts(other[0])
         counted["replayed"] += 1
     counted.update(
