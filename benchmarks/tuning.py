@@ -90,6 +90,11 @@ RANGES: dict[str, dict[str, ParameterRange]] = {
         "round_s": INTERVAL,
     },
     "crius": ARENA,
+    "pollux": {
+        "power": ParameterRange(-10.0, -0.1),
+        "restart_s": scaled(30.0),
+        "round_s": INTERVAL,
+    },
 }
 """By policy, in the order in which they are run."""
 
