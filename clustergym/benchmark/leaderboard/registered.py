@@ -16,8 +16,11 @@ entry's sake."""
 
 LEARNED = "learned"
 """The name of the project's own learned policy, and of its learned placer."""
-TRAINED = {"sharing": [ELSEWHERE], "data-parallel-newtrace": [ELSEWHERE]}
-"""What the project's own checkpoints were trained on, where that is not the splits to train on."""
+ELSEWHERE_ALONE = (
+    "sharing",
+    *(f"{known}-newtrace" for known in ("none", "bootstrap", "profiled", "data-parallel")),
+)
+"""The project's own checkpoints that were trained on nothing that a board has; the others, on splits to train on."""
 SEEN = ("philly-like", "helios-like", "pai-like", "newtrace-like")
 """How the families of traces begin that the other checkpoints of the project were trained or tuned on."""
 
@@ -30,7 +33,7 @@ def list_training_data(entries: Iterable[ComponentChoice], board: Board) -> list
         split
         for chosen in entries
         if LEARNED in (chosen.name, str(chosen.parameters.get("within", "")).partition(" ")[0])
-        for split in TRAINED.get(str(chosen.parameters.get("checkpoint")), usual)
+        for split in ([ELSEWHERE] if chosen.parameters.get("checkpoint") in ELSEWHERE_ALONE else usual)
     ]
     return [*dict.fromkeys(splits)]
 
