@@ -20,9 +20,9 @@ ELSEWHERE_ALONE = (
     "sharing",
     *(f"{known}-newtrace" for known in ("none", "bootstrap", "profiled", "data-parallel")),
 )
-"""The project's own checkpoints that were trained on nothing that a board has; the others, on splits to train on."""
+"""Checkpoints of this project that were trained on nothing that a board has."""
 SEEN = ("philly-like", "helios-like", "pai-like", "newtrace-like")
-"""How the families of traces begin that the other checkpoints of the project were trained or tuned on."""
+"""How the families of traces begin that its other checkpoints were trained or tuned on."""
 
 
 def list_training_data(entries: Iterable[ComponentChoice], board: Board) -> list[str]:
