@@ -37,11 +37,13 @@ FORMER = {
 """Boards of the same cluster whose jobs are cut at four hours, and their names in former_boards.json."""
 COMPARED = frozenset(
     (
-        "learned-none", "learned-bootstrap", "learned-newtrace", "learned", "hesrpt", "optimus", "ares",
-        "sia", "gandiva", "arena", "gavel", "srtf", "tiresias", "fcfs-backfill", "random", "fcfs",
+        "learned-none-newtrace", "learned-bootstrap-newtrace", "learned-profiled-newtrace",
+        "learned-newtrace", "hesrpt", "optimus", "ares", "sia", "gandiva", "arena", "gavel", "srtf",
+        "tiresias", "fcfs-backfill", "random", "fcfs",
     )
 )  # fmt: skip
-"""Entries that the README's table compares; pages and docs/results.md have all."""
+"""Entries that the README's table compares: of learned ones, those that saw no family of traces of the boards.
+Pages and docs/results.md have all."""
 OURS = ("ares-work-conserving", "arena-tuned", "random")
 """Entries that nobody else published, besides learned ones: they are compared, and set apart."""
 TOLD = {

@@ -1,4 +1,4 @@
-"""How stable the order of ten schedulers is on the worlds of docs/worlds.md under seven changes.
+"""How stable the order of schedulers is on the worlds of docs/worlds.md under seven changes.
 
 `python benchmarks/stability.py --cpu-s 600` runs what docs/stability.json lacks until the time is up;
 `python benchmarks/results_table.py` makes the table of it.
@@ -63,9 +63,10 @@ WORLDS = {
 CONDITIONS = tuple(WORLDS["testbed"].list_conditions())
 NAMED = (
     *("fcfs", "random", "arena", "las", "tiresias"),
-    *("fcfs backfill=easy", "srtf", "gavel", "ares", "sia"),
+    *("fcfs backfill=easy", "srtf", "gavel", "ares", "hesrpt", "sia"),
+    *(f"learned checkpoint={known}-newtrace" for known in ("none", "bootstrap", "profiled")),
 )
-"""The ten policies, the cheapest first."""
+"""The policies: published and simple ones, the cheapest first, and learned ones."""
 
 Key = tuple[str, str, str, int]
 """World, condition, policy, seed."""
