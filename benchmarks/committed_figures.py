@@ -42,7 +42,7 @@ COMPARED = frozenset(
         "tiresias", "fcfs-backfill", "random", "fcfs",
     )
 )  # fmt: skip
-"""Entries that the README's table compares: of learned ones, those that saw no family of traces of the boards.
+"""Entries that the README's table compares: of learned ones, those that saw no traces like the boards'.
 Pages and docs/results.md have all."""
 OURS = ("ares-work-conserving", "arena-tuned", "random")
 """Entries that nobody else published, besides learned ones: they are compared, and set apart."""

@@ -16,7 +16,7 @@ from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.columns import round_up_counts
-from clustergym.common.errors import InputError, require
+from clustergym.common.errors import InputError, nearest, require
 from clustergym.common.parameter_types import (
     IN_ORDER,
     AtLeastTwo,
@@ -31,7 +31,7 @@ from clustergym.envs.episodes import SPLITS
 from clustergym.scenario.costs import Costs, Search
 from clustergym.scenario.scenario import Scenario, list_allowed_counts
 from clustergym.trace.trace import Trace
-from clustergym.training.windows import TraceFiles, Window, draw_window, job_tables, trace_window
+from clustergym.training.windows import SOURCES, TraceFiles, Window, draw_window, job_tables, trace_window
 
 RESTART_S = (20.0, 60.0)
 """Seconds to save and load a checkpoint, before the factor."""
@@ -47,6 +47,8 @@ class Distribution(Parameters):
     ----------
     origin : str
         Of the windows: real, synthetic, mixed, or files, those of `traces`.
+    generators : tuple of str
+        Of conf/generator: those of synthetic windows, one of which is drawn.
     jobs : pair of int
     gpus : int or tuple of int
         GPUs of the cluster, shared out evenly over its types; of several one is drawn.
@@ -71,6 +73,7 @@ class Distribution(Parameters):
 
     config_key: ClassVar[str] = "scenarios"
     origin: str = "mixed"
+    generators: Annotated[tuple[str, ...], MinLen(1)] = SOURCES
     jobs: Annotated[tuple[AtLeastTwo, ...], IN_ORDER] = (200, 400)
     gpus: PositiveInt | Annotated[tuple[PositiveInt, ...], MinLen(1)] = 64
     types: Annotated[tuple[PositiveInt, ...], MinLen(1)] = (2, 3)
@@ -86,6 +89,8 @@ class Distribution(Parameters):
         super().__post_init__()
         for count in self.types:
             require(count <= min(self.sizes), "scenarios.types", count, "give 1 to the number of GPUs")
+        for name in self.generators:
+            require(name in SOURCES, "scenarios.generators", name, nearest(name, SOURCES))
         if (self.origin == "files") != (self.traces is not None):
             remedy = "give both scenarios.origin=files and scenarios.traces, or neither"
             raise InputError("goes with origin=files alone", field="scenarios.traces", remedy=remedy)
@@ -122,7 +127,7 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
     if distribution.traces is not None:
         return trace_window(rng, split, distribution.traces, distribution.jobs, distribution.draw_factors)
     jobs = int(rng.integers(distribution.jobs[0], distribution.jobs[1] + 1))
-    window = draw_window(rng, split, distribution.origin, jobs)
+    window = draw_window(rng, split, distribution.origin, jobs, distribution.generators)
     if distribution.max_duration_s is not None:
         window = replace(window, duration_s=np.minimum(window.duration_s, distribution.max_duration_s))
     factors = distribution.draw_factors(rng)

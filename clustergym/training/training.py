@@ -30,7 +30,8 @@ from clustergym.results.report.wandb_logger import (
     start,
 )
 from clustergym.training.agents import make_agent
-from clustergym.training.windows import BOUNDS, SOURCES, philly_file, record
+from clustergym.training.distribution import Distribution
+from clustergym.training.windows import BOUNDS, philly_file, record
 
 SUFFIX = ".safetensors"
 
@@ -129,7 +130,7 @@ def _record(agent: Any) -> dict[str, Any]:
         return dict(agent.record())
     if agent.scenarios.traces is not None:
         return record(agent.scenarios.traces)
-    return _traces(str(agent.scenarios.origin), philly_file())
+    return _traces(agent.scenarios, philly_file())
 
 
 def _whole(config: Mapping[str, Any], key: str) -> int:
@@ -148,14 +149,14 @@ def _processes(config: Mapping[str, Any], agent: Any) -> Processes:
     return found
 
 
-def _traces(origin: str, philly: Path) -> dict[str, Any]:
+def _traces(scenarios: Distribution, philly: Path) -> dict[str, Any]:
     """Return which traces the windows came from, with digests, and the splits' bounds."""
-    traces: dict[str, Any] = {"origin": origin}
-    if origin != "synthetic":
+    traces: dict[str, Any] = {"origin": scenarios.origin}
+    if scenarios.origin != "synthetic":
         digest = hashlib.sha256(philly.read_bytes()).hexdigest()
         traces["philly.csv"] = {"sha256": digest, **{split: list(days) for split, days in BOUNDS.items()}}
-    if origin != "real":
-        traces["generators"] = list(SOURCES)
+    if scenarios.origin != "real":
+        traces["generators"] = list(scenarios.generators)
     return traces
 
 

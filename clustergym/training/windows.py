@@ -13,7 +13,7 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -39,7 +39,7 @@ BOUNDS = {
 }
 """First day of Philly's log in each split, and the day after the last: a window lies wholly in one."""
 SOURCES = ("philly", "helios", "pai", "newtrace")
-"""Generators that synthetic windows are drawn from."""
+"""Generators that synthetic windows are drawn from by default."""
 ORIGINS = ("real", "synthetic", "mixed")
 
 
@@ -85,7 +85,9 @@ def _philly(split: str, path: Path) -> tuple[Floats, Floats, Ints]:
     return log.submit_s[order], log.duration_s[order], log.gpus[order]
 
 
-def draw_window(rng: np.random.Generator, split: str, origin: str, jobs: int) -> Window:
+def draw_window(
+    rng: np.random.Generator, split: str, origin: str, jobs: int, generators: Sequence[str] = SOURCES
+) -> Window:
     """Sample consecutive jobs of a split, from the Philly log or generated ones, as `origin` says.
 
     Parameters
@@ -96,11 +98,13 @@ def draw_window(rng: np.random.Generator, split: str, origin: str, jobs: int) ->
     origin : str
         `real` (Philly), `synthetic` (our generators), or `mixed`: either, by a fair coin.
     jobs : int
+    generators : sequence of str
+        Of conf/generator; one of them is drawn for a synthetic window.
 
     Raises
     ------
     InputError
-        For an unknown split or origin, or if Philly's log is not there.
+        For an unknown split, origin or generator, or if Philly's log is not there.
     """
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}", field="split", remedy=nearest(split, SPLITS))
@@ -109,7 +113,7 @@ def draw_window(rng: np.random.Generator, split: str, origin: str, jobs: int) ->
     coin = rng.random() < 0.5
     if origin == "real" or (origin == "mixed" and coin):
         return _real(rng, split, jobs)
-    return _synthetic(rng, split, jobs)
+    return _synthetic(rng, split, jobs, generators)
 
 
 def _real(rng: np.random.Generator, split: str, jobs: int) -> Window:
@@ -128,12 +132,12 @@ def _real(rng: np.random.Generator, split: str, jobs: int) -> Window:
     return Window(name, submit[rows] - submit[first], duration[rows], gpus[rows])
 
 
-def _synthetic(rng: np.random.Generator, split: str, jobs: int) -> Window:
+def _synthetic(rng: np.random.Generator, split: str, jobs: int, generators: Sequence[str]) -> Window:
     from clustergym.trace.generators.arrivals import arrival_times
     from clustergym.trace.generators.sizes import draw_durations, draw_gpus
     from clustergym.trace.generators.sources import load_source
 
-    name = SOURCES[int(rng.integers(len(SOURCES)))]
+    name = generators[int(rng.integers(len(generators)))]
     source = load_source(name)
     seed = trace_seed(split, int(rng.integers(2**30)))
     gpus = draw_gpus(source.gpus, jobs, seed)

@@ -155,7 +155,7 @@ def test_arrivals_of_a_synthetic_window_begin_at_the_hour_drawn_last(monkeypatch
         return np.zeros(jobs)
 
     monkeypatch.setattr("clustergym.trace.generators.arrivals.arrival_times", note)
-    windows._synthetic(np.random.default_rng(3), "train", 5)
+    windows._synthetic(np.random.default_rng(3), "train", 5, windows.SOURCES)
     rng = np.random.default_rng(3)
     rng.integers(len(windows.SOURCES))
     seed, hour = windows.trace_seed("train", int(rng.integers(2**30))), int(rng.integers(168))

@@ -55,6 +55,20 @@ def test_the_same_seed_gives_the_same_checkpoint(tmp_path):
     assert len(load(str(a)).about["curves"]["objective"]) == 4
 
 
+def test_synthetic_windows_are_drawn_from_the_generators_that_are_named() -> None:
+    usual, one = (
+        Distribution(origin="synthetic", jobs=(5, 6), **given)
+        for given in ({}, {"generators": ("newtrace",)})
+    )
+    names = [
+        {drawn.draw("train", 0, index).trace.name.split("-")[1] for index in range(24)}
+        for drawn in (usual, one)
+    ]
+    assert names == [set(SOURCES), {"newtrace"}]
+    with pytest.raises(InputError, match=r"scenarios\.generators: phily is not valid"):
+        Distribution(generators=("phily",))
+
+
 def test_windows_of_several_sizes_and_features_left_out(tmp_path, capsys):
     sizes = "agent.scenarios.gpus=[8,16]"
     more = ["agent.initial=elastic", "agent.without=[queue_double,age]", sizes]
