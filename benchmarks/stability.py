@@ -64,7 +64,7 @@ CONDITIONS = tuple(WORLDS["testbed"].list_conditions())
 NAMED = (
     *("fcfs", "random", "arena", "las", "tiresias"),
     *("fcfs backfill=easy", "srtf", "gavel", "ares", "hesrpt", "sia"),
-    *(f"learned checkpoint={known}-newtrace" for known in ("none", "bootstrap", "profiled")),
+    *(f"learned checkpoint={known}-newtrace" for known in ("none", "bootstrap", "profiled", "data-parallel")),
 )
 """The policies: published and simple ones, the cheapest first, and learned ones."""
 
