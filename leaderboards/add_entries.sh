@@ -13,6 +13,12 @@ stopping() { # A policy as it is, and with options for whom it stops and whether
   add "$1-notice" "$2, notice" "${@:3}" policy.notice=cheaper
   add "$1-both" "$2, cheapest victim and notice" "${@:3}" policy.victims=cheapest policy.notice=cheaper
 }
+newtrace() { # Learned auctions that saw no traces like the boards'.
+  add learned-none-newtrace 'learned auction, without speeds, trained on newTrace' policy=learned policy.checkpoint=none-newtrace
+  add learned-bootstrap-newtrace 'learned auction, bootstrap, trained on newTrace' policy=learned policy.checkpoint=bootstrap-newtrace
+  add learned-profiled-newtrace 'learned auction, profiled, trained on newTrace' policy=learned policy.checkpoint=profiled-newtrace
+  add learned-newtrace 'learned auction, data-parallel, trained on newTrace' policy=learned policy.checkpoint=data-parallel-newtrace
+}
 
 if [[ $board == placement ]]; then # Its entries are placers.
   add arnold 'Arnold' placer=arnold
@@ -101,7 +107,7 @@ if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move th
   add crius 'Crius' policy=crius
   add learned-none 'learned auction, without speeds' policy=learned policy.checkpoint=none
   add learned-bootstrap 'learned auction, bootstrap' policy=learned policy.checkpoint=bootstrap
-  add learned-newtrace 'learned auction, trained on newTrace' policy=learned policy.checkpoint=data-parallel-newtrace
+  newtrace
   stopping kueue 'Kueue' policy=kueue policy.reclaim_within_cohort=any
   stopping quotas 'Quotas, FCFS' policy=quotas policy.reclaim=stop
   changes=(--types 0 --weights 1 --step 0.3) # Of weights alone, by large steps: its jobs are many.
@@ -138,7 +144,7 @@ if [[ $board == ares || $board == scale ]]; then # The search in hindsight does 
     add pollux 'Pollux' policy=pollux
   fi
   add fcfs-backfill 'FCFS with backfill' policy=fcfs policy.backfill=aggressive
-  add learned-newtrace 'learned auction, trained on newTrace' policy=learned policy.checkpoint=data-parallel-newtrace
+  newtrace
   render
   exit
 fi
@@ -168,6 +174,7 @@ tuned() { # With the parameters that benchmarks/tuning.py chose.
     s/^trained_on: \[\]/trained_on: [train]/' "leaderboards/$board/tuned-$1/entry.yaml"
 }
 if [[ $board == testbed ]]; then # The search in hindsight does not cover jobs that are not scored.
+  newtrace
   tuned arena 'Arena' policy.queue_bounds_h=[0.0379352,0.151741,0.606963,2.42785] policy.promote_after_s=2016.63 policy.search_depth=3 policy.round_s=165.006
   tuned gandiva 'Gandiva' policy.slice_s=13754.2 policy.slice_per_restart=155.837 policy.round_s=70.308
   tuned ares 'Ares' policy.alpha=0.600089 policy.hysteresis=5.40575 policy.round_s=142.735
