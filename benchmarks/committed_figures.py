@@ -217,6 +217,25 @@ def tabulate_conditions(world: World) -> str:
     return table(heads, rows, words=(0,))
 
 
+TRAININGS = {
+    "learned-none": "learned-none-newtrace",
+    "learned-bootstrap": "learned-bootstrap-newtrace",
+    "learned": "learned-newtrace",
+}
+"""Entries of agents that were trained on all kinds of traces; entry of the same class on newTrace alone."""
+
+
+def training_table() -> str:
+    """Return, for agents of one information class, the figures of two trainings on each world."""
+    worlds, rows = [World(name) for name in WORLDS], []
+    for pair in TRAININGS.items():
+        for name in pair:
+            entry = next(world.standings[name].entry for world in worlds if name in world.standings)
+            shown = [world.shown(name, None) for world in worlds]
+            rows.append([TOLD[entry.information_class], trained_on(entry), *shown])
+    return table(["information available", "trained on", *WORLDS.values()], rows, words=(0, 1))
+
+
 def read_former() -> dict[str, dict[str, float]]:
     """Return the figures of boards of jobs of at most four hours, by board and entry."""
     found: dict[str, dict[str, float]]

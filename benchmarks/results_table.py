@@ -25,6 +25,7 @@ from committed_figures import (
     conditions_table,
     newest_board,
     other_boards,
+    training_table,
     validated,
     world_tables,
 )
@@ -130,6 +131,7 @@ BLOCKS = {
     "worlds": world_tables,
     "changes": changes_table,
     "conditions": conditions_table,
+    "training": training_table,
     "tuning": tuning.tabulate_tuning,
     "stability": stability.tabulate_stability,
     "boards": other_boards,
