@@ -15,7 +15,7 @@ from clustergym.common import random_streams
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import Decision, InformationClass, InformationError, Placer, Policy, View
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.engine import Change, Simulation
+from clustergym.sim.engine import UNCHANGED, Change, Simulation
 from clustergym.sim.engines import AnySimulation, Engine, is_compiled, make_simulation
 from clustergym.sim.guard import NO_ROLE, PLACER, POLICY, OvertimeError, StepWatchdog, make_stopped_error
 
@@ -178,18 +178,14 @@ def follow(simulation: Simulation, changes: Sequence[Change]) -> None:
     while view is not None:
         if at < len(changes) and changes[at].time_s < view.now_s:
             raise _make_diverged_error(changes[at])
-        decision = None
+        decision = UNCHANGED
         if at < len(changes) and changes[at].time_s == view.now_s:
             decision = _decision(changes[at], view)
             at += 1
         # A View that nobody keeps need not make the columns that nobody has read.
         view = None
         # A policy may have asked for the decision point of the next change.
-        again_s = changes[at].time_s if at < len(changes) else None
-        if decision is None:
-            simulation.keep(again_s)
-        else:
-            simulation.apply(replace(decision, again_s=again_s))
+        simulation.apply(decision, changes[at].time_s if at < len(changes) else None)
         view = simulation.advance()
     if at < len(changes):
         raise _make_diverged_error(changes[at])

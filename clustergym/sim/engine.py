@@ -81,6 +81,10 @@ class Change:
         return not (self.batch or self.partner or self.avoid or self.notice or self.move)
 
 
+UNCHANGED = Decision.of(())
+"""This very object stands for the decision by which all jobs keep what they hold, which takes no check."""
+
+
 class Terms(NamedTuple):
     """Conditions of launches and stops: nodes to avoid or move to, and jobs that save before they stop."""
 
@@ -223,10 +227,7 @@ class Simulation:
     def advance(self) -> View | None:
         """Simulate up to the next decision point, and return what the policy sees there; None at the end.
 
-        Returns
-        -------
-        View or None
-            None once every job that is scored has left or the horizon is reached.
+        The end is when every job that is scored has left, or at the horizon.
 
         Raises
         ------
@@ -312,8 +313,10 @@ class Simulation:
         domains = cluster.node_domain, cluster.domain_gpus
         return Places(cluster.node_type, free, nodes, *domains, segment)
 
-    def apply(self, decision: Decision) -> None:
-        """Check and carry out a decision at the present decision point.
+    def apply(self, decision: Decision, again_s: float | None = None) -> None:
+        """Check and carry out a decision at the present decision point; `UNCHANGED` keeps all as it is.
+
+        `again_s` asks for a decision point at that time (s), instead of `decision.again_s`.
 
         Raises
         ------
@@ -323,30 +326,14 @@ class Simulation:
         limits = self._limits
         if limits is None:
             raise RuntimeError("apply() needs a decision point: call advance() first")
-        decision = coerce_decision(decision)
-        # All is checked before anything changes: a refused decision leaves the state as it was.
-        check_decision(decision, limits, self.scenario)
-        self._limits = None
         self.views.complete()
-        self._enact(decision, limits.job)
-        self._end_decision(decision.again_s)
-
-    def keep(self, again_s: float | None = None) -> None:
-        """Carry out, at the present decision point, the decision by which all jobs keep what they hold.
-
-        It is that of `Decision.keep`, without the time for building and checking it.
-
-        Parameters
-        ----------
-        again_s : float, optional
-            Time of a decision point that is asked for.
-        """
-        self._limits = None
-        self.views.complete()
-        self._end_decision(again_s)
-
-    def _end_decision(self, again_s: float | None) -> None:
-        self.queue.due = False
+        if decision is not UNCHANGED:
+            decision = coerce_decision(decision)
+            # All is checked before anything changes: a refused decision leaves the state as it was.
+            check_decision(decision, limits, self.scenario)
+            again_s = decision.again_s if again_s is None else again_s
+            self._enact(decision, limits.job)
+        self._limits, self.queue.due = None, False
         self.profiler.start_waiting()
         self.progress.update_speeds()
         self.stalls.check()
