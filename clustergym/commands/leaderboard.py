@@ -192,7 +192,8 @@ def _check(options: argparse.Namespace) -> int:
         cells = draw_cells(board.cells, options.cells, options.seed, board.name)
         wrong = check_constants(board, cells, workers, progress=True)
         found[name] = [flag.list_fields() for flag in wrong]
-        again = f"baseline and reference run again in {len(cells)} cells, equal"
+        count = f"{len(cells)}" if options.cells is None else f"{len(cells)} of {len(board.cells)}"
+        again = f"baseline and reference run again in {count} cells, equal"
         print(f"{name}: " + (f"{len(wrong)} FLAGS" if wrong else again), flush=True)
         for flag in wrong:
             print(f"  {flag}")
@@ -201,7 +202,7 @@ def _check(options: argparse.Namespace) -> int:
         )
         for entry, flags in every.items():
             found[f"{name}/{entry}"] = [flag.list_fields() for flag in flags]
-            replayed = f"{len(cells)} cells replayed, every metric equal"
+            replayed = f"{count} cells replayed, every metric equal"
             print(f"{name}/{visible(entry)}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
             for line in flags or describe_unverified(board, entry):
                 print(f"  {line}")

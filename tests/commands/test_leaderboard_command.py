@@ -169,7 +169,7 @@ def test_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loaded: list[Any
     assert main(["check", "little", "--cells", "1", "--seed", "3"]) == 0
     assert every[2:] == [(["good"], 0, 3, cores(), {"progress": True, "replayed": 1})]
     assert [len(given[0]) for given in constants] == [3, 3, 3, 1]
-    assert capsys.readouterr().out.splitlines()[1] == "little/good: 1 cells replayed, every metric equal"
+    assert capsys.readouterr().out.splitlines()[1] == "little/good: 1 of 3 cells replayed, every metric equal"
     assert main(["check", "little", "--cells", "0"]) == 2
     monkeypatch.setattr(check, "check_constants", lambda *given, **named: [Flag("heavy-0", "differs")])
     assert main(["check", "little"]) == 2
