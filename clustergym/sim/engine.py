@@ -331,7 +331,7 @@ class Simulation:
             decision = coerce_decision(decision)
             # All is checked before anything changes: a refused decision leaves the state as it was.
             check_decision(decision, limits, self.scenario)
-            again_s = decision.again_s if again_s is None else again_s
+            self._limits, again_s = None, decision.again_s if again_s is None else again_s
             self._enact(decision, limits.job)
         self._limits, self.queue.due = None, False
         self.profiler.start_waiting()
