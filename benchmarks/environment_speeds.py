@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-from clustergym.benchmark.bench.environments import report
+from clustergym.bench.environments import report
 
 PAGE = Path(__file__).parents[1] / "docs" / "environments" / "README.md"
 BLOCK = re.compile(r"(?<=<!-- speeds -->\n).*?(?=<!-- end -->)", re.DOTALL)

@@ -15,10 +15,10 @@ import numpy as np
 
 from clustergym.common.tables import percent
 from clustergym.common.tables import table as markdown_table
-from clustergym.live.backend import FakeBackend
-from clustergym.live.bridge import LiveSimulation
-from clustergym.live.clocks import LiveClock
-from clustergym.live.link import Answer, Link
+from clustergym.operators.live.backend import FakeBackend
+from clustergym.operators.live.bridge import LiveSimulation
+from clustergym.operators.live.clocks import LiveClock
+from clustergym.operators.live.link import Answer, Link
 from clustergym.results.metrics.metrics import measure_scenario
 from clustergym.scenario.by_name import load_scenario
 from clustergym.scenario.clock import ticks

@@ -27,7 +27,7 @@ import numpy as np
 import scipy.optimize
 from clustergym.policies.shared import packed_programs
 
-from clustergym.benchmark.papers.gavel_packing import (
+from clustergym.papers.gavel_packing import (
     ALL,
     LOADS,
     MEASURED,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from clustergym.benchmark.bench.engine import Stopwatch, benchmark_scenario
+from clustergym.bench.engine import Stopwatch, benchmark_scenario
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
 from clustergym.policies.shared.queue_shares import Reclaim

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 import slurm_agreement
-from clustergym.policies.shared.slurm_clock import SlurmClock
-from clustergym.policies.slurm_multifactor import SlurmMultifactor
+from clustergym.operators.policies.slurm_clock import SlurmClock
+from clustergym.operators.policies.slurm_multifactor import SlurmMultifactor
 from slurm_agreement import SETTINGS, SleepJob, compare, print_table, run_policy
 
 from clustergym.common.errors import InputError

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.errors import InputError
-from clustergym.live.local_slurm import PACKAGES, LocalSlurm, link_daemons
-from clustergym.live.slurm import Slurm, last_line
+from clustergym.operators.live.local_slurm import PACKAGES, LocalSlurm, link_daemons
+from clustergym.operators.live.slurm import Slurm, last_line
 
 ACCOUNTING = (
     *("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server-core", "mariadb-server", "mariadb-client-core"),

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from clustergym.policies.shared import node_reservations
-from clustergym.policies.shared.node_reservations import NodeReservations, consecutive_best_fit
+from clustergym.operators.policies import node_reservations
+from clustergym.operators.policies.node_reservations import NodeReservations, consecutive_best_fit
 from slurm_agreement import GPUS, NODES, SETTINGS, SleepJob
 
 from clustergym.cluster.spec import Nodes

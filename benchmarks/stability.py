@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.benchmark.study.stability import Change, compute_tau, list_changes, measure_cells
+from stability_rules import Change, compute_tau, list_changes, measure_cells
 from clustergym.common.errors import exits_on_bad_input
 from clustergym.common.tables import table
 from clustergym.common.writing import write_text

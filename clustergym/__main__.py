@@ -9,7 +9,7 @@ from clustergym.common.errors import InputError, exits_on_bad_input, nearest
 
 COMMANDS = {
     "run": ("clustergym.commands.run", "run a policy on a scenario and compare it with a reference policy"),
-    "live": ("clustergym.commands.live", "let a policy drive Slurm, beside the simulator"),
+    "live": ("clustergym.operators.commands.live", "let a policy drive Slurm, beside the simulator"),
     "train": ("clustergym.commands.train", "train an agent and write its checkpoint"),
     "evaluate": (
         "clustergym.commands.evaluate",
@@ -27,11 +27,11 @@ COMMANDS = {
     "collect": ("clustergym.commands.collect", "tabulate the results under one or more folders"),
     "report": ("clustergym.commands.report", "draw the results under one or more folders in one page"),
     "trace": ("clustergym.commands.trace", "import, validate, describe, generate or slice traces"),
-    "twin": ("clustergym.commands.twin", "replay one's own cluster, and ask what if"),
-    "reproduce": ("clustergym.commands.reproduce", "run a paper's comparison beside its published figures"),
+    "twin": ("clustergym.operators.commands.twin", "replay one's own cluster, and ask what if"),
+    "reproduce": ("clustergym.papers.reproduce", "run a paper's comparison beside its published figures"),
     "cluster": ("clustergym.commands.cluster", "describe or draw a cluster"),
     "oracle": ("clustergym.commands.oracle", "explain, fit and validate the performance oracle"),
-    "bench": ("clustergym.commands.bench", "compare placement algorithms; time the engine and decisions"),
+    "bench": ("clustergym.bench.command", "compare placement algorithms; time the engine and decisions"),
 }
 
 

@@ -55,7 +55,7 @@ class Arena(NoticePolicy):
 
     The paper's ablations that change no decision are changes of costs: without pruning the
     scenario's `costs.search=full`, without disaggregated profiling `costs.profile` as much as
-    running every plan takes (see clustergym/benchmark/papers/arena.py, which runs them).
+    running every plan takes (see papers/arena.py, which runs them).
 
     Parameters
     ----------

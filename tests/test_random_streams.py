@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from clustergym.benchmark.papers.arnold_benchmark import (
+from clustergym.papers.arnold_benchmark import (
     BASELINES,
     QUICK_FULLNESS_ALPHAS,
     RANGES,
@@ -255,9 +255,9 @@ def seeded(monkeypatch):
 def test_requests_and_their_random_fit_are_of_two_streams(seeded):
     """`default_rng(seed)` drew the requests of a comparison, `default_rng([seed, 0])` where they go."""
     pytest.importorskip("numba", reason="pip install 'clustergym[learn]'")
-    from clustergym.benchmark.bench.sharing import SharingOptions
+    from clustergym.bench.sharing import SharingOptions
 
-    from clustergym.benchmark.bench import sharing as comparison
+    from clustergym.bench import sharing as comparison
 
     options = SharingOptions(nodes=4, data=None, workloads=(), streams=2, checkpoint="sharing")
     [(_, seeds, streams)] = comparison._groups(options)

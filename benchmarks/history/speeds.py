@@ -12,8 +12,8 @@ import subprocess
 import sys
 import time
 
-from clustergym.benchmark.bench.engine import benchmark_scenario
-from clustergym.benchmark.bench.environments import EnvironmentOptions, names, vector_rows
+from clustergym.bench.engine import benchmark_scenario
+from clustergym.bench.environments import EnvironmentOptions, names, vector_rows
 
 import clustergym
 from clustergym.envs.registration import register_envs

@@ -17,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("folder", nargs="+", type=Path, help="folder of a finished run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     options = parser.parse_args(argv)
-    from clustergym.live.journal import rebuilder
+    from clustergym.operators.live.journal import rebuilder
     from clustergym.results.folder_replay import replay_folder
 
     outcomes = {}

@@ -31,7 +31,7 @@ def test_an_unknown_option_is_one_line(name, capsys):
 
 @pytest.mark.parametrize("option", ["--price", "--days", "--resamples"])
 def test_a_word_for_a_number_is_one_line(option, capsys):
-    assert import_module("clustergym.commands.twin").main(["whatif", "folder", option, "much"]) == 2
+    assert import_module("clustergym.operators.commands.twin").main(["whatif", "folder", option, "much"]) == 2
     assert f"argument {option}: invalid " in error_line(capsys)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clustergym.commands.oracle import main
-from clustergym.commands.oracle.stack_page import stack_section
+from benchmarks.oracle_page.stack_page import stack_section
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.step_fit import (
     FREE,

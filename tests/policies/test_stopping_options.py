@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from clustergym.policies.arena import Arena
 from clustergym.policies.capacity import Capacity
-from clustergym.policies.kai import Kai
-from clustergym.policies.kueue import Kueue
+from clustergym.operators.policies.kai import Kai
+from clustergym.operators.policies.kueue import Kueue
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
 from clustergym.policies.shared.notices import decide_with_notice

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from clustergym.policies.placers.buddy import Buddy
-from clustergym.policies.placers.slurm import SlurmPlacer
+from clustergym.operators.policies.slurm_placer import SlurmPlacer
 from scenarios import Job, small_scenario
 
 from clustergym.envs.placement.step_time import StepTime

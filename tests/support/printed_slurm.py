@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from subprocess import CompletedProcess
 
-from clustergym.live.slurm import Slurm
+from clustergym.operators.live.slurm import Slurm
 
 OWN = os.geteuid()
 EVE = 4242

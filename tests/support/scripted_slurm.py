@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from clustergym.live.own.script import Script, read_script
-from clustergym.live.slurm import Slurm
+from clustergym.operators.live.own.script import Script, read_script
+from clustergym.operators.live.slurm import Slurm
 
 OWN = str(os.geteuid())
 

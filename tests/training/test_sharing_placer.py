@@ -10,7 +10,7 @@ import pytest
 from error_lines import error_line
 from trainings import repeated
 
-from clustergym.commands import bench
+from clustergym.bench import command as bench
 from clustergym.commands import train as train_command
 from clustergym.common.errors import InputError
 from clustergym.envs.sharing.environment import SharingEnv

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clustergym.benchmark.study.stability import ParameterRange, choose_tuned, draw_settings
+from stability_rules import ParameterRange, choose_tuned, draw_settings
 from clustergym.common.errors import InputError
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import make_policy

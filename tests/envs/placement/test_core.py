@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clustergym.benchmark.papers.arnold_ablation import (
+from clustergym.papers.arnold_ablation import (
     SHIPPED,
     TEXT,
     ablate,
@@ -17,7 +17,7 @@ from clustergym.benchmark.papers.arnold_ablation import (
     random_fit,
     spread_matrix,
 )
-from clustergym.benchmark.papers.arnold_characterisation import (
+from clustergym.papers.arnold_characterisation import (
     DENSE,
     FREE,
     JOB,

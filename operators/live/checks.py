@@ -1,0 +1,204 @@
+"""The `live` group of the configuration, and checks before a live run; nothing is submitted.
+
+The checks say what a live run needs of the scenario and of a cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.parameter_types import Period
+from clustergym.common.parameters import Parameters
+from .clocks import LiveClock, LockStepClock, ScaledClock
+from .slurm import COMMANDS, Slurm, SlurmWords
+from clustergym.scenario.disturbances.failures import Failures
+from clustergym.scenario.disturbances.reservations import PlannedJobs
+from clustergym.scenario.policy import InformationClass, Policy
+from clustergym.scenario.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class LiveOptions(Parameters):
+    """Options of a live run; `conf/live.yaml` explains each key."""
+
+    config_key: ClassVar[str] = "live"
+    engine: Literal["slurm-local", "slurm", "fake"] = "slurm-local"
+    clock: Literal["lockstep", "scaled"] = "lockstep"
+    seconds_per_hour: Period = 60.0
+    dry_run: bool = False
+    partition: str | None = None
+    nodes: tuple[str, ...] | None = None
+    gpus: Literal["gres", "cpus"] = "gres"
+    inject_failures: bool = False
+    arguments: tuple[str, ...] = ()
+    jobs: str | None = None
+    accounts: Mapping[str, str] = field(default_factory=dict)
+    partitions: Mapping[str, str] = field(default_factory=dict)
+    poll_s: Period = 0.2
+    patience_s: Period = 60.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.jobs is not None and self.engine != "slurm":
+            remedy = "give live.engine=slurm: they run on your cluster"
+            raise InputError("are scripts of your own", field="live.jobs", remedy=remedy)
+        if self.nodes is None:
+            return
+        twice = [name for place, name in enumerate(self.nodes) if name in self.nodes[:place]]
+        if twice:
+            raise InputError(f"node {twice[0]} is named twice", field="live.nodes", remedy="name each once")
+
+    def team_words(self, team: str) -> list[str]:
+        """Return the arguments of salloc for the account and partition of a team's jobs."""
+        account, partition = self.accounts.get(team), self.partitions.get(team)
+        return [*(["-A", account] if account else []), *(["-p", partition] if partition else [])]
+
+    def live_clock(self) -> LiveClock:
+        """Make the clock that the options choose."""
+        return LockStepClock() if self.clock == "lockstep" else ScaledClock(self.seconds_per_hour)
+
+
+def check_scenario(scenario: Scenario, policy: Policy, options: LiveOptions) -> None:
+    """Raise an `InputError` if the scenario or policy needs something that no real scheduler offers."""
+    if scenario.communication_s is not None:
+        message = "jobs would share links, and the scheduler cannot tell how fast they then are"
+        raise InputError(message, field="scenario.contention", remedy="give scenario.contention=false")
+    if scenario.batch_choices is not None:
+        message = "jobs would choose batches, whose efficiency the scheduler cannot tell"
+        raise InputError(message, field="oracle", remedy="use an oracle without a choice of batches")
+    if scenario.parts is not None or scenario.pairs is not None:
+        message = "jobs would share GPUs, and the bridge gives whole ones to one job"
+        field = "cluster" if scenario.pairs is None else "scenario.pairs"
+        raise InputError(message, field=field, remedy="use a scenario of whole GPUs")
+    for disturbance in scenario.disturbances:
+        if not isinstance(disturbance, Failures | PlannedJobs):
+            message = "the scheduler cannot be made to do it"
+            raise InputError(message, field=f"scenario.{disturbance.key}", remedy="leave it out")
+        if isinstance(disturbance, Failures) and options.engine == "slurm" and not options.inject_failures:
+            raise InputError(
+                "would set nodes of your cluster down",
+                field="scenario.failures",
+                remedy="give scenario.failures=null, or live.inject_failures=true",
+            )
+    if options.engine == "slurm" and policy.information_class == InformationClass.CLAIRVOYANT:
+        raise InputError(
+            f"policy {policy.name} must know the times jobs will really run at, which Slurm cannot tell",
+            field="policy",
+            remedy="choose one of another information class, or live.engine=slurm-local",
+        )
+
+
+@dataclass(frozen=True)
+class _Node:
+    name: str
+    partition: str
+    cpus: int
+    features: tuple[str, ...]
+    gpus: int
+
+
+NODE = re.compile(r"([^|\s]+)\|([^|\s]+)\|(\d{1,9})\+?\|([^|]*)\|([^|]*)")
+"""A line of sinfo: name, partition, CPUs, features, and generic resources of a node."""
+
+
+def _list_nodes(slurm: Slurm) -> list[_Node]:
+    """Return the nodes that sinfo shows; other lines are left out."""
+    nodes = []
+    for line in slurm.read("sinfo", "-h", "-a", "-N", "-o", "%N|%P|%c|%f|%G"):
+        row = NODE.fullmatch(line)
+        if row:
+            gpus = sum(int(found) for found in re.findall(r"gpu(?::[^:,()]+)?:(\d{1,9})", row[5]))
+            nodes.append(_Node(row[1], row[2], int(row[3]), tuple(row[4].lower().split(",")), gpus))
+    return nodes
+
+
+def choose_words(
+    slurm: Slurm, cluster: ClusterSpec, options: LiveOptions, teams: Sequence[str] = ()
+) -> SlurmWords:
+    """Choose and check Slurm nodes to stand for the scenario's; return a builder of Slurm commands on them.
+
+    `teams` are those of the scenario's jobs, by row.
+
+    Raises
+    ------
+    InputError
+        If a command of Slurm or the partition is missing, the nodes do not suffice, or they have too few
+        GPUs.
+    """
+    for command in COMMANDS:
+        slurm.run(command, "--version")
+    every = _list_nodes(slurm)
+    partitions = {node.partition.rstrip("*") for node in every}
+    default = next((node.partition[:-1] for node in every if node.partition.endswith("*")), "")
+    partition = options.partition or default
+    if partition not in partitions:
+        message = f"no partition {partition!r}" if partition else "there is no default partition"
+        raise InputError(message, field="live.partition", remedy=nearest(partition, partitions))
+    nodes = [node for node in every if node.partition.rstrip("*") == partition]
+    named = {node.name: node for node in nodes}
+    names = _by_feature(cluster, nodes) if options.nodes is None else _as_named(cluster, named, options.nodes)
+    for name, gpus in zip(names, cluster.node_gpus.tolist(), strict=True):
+        has = named[name].gpus if options.gpus == "gres" else named[name].cpus
+        if has < gpus:
+            unit = "GPUs (Gres gpu)" if options.gpus == "gres" else "CPUs"
+            raise InputError(
+                f"node {name} has {has} {unit}, the scenario's node has {gpus}",
+                field="live.gpus",
+                remedy="name another cluster=, or let CPUs stand for GPUs with live.gpus=cpus",
+            )
+    _check_partitions(every, names, options)
+    of_job = [options.team_words(team) for team in teams] if options.accounts or options.partitions else []
+    return SlurmWords(names, options.partition or "", options.gpus == "gres", options.arguments, of_job)
+
+
+def _check_partitions(every: Sequence[_Node], names: Sequence[str], options: LiveOptions) -> None:
+    """Raise an `InputError` if a node of the run is not in the partition of a team."""
+    for team, partition in options.partitions.items():
+        inside = {node.name for node in every if node.partition.rstrip("*") == partition}
+        outside = [name for name in names if name not in inside]
+        if outside:
+            message = f"node {outside[0]} is not in partition {partition!r}"
+            remedy = "name nodes that are in all of them with live.nodes=[…]"
+            raise InputError(message, field=f"live.partitions.{team}", remedy=remedy)
+
+
+def _as_named(cluster: ClusterSpec, known: dict[str, _Node], names: Sequence[str]) -> list[str]:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        message = f"the partition has no node {unknown[0]!r}"
+        raise InputError(message, field="live.nodes", remedy=nearest(unknown[0], known))
+    if len(names) != len(cluster.node_type):
+        message = f"names {len(names)} nodes, cluster {cluster.name} has {len(cluster.node_type)}"
+        raise InputError(message, field="live.nodes", remedy="name one for each, in its order")
+    return list(names)
+
+
+def _by_feature(cluster: ClusterSpec, nodes: Sequence[_Node]) -> list[str]:
+    names: list[str] = []
+    for type_index, gpu_type in enumerate(cluster.gpu_types):
+        wanted = int((cluster.node_type == type_index).sum())
+        found = [node.name for node in nodes if gpu_type.lower() in node.features]
+        if len(found) < wanted:
+            raise InputError(
+                f"{len(found)} nodes have the feature {gpu_type.lower()}, {cluster.name} has {wanted}",
+                field="live.nodes",
+                remedy="name Slurm's nodes with live.nodes=[…], or another cluster=",
+            )
+        names += found[:wanted]
+    return names
+
+
+def check_alone(others: Sequence[str]) -> None:
+    """Raise an `InputError` if other users' jobs are on the run's nodes."""
+    if others:
+        more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
+        raise InputError(
+            f"its nodes have jobs that this run did not start: {others[0]}{more}",
+            field="live.engine",
+            remedy="name free nodes with live.nodes=[…], or wait until they have ended",
+        )

@@ -1,0 +1,250 @@
+"""The journal of a live run: every answer it was given, so that a killed run goes on where it was.
+
+The table of a live run is a function of its scenario, policy, placer, seed and the answers. A run that is
+started again is given the answers of its journal first, and then asks the scheduler.
+
+A finished live run is replayed from its decision log and its journal, without policy and scheduler.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from clustergym.common.errors import InputError
+from clustergym.common.reading import read_regular
+from .bridge import LiveSimulation
+from .link import Answer, Ask
+from .slurm import PREFIX
+from clustergym.results.result_writing import find_finished_result
+from clustergym.scenario.clock import TICKS_PER_S
+from clustergym.scenario.policy import InformationClass, Placer
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.drive import follow, replay
+from clustergym.sim.engine import Change, Simulation
+from clustergym.sim.engines import AnySimulation
+
+JOURNAL_SCHEMA = "clustergym.operators.live/2"
+FILE_NAME = "journal.jsonl"
+LARGEST_BYTES = 256_000_000
+REMEDY = "give the folder of a live run"
+
+
+class Header(NamedTuple):
+    """The first line of a live run's journal: the run's name, a hash of its inputs, and its clock.
+
+    Attributes
+    ----------
+    run : str
+        The run's name.
+    key : str
+        Hash of all that determines the run.
+    clock : str
+    """
+
+    run: str
+    key: str
+    clock: str
+
+
+class Journal:
+    """An open journal: the scheduler's answers to a live run, in a file by which a killed run continues.
+
+    Attributes
+    ----------
+    header : Header
+    entries : list
+        Call, what it names, and answer, of each call before the journal was opened.
+    used : bool
+        Whether any call is in it.
+    """
+
+    def __init__(self, header: Header, entries: list[Any], file: IO[bytes]) -> None:
+        self.header, self.entries, self._file = header, entries, file
+        self.used = bool(entries)
+
+    def asking(self, ask: Ask, go_on: Callable[[Answer], object]) -> Ask:
+        """Return a function that repeats the journal's answers, then calls `go_on`, then records `ask`'s.
+
+        `go_on` is called before the first call that the journal does not answer, if it answers any, with its
+        last answer.
+        """
+        answers, resuming = answering(self.entries), bool(self.entries)
+
+        def asked(call: str, given: dict[str, Any]) -> Answer:
+            nonlocal resuming
+            answer = answers(call, given)
+            if answer is not None:
+                return answer
+            if resuming:
+                resuming = False
+                go_on(self.entries[-1][2])
+            answer = ask(call, given)
+            self._file.write((json.dumps([call, given, answer]) + "\n").encode())
+            self._file.flush()
+            self.used = True
+            return answer
+
+        return asked
+
+
+def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | None]:
+    """Return a function that answers calls from a journal in order, then None; it raises if one differs."""
+    at = 0
+
+    def answer(call: str, given: dict[str, Any]) -> Answer | None:
+        nonlocal at
+        if at == len(entries):
+            return None
+        entry, at = entries[at], at + 1
+        if [call, given] != entry[:2]:
+            raise InputError(
+                f"entry {at} answers {entry[0]} {entry[1]}, not {call} {given}",
+                file=FILE_NAME,
+                remedy="the policy decides otherwise than before: give another hydra.run.dir",
+            )
+        told: Answer = entry[2]
+        return told
+
+    return answer
+
+
+def make_clock(folder: Path) -> Callable[[float], float]:
+    """Return a function from real time (seconds since 1970) to a live run's time in seconds.
+
+    On a clock that does not run by itself it is the wall second.
+    """
+    answers = [answer for _, _, answer in read_journal(folder / FILE_NAME)[1]]
+    wall_s = [float(answer["wall_s"]) for answer in answers]
+    if not answers or answers[0]["t"] is None:
+        return lambda time_s: time_s - (wall_s[0] if wall_s else 0.0)
+    run_s = [answer["t"] / TICKS_PER_S for answer in answers]
+    return lambda time_s: float(np.interp(time_s, wall_s, run_s))
+
+
+def read_journal(path: Path) -> tuple[Header, list[Any], int]:
+    """Read a journal; return its header, its entries, and the number of bytes in complete lines.
+
+    A last line that was cut off, as when the run was killed, is left out.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is too large, or is no journal.
+    """
+    from .journal_schema import check_entry
+
+    content = read_regular(path, LARGEST_BYTES, REMEDY)
+    whole = content[: content.rfind(b"\n") + 1]
+    number = 1
+    entries: list[Any] = []
+    try:
+        first, *rest = whole.splitlines() or [b""]
+        told = json.loads(first)
+        if told.pop("schema") != JOURNAL_SCHEMA:
+            raise ValueError("another schema")
+        header = Header(str(told["run"]), str(told["key"]), str(told["clock"]))
+        for line in rest:
+            number += 1
+            entries.append(json.loads(line))
+            check_entry(entries[-1])
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        message = f"is no journal of a live run: {error}"
+        raise InputError(message, file=path, line=number, remedy=REMEDY) from None
+    return header, entries, len(whole)
+
+
+@contextmanager
+def open_locked(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file of a run to append to it; an InputError if another process has it open."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            message, remedy = "another process drives this run", "wait for it, or give another hydra.run.dir"
+            raise InputError(message, file=path, remedy=remedy) from None
+        yield file
+
+
+@contextmanager
+def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
+    """Give a context with a folder's journal: that of the run with the hash `key` to continue, or a new one.
+
+    The journal of another run is replaced if that run has finished.
+
+    Only one process can have it open. A journal that is still without calls at the end is removed.
+
+    Raises
+    ------
+    InputError
+        If another process has it open, or it is of another run that has not ended.
+    """
+    path = folder / FILE_NAME
+    with open_locked(path) as file:
+        header = Header(os.urandom(4).hex(), key, clock)
+        entries: list[Any] = []
+        length = 0
+        if path.stat().st_size:
+            found, entries, length = read_journal(path)
+            if found.key == key:
+                header = found
+            elif find_finished_result(folder, found.key) is None:
+                message, remedy = "is of another run, which has not ended", "give another hydra.run.dir"
+                raise InputError(message, file=path, remedy=remedy)
+            else:
+                entries, length = [], 0
+        file.truncate(length)
+        if not length:
+            file.write((json.dumps({"schema": JOURNAL_SCHEMA, **header._asdict()}) + "\n").encode())
+            file.flush()
+        journal = Journal(header, entries, file)
+        try:
+            yield journal
+        finally:
+            if not journal.used:
+                path.unlink()
+
+
+def rebuilder(folder: Path) -> Callable[..., AnySimulation]:
+    """Return a function that makes a run's simulation and repeats its changes, with the journal's answers."""
+    path = folder / FILE_NAME
+    if not path.is_file():
+        return replay
+    header, entries, _ = read_journal(path)
+    if header.clock == "lockstep":
+        return replay
+    answers, nodes = answering(entries), 0
+
+    def ask(call: str, given: dict[str, Any]) -> Answer:
+        answer = answers(call, given)
+        if answer is None:
+            raise InputError(f"does not answer {call} {given}", file=path, remedy=REMEDY)
+        beyond = [node for node in answer.get("down", ()) if node >= nodes]
+        if beyond:
+            raise InputError(f"node {beyond[0]} is down, of {nodes}", file=path, remedy=REMEDY)
+        return answer
+
+    def rebuild(
+        scenario: Scenario,
+        placer: Placer,
+        information: InformationClass,
+        round_s: float | None,
+        seed: int,
+        changes: Sequence[Change],
+    ) -> Simulation:
+        nonlocal nodes
+        nodes = len(scenario.cluster.node_type)
+        run = PREFIX + header.run
+        simulation = LiveSimulation(scenario, placer, information, round_s, seed, ask, run)
+        follow(simulation, changes)
+        return simulation
+
+    return rebuild

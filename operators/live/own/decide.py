@@ -1,0 +1,309 @@
+"""Ask a policy what to do with a user's scripts now, by the first step of a simulation.
+
+Its cluster is the GPUs that the user's jobs can use: those that others leave free, outside reservations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clustergym.cluster.cluster_files import load_gpu_types
+from clustergym.cluster.slurm_text import gpus_of_gres
+from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
+from clustergym.common.columns import DAY_S
+from .queue import OwnQueue, parse_pairs, parse_time
+from .script import Script, find_gpu_type
+from clustergym.oracle.base import OracleTables
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
+from clustergym.scenario.tenants.queue_tree import Tenants
+from clustergym.sim.from_now import MARK, list_moments
+from clustergym.trace.trace import Trace
+
+IN_USE = frozenset({"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESERVED", "CLOUD"})
+"""States of nodes, as `scontrol` calls them, in which jobs can start there."""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Nodes that are reserved for others between two times, in seconds since 1970."""
+
+    name: str
+    start_s: float
+    end_s: float
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A usable node: its GPUs and GPU type, how many are in use, and its partitions.
+
+    Attributes
+    ----------
+    gpus, used : int
+        GPUs, and how many of them jobs of anybody hold.
+    gpu_type : str
+        Name of the catalogue, or Slurm's.
+    partitions : frozenset of str
+    """
+
+    gpus: int
+    used: int
+    gpu_type: str
+    partitions: frozenset[str]
+
+
+class Nodes:
+    """The nodes of a Slurm cluster at a moment, and its reservations.
+
+    Parameters
+    ----------
+    states : mapping of str to NodeState
+        Without nodes that are out of use.
+    reservations : iterable of Reservation
+    default : str
+        Slurm's default partition.
+    """
+
+    def __init__(
+        self, states: Mapping[str, NodeState], reservations: Iterable[Reservation], default: str
+    ) -> None:
+        self.states, self.reservations, self.default = dict(states), tuple(reservations), default
+
+    def of_partition(self, partition: str) -> dict[str, NodeState]:
+        """Return the nodes of a partition (empty: the default) by name."""
+        name = partition or self.default
+        return {node: state for node, state in self.states.items() if name in state.partitions}
+
+    def is_reserved(self, node: str, begin_s: float, end_s: float, by: str = "") -> bool:
+        """Return whether a node is reserved for others during a job; `by` names the job's own reservation."""
+        return any(
+            node in one.nodes and one.start_s < end_s and one.end_s > begin_s
+            for one in self.reservations
+            if one.name != by
+        )
+
+
+def read_nodes(queue: OwnQueue) -> Nodes:
+    """Ask Slurm for its nodes and reservations, and return them."""
+    states = {}
+    for line in queue.read("scontrol", "-d", "-o", "show", "node"):
+        given = parse_pairs(line)
+        gpus, gpu_type = gpus_of_gres(given.get("Gres", ""))
+        flags = set(re.split(r"[+*~#!%$@^-]+", given.get("State", "")))
+        if gpus and flags - {""} <= IN_USE and "*" not in given["State"]:
+            used, _ = gpus_of_gres(given.get("GresUsed", ""))
+            partitions = frozenset(given.get("Partitions", "").split(","))
+            states[given["NodeName"]] = NodeState(gpus, used, gpu_type or "gpu", partitions)
+    reservations = []
+    for line in queue.read("scontrol", "-o", "show", "reservation"):
+        given = parse_pairs(line)
+        if "ReservationName" in given and given.get("Nodes", "(null)") != "(null)":
+            times = (parse_time(given.get("StartTime", "")), parse_time(given.get("EndTime", "")))
+            names = frozenset(queue.slurm.hosts(given["Nodes"]))
+            reservations.append(Reservation(given["ReservationName"], *times, names))
+    default = [line[:-1] for line in queue.read("sinfo", "-h", "-a", "-o", "%P") if line.endswith("*")]
+    return Nodes(states, reservations, default[0] if default else "")
+
+
+class Room:
+    """Keeps count of the free GPUs of each node, from which those of starting jobs are subtracted.
+
+    Parameters
+    ----------
+    nodes : Nodes
+    now_s : float
+        Since 1970.
+    """
+
+    def __init__(self, nodes: Nodes, now_s: float) -> None:
+        self._nodes, self._now_s = nodes, now_s
+        self._taken = Counter[str]()
+
+    def take(
+        self, partition: str, gpu_type: str, shape: tuple[int, int], limit_s: float, reservation: str = ""
+    ) -> bool:
+        """Count a job's GPUs (nodes, GPUs on each) as taken on the fullest nodes; return whether they fit.
+
+        Nodes that are kept for others before the job's limit has passed are left out.
+        """
+        end_s = self._now_s + limit_s if limit_s == limit_s else float("inf")
+        count, each = shape
+        free = []
+        for name, state in self._nodes.of_partition(partition).items():
+            left = state.gpus - state.used - self._taken[name]
+            fits = left >= each and gpu_type in ("", state.gpu_type)
+            if fits and not self._nodes.is_reserved(name, self._now_s, end_s, reservation):
+                free.append((left, name))
+        if len(free) < count:
+            return False
+        for _, name in sorted(free)[:count]:
+            self._taken[name] += each
+        return True
+
+
+OTHERS = "others on "
+"""Begins the name of the job that stands for all GPUs of a type that others hold."""
+OTHERS_S = DAY_S
+"""For how long a policy expects others to hold them, and a job without a limit to run."""
+LEAST_LEFT_S = 60.0
+
+
+@dataclass(frozen=True)
+class OwnJob:
+    """A user's Slurm script that runs or waits: when it was submitted and started, and its GPUs.
+
+    Attributes
+    ----------
+    script : Script
+    submit_s, start_s : float
+        First submission and start of this attempt, seconds since 1970; NaN: it waits.
+    gpus : int
+        What it holds or, waiting, asks for.
+    """
+
+    script: Script
+    submit_s: float
+    start_s: float
+    gpus: int
+
+
+def decide_now(
+    jobs: Sequence[OwnJob],
+    nodes: Mapping[str, NodeState],
+    now_s: float,
+    make: Callable[[], tuple[Policy, Placer]],
+    queues: str | None = None,
+) -> dict[str, int]:
+    """Return the GPUs that the policy from `make` now gives each script, by name; 0: it waits or stops.
+
+    The jobs are those of one partition. Every job is taken to run for its limit. A job with several sizes
+    is taken to be the faster the more GPUs it has, in proportion; others have one size.
+
+    Parameters
+    ----------
+    jobs : sequence of OwnJob
+    nodes : mapping of str to NodeState
+        Of the partition, by name.
+    now_s : float
+        Since 1970.
+    make : callable
+        Returns the policy and the placer.
+    queues : str, optional
+        File of queues, by account.
+    """
+    cluster = _cluster(nodes)
+    jobs = [job for job in jobs if job.gpus <= _most(cluster, find_gpu_type(job.script))]
+    if not jobs:
+        return {}
+    base_s = min([*(job.submit_s for job in jobs), now_s])
+    scenario = _scenario(cluster, _table(jobs, nodes, now_s, base_s), jobs, queues)
+    running = [job.script.name for job in jobs if job.start_s == job.start_s]
+    running += [name for name in scenario.trace.job_id if name.startswith(OTHERS)]
+    policy, placer = make()
+    moment = next(list_moments(scenario, policy, placer, running, now_s - base_s), None)
+    if moment is None:
+        return {}
+    given = dict(zip(moment.decision.job.tolist(), moment.decision.gpus.tolist(), strict=True))
+    names = {job.script.name for job in jobs}
+    return {name: given.get(row, 0) for row, name in enumerate(moment.job_id) if name in names}
+
+
+def _most(cluster: ClusterSpec, gpu_type: str) -> int:
+    known = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
+    return int(known.get(gpu_type, 0) if gpu_type else max(known.values(), default=0))
+
+
+def _cluster(nodes: Mapping[str, NodeState]) -> ClusterSpec:
+    """Return a cluster with all GPUs of each type as one node, as Slurm decides where jobs fit."""
+    gpus = Counter[str]()
+    for state in nodes.values():
+        gpus[state.gpu_type] += state.gpus
+    known = load_gpu_types()
+    plain = GpuType("gpu", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
+    groups = []
+    for name, count in sorted(gpus.items()):
+        given = known.get(name, plain)
+        gpu = GpuType(**{**{key: getattr(given, key) for key in given.__dataclass_fields__}, "name": name})
+        groups.append(NodeGroup(gpu, 1, count))
+    return ClusterSpec("own", tuple(groups), Fabric())
+
+
+def _table(
+    jobs: Sequence[OwnJob], nodes: Mapping[str, NodeState], now_s: float, base_s: float
+) -> list[tuple[str, float, float, int, str, str, str]]:
+    """Return name, submission, work, GPUs, type, account and model of each job, by submission."""
+    rows = []
+    held = Counter[str]()
+    for job in jobs:
+        script = job.script
+        limit_s = script.limit_s if script.limit_s == script.limit_s else OTHERS_S
+        sizes = ".".join(map(str, script.sizes))
+        at_s, work_s = job.submit_s - base_s, limit_s
+        if job.start_s == job.start_s:
+            left_s = max(job.start_s + limit_s - now_s, LEAST_LEFT_S)
+            at_s, work_s = 0.0, now_s - base_s + left_s
+            held[find_gpu_type(script)] += job.gpus
+        model = f"{job.gpus}of{sizes}"
+        rows.append((script.name, at_s, work_s, job.gpus, find_gpu_type(script), script.account, model))
+    for gpu_type in sorted({state.gpu_type for state in nodes.values()}):
+        used = sum(state.used for state in nodes.values() if state.gpu_type == gpu_type)
+        # Of a script that names no type it is not known which it holds: those of the first with so many.
+        ours = min(held[gpu_type], used) + min(max(used - held[gpu_type], 0), held.get("", 0))
+        held[""] -= min(max(used - held[gpu_type], 0), held.get("", 0))
+        if used > ours:
+            work_s = now_s - base_s + OTHERS_S
+            account = jobs[0].script.account
+            rows.append((OTHERS + gpu_type, 0.0, work_s, used - ours, gpu_type, account, "others"))
+    rows.append((MARK, now_s - base_s, 1.0, 1, "", jobs[0].script.account, MARK))
+    return sorted(rows, key=lambda row: row[1])
+
+
+def _scenario(
+    cluster: ClusterSpec,
+    rows: Sequence[tuple[str, float, float, int, str, str, str]],
+    jobs: Sequence[OwnJob],
+    queues: str | None,
+) -> Scenario:
+    names, submit_s, work_s, gpus, types, accounts, models = zip(*rows, strict=True)
+    trace = Trace.from_columns(
+        "now",
+        submit_s=np.array(submit_s, dtype=np.float64),
+        iterations=np.maximum(np.ceil(work_s), 1).astype(np.int64),
+        gpus=np.array(gpus, dtype=np.int64),
+        job_id=names,
+        gpu_type=types,
+        virtual_cluster=accounts,
+        user=accounts,
+        model_family=models,
+    )
+    sizes = {size for job in jobs for size in job.script.sizes}
+    counts = list_allowed_counts(cluster, "power_of_two", [*gpus, *sizes])
+    classes = model_classes(trace)
+    table = np.full((len(classes), len(cluster.gpu_types), len(counts), 4), np.inf)
+    for at, model in enumerate(classes):
+        asked, _, given = model.family.partition("of")
+        for place, count in enumerate(counts):
+            if model.family in (MARK, "others"):
+                table[at, :, place] = 1.0
+            elif str(count) == asked or str(count) in given.split("."):
+                table[at, :, place] = int(asked) / count
+    return Scenario(
+        name="own",
+        version=0,
+        cluster=cluster,
+        trace=trace,
+        tables=OracleTables(classes, cluster.gpu_types, np.array(counts), table, table, table),
+        checkpoint_s=np.zeros(len(classes)),
+        costs=Costs(search="proxy", profile={}, first_launch=False, restart_s=LEAST_LEFT_S),
+        rounds="event",
+        oversize="error",
+        counts_rule="power_of_two",
+        tenants=None if queues is None else Tenants.from_queues(queues, trace, cluster.gpu_types),
+    )

@@ -1,0 +1,334 @@
+"""Drive a user's scripts on his cluster: submit them held, start, stop and resize them as a policy decides.
+
+All that must not be forgotten is in the ledger and in Slurm itself: a run that is killed goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clustergym.common.errors import InputError, visible
+from clustergym.common.writing import atomic_path
+from ..backend import NoAnswerError
+from .decide import Nodes, OwnJob, Room, decide_now, read_nodes
+from .ledger import Entry, Ledger, open_ledger
+from .queue import HELD, RUNNING, WAITING, OwnQueue, QueuedJob
+from .script import Script, find_gpu_type, read_scripts
+from ..slurm import Slurm
+from clustergym.scenario.policy import Placer, Policy
+
+AGAIN_S = 30.0
+"""Seconds after which a policy is asked again though nothing of the run's own jobs has changed."""
+LOST = ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED")
+"""Ends that are no fault of a script, which is then submitted again."""
+COLUMNS = (
+    *("script", "account", "partition", "attempts", "number", "state", "submit_s", "start_s", "end_s"),
+    *("nodes", "gpus", "gpu_type"),
+)
+JOBS_CSV = "jobs.csv"
+
+
+class ScriptRun:
+    """A run that submits the Slurm scripts of a folder, and starts and stops them as a policy decides.
+
+    Parameters
+    ----------
+    scripts : sequence of Script
+    queue : OwnQueue
+    ledger : Ledger
+    make : callable
+        Returns a new policy and placer.
+    queues : str or None
+        File of queues, by account.
+    """
+
+    def __init__(
+        self,
+        scripts: Sequence[Script],
+        queue: OwnQueue,
+        ledger: Ledger,
+        make: Callable[[], tuple[Policy, Placer]],
+        queues: str | None = None,
+    ) -> None:
+        self.scripts, self.queue, self.ledger = {one.name: one for one in scripts}, queue, ledger
+        self._make, self._queues = make, queues
+        self._wanted: dict[str, int] = {}
+        self._cancel_at: dict[str, float] = {}
+        self._released: dict[str, float] = {}
+        self._gone_since: dict[str, float] = {}
+        self._seen: object = None
+        self._decided = -AGAIN_S
+        self._take_up()
+        self._check_unchanged()
+
+    def _take_up(self) -> None:
+        """After a killed run, find the job numbers of scripts that were being submitted."""
+        for name, entry in list(self.ledger.entries.items()):
+            if entry.number or entry.ended:
+                continue
+            if number := self.queue.find(name, entry.attempt):
+                self.ledger.note("submitted", name, number=number)
+            elif entry.attempt == 1:
+                del self.ledger.entries[name]
+
+    def _check_unchanged(self) -> None:
+        for name, entry in self.ledger.entries.items():
+            if name not in self.scripts and not entry.ended:
+                remedy = "put it back: it was submitted"
+                raise InputError(f"script {name} is missing", field="live.jobs", remedy=remedy)
+            if name in self.scripts and self.scripts[name].sha256 != entry.sha256:
+                message, remedy = "was changed since it was submitted", "give it another name"
+                raise InputError(message, file=self.scripts[name].path, field="live.jobs", remedy=remedy)
+
+    @property
+    def open(self) -> list[Entry]:
+        """The recorded states of the scripts that have not ended."""
+        return [entry for entry in self.ledger.entries.values() if not entry.ended]
+
+    @property
+    def done(self) -> bool:
+        """Whether every script has ended."""
+        return len(self.ledger.entries) == len(self.scripts) and not self.open
+
+    def step(self) -> None:
+        """Read Slurm's queue once: submit new scripts, record ends, stop jobs, and decide after a change."""
+        self._submit_new()
+        seen = self.queue.poll([entry.number for entry in self.open])
+        self._note_ends(seen)
+        self._go_on_stopping(seen)
+        self._hold_again(seen)
+        now = time.monotonic()
+        states = {entry.number: seen[entry.number].state for entry in self.open if entry.number in seen}
+        if states and (states != self._seen or now - self._decided >= AGAIN_S):
+            self._seen, self._decided = states, now
+            self._decide(seen)
+
+    # Submissions
+
+    def _submit_new(self) -> None:
+        for name, script in self.scripts.items():
+            entry = self.ledger.entries.get(name)
+            if entry is None:
+                self._submit(script, 1, script.gpus)
+            elif not entry.ended and not entry.number:
+                # The run was killed after it had begun to submit it.
+                number = self.queue.find(name, entry.attempt)
+                number = number or self.queue.submit(script, entry.attempt, entry.gpus)
+                self.ledger.note("submitted", name, number=number)
+
+    def _submit(self, script: Script, attempt: int, gpus: int) -> None:
+        given = {"attempt": attempt, "gpus": gpus, "sha256": script.sha256, "at_s": time.time()}
+        self.ledger.note("submitting", script.name, **given)
+        try:
+            number = self.queue.submit(script, attempt, gpus)
+        except NoAnswerError:
+            # It may be there nevertheless: the next step looks for it first.
+            self.queue.read("sinfo", "-h")
+            return
+        self.ledger.note("submitted", script.name, number=number)
+
+    # Ends
+
+    def _note_ends(self, seen: Mapping[str, QueuedJob]) -> None:
+        missing = [entry for entry in self.open if entry.number and entry.number not in seen]
+        ends = self.queue.ends([entry.number for entry in missing]) if missing else {}
+        for entry in missing:
+            end, script = ends.get(entry.number), self.scripts[entry.script]
+            if end is None:
+                self._await_record(entry)
+                continue
+            self._gone_since.pop(entry.number, None)
+            self._cancel_at.pop(entry.script, None)
+            stopped = entry.stopping and end["state"] != "COMPLETED"
+            if stopped or end["state"] in LOST:
+                size = self._wanted.get(entry.script, 0) or entry.gpus
+                self._submit(script, entry.attempt + 1, size)
+            else:
+                self.ledger.note("ended", entry.script, **end)
+                print(f"{entry.script}: {str(end['state']).lower()} on {end['nodes']}", flush=True)
+
+    def _await_record(self, entry: Entry) -> None:
+        """Wait for the record of a job that is gone; the database may have it later than the queue."""
+        since = self._gone_since.setdefault(entry.number, time.monotonic())
+        if time.monotonic() - since > max(self.queue.patience_s, 60.0):
+            raise InputError(
+                f"job {entry.number} is not in Slurm's queue, and sacct shows no end of it",
+                field=entry.script,
+                remedy="is slurmdbd running? The run goes on if it is started again",
+            )
+
+    # Stops
+
+    def _stop(self, entry: Entry, wanted: int) -> None:
+        script = self.scripts[entry.script]
+        self._wanted[entry.script] = wanted
+        self.ledger.note("stopping", entry.script)
+        self.queue.send_signal(entry.number, script)
+        self._cancel_at[entry.script] = time.monotonic() + script.grace_s
+
+    def _go_on_stopping(self, seen: Mapping[str, QueuedJob]) -> None:
+        """Cancel the jobs that were asked to end and have not done so within their grace time."""
+        now = time.monotonic()
+        for entry in self.open:
+            if entry.stopping and entry.number in seen:
+                # A run that was killed meanwhile gives it the whole grace again.
+                grace_s = self.scripts[entry.script].grace_s
+                if now >= self._cancel_at.setdefault(entry.script, now + grace_s):
+                    self.queue.cancel(entry.number)
+
+    def _hold_again(self, seen: Mapping[str, QueuedJob]) -> None:
+        """Put jobs on hold again that were released and do not start in time."""
+        now = time.monotonic()
+        for entry in self.open:
+            job = seen.get(entry.number)
+            if job is None or job.state != WAITING:
+                self._released.pop(entry.number, None)
+            elif now - self._released.setdefault(entry.number, now) > self.queue.patience_s:
+                self.queue.hold(entry.number)
+                print(f"note: {entry.script} does not start: {visible(job.reason)}", file=sys.stderr)
+
+    # Decisions
+
+    def _decide(self, seen: Mapping[str, QueuedJob]) -> None:
+        """Ask the policy for each partition, and do what it decides: all stops, then the starts."""
+        nodes = read_nodes(self.queue)
+        room, now_s = Room(nodes, time.time()), time.time()
+        waiting = [entry for entry in self.open if self._state(entry, seen) == WAITING]
+        for entry in waiting:
+            # What was released has no nodes yet, but is about to.
+            self._take(room, self.scripts[entry.script], entry.gpus)
+        asked: dict[str, list[Entry]] = {}
+        # The partition whose waiting job is the oldest comes first: partitions can share nodes.
+        for entry in sorted(self.open, key=lambda one: (self._state(one, seen) != HELD, one.begun_s)):
+            if entry.number in seen and not entry.stopping:
+                asked.setdefault(self.scripts[entry.script].partition, []).append(entry)
+        for partition, mine in asked.items():
+            self._decide_partition(mine, seen, nodes, room, now_s, partition)
+
+    def _decide_partition(
+        self,
+        mine: Sequence[Entry],
+        seen: Mapping[str, QueuedJob],
+        nodes: Nodes,
+        room: Room,
+        now_s: float,
+        partition: str,
+    ) -> None:
+        usable = {
+            name: state
+            for name, state in nodes.of_partition(partition).items()
+            if not nodes.is_reserved(name, now_s, now_s + 1.0)
+        }
+        jobs = []
+        for entry in mine:
+            state, start_s = self._state(entry, seen), seen[entry.number].start_s
+            begun_s = {RUNNING: start_s, WAITING: now_s}.get(state, float("nan"))
+            jobs.append(OwnJob(self.scripts[entry.script], entry.begun_s, begun_s, entry.gpus))
+        decided = decide_now(jobs, usable, now_s, self._make, self._queues) if usable else {}
+        starts = []
+        for entry in sorted(mine, key=lambda one: one.begun_s):
+            script, wanted = self.scripts[entry.script], decided.get(entry.script)
+            if wanted is None:
+                continue
+            if wanted not in script.sizes:
+                wanted = max((size for size in script.sizes if size <= wanted), default=0)
+            state = self._state(entry, seen)
+            if state == RUNNING and wanted != entry.gpus and script.signal:
+                self._stop(entry, wanted)
+            elif state == HELD and wanted:
+                starts.append((entry, script, wanted))
+        for entry, script, wanted in starts:
+            if not self._take(room, script, wanted):
+                # Whoever comes later does not take what it waits for.
+                break
+            self._start(entry, script, wanted)
+
+    def _start(self, entry: Entry, script: Script, wanted: int) -> None:
+        if wanted != entry.gpus:
+            # Slurm does not take another number of nodes for a job that it has: it is submitted anew.
+            self._wanted[entry.script] = wanted
+            self.ledger.note("stopping", entry.script)
+            self.queue.cancel(entry.number)
+            return
+        self.queue.release(entry.number)
+        self._released[entry.number] = time.monotonic()
+
+    def _take(self, room: Room, script: Script, gpus: int) -> bool:
+        shape = script.shape(gpus)
+        return room.take(script.partition, find_gpu_type(script), shape, script.limit_s, script.reservation)
+
+    def _state(self, entry: Entry, seen: Mapping[str, QueuedJob]) -> str:
+        return seen[entry.number].state if entry.number in seen else ""
+
+
+def write_jobs(run: ScriptRun, folder: Path) -> dict[str, int]:
+    """Write the outcome of each script to a CSV file; return how many had each outcome."""
+    states: dict[str, int] = {}
+    with atomic_path(folder / JOBS_CSV) as path, path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for name, entry in sorted(run.ledger.entries.items()):
+            script, end = run.scripts.get(name), entry.ended
+            whose = (script.account, script.partition) if script else ("", "")
+            times = (entry.begun_s, end.get("start_s"), end.get("end_s"))
+            cells = (name, *whose, entry.attempt, entry.number, end.get("state", ""), *times)
+            writer.writerow(
+                (*cells, end.get("nodes", ""), entry.gpus, find_gpu_type(script) if script else "")
+            )
+            if end:
+                states[str(end["state"])] = states.get(str(end["state"]), 0) + 1
+    return states
+
+
+def drive_scripts(
+    jobs: Path,
+    folder: Path,
+    make: Callable[[], tuple[Policy, Placer]],
+    slurm: Slurm,
+    *,
+    poll_s: float,
+    patience_s: float,
+    queues: str | None = None,
+) -> dict[str, Any]:
+    """Run the scripts in folder `jobs` as a policy decides until all have ended; return how many, by outcome.
+
+    It does nothing if they already have.
+
+    Parameters
+    ----------
+    jobs : Path
+        Folder of the scripts.
+    folder : Path
+        Of the run: its ledger and `jobs.csv`.
+    make : callable
+        Returns a new policy and placer.
+    slurm : Slurm
+    poll_s, patience_s : float
+        Seconds between looks at the queue, and for which a scheduler that does not answer is asked again.
+    queues : str, optional
+        File of queues, by account.
+
+    Raises
+    ------
+    InputError
+        If a script or the cluster lacks what a run needs. Jobs stay as they are: held, or running.
+    """
+    scripts = read_scripts(jobs)
+    with open_ledger(folder) as ledger:
+        queue = OwnQueue(slurm, ledger.run, patience_s)
+        run = ScriptRun(scripts, queue, ledger, make, queues)
+        if run.done:
+            print(f"all {len(scripts)} scripts have ended: nothing is submitted ({folder / JOBS_CSV})")
+        else:
+            queue.check_accounting()
+        while not run.done:
+            run.step()
+            if not run.done:
+                time.sleep(poll_s)
+        states = write_jobs(run, folder)
+    return {"scripts": len(scripts), "states": states, "jobs": str(folder / JOBS_CSV)}

@@ -1,0 +1,307 @@
+"""Simulate a cluster from now on: when each waiting job starts, and what a policy would do now.
+
+Run times of jobs are drawn from the past jobs of their users in a log.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .folder import TwinFolder
+from .present import Present
+from clustergym.cluster.node_lists import host_names
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.columns import DAY_S
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.registry import make_placer, make_policy
+from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.scenario_config import Conditions
+from clustergym.sim.from_now import MARK, Moment, list_moments
+from clustergym.trace.log_files import write_log
+from clustergym.trace.readers.sacct import SlurmJob
+from clustergym.trace.records import RecordedJobs
+from clustergym.trace.trace import Trace
+
+PRIOR_RUNS = 5.0
+"""Runs of one's own beside which those of more jobs count as much."""
+MOST_RUNS = 2000
+"""Past runs that count of a pool: the last ones."""
+LEAST_LEFT_S = 60.0
+"""What is left of a job that has run for longer than any before it."""
+
+
+class Pool(NamedTuple):
+    """Run times of similar past jobs in ascending order, and the positions of those jobs among all."""
+
+    values: Floats
+    rows: Ints
+
+
+class PastRuns:
+    """Run times of past jobs, from which the run times of present jobs are estimated.
+
+    Parameters
+    ----------
+    trace : Trace
+        A log whose jobs do an iteration a second; only jobs that had ended by `until_s` count.
+    until_s : float
+    """
+
+    def __init__(self, trace: Trace, until_s: float = np.inf) -> None:
+        run_s = trace.work_iterations.astype(np.float64)
+        begun = trace.submit_s if trace.start_s is None else trace.start_s
+        ended = begun + run_s <= until_s
+        self._run_s, self._users = run_s[ended], np.array(trace.user, dtype=object)[ended]
+        limits = np.full(len(trace), np.nan) if trace.time_limit_s is None else trace.time_limit_s
+        self._limits = limits[ended]
+        self._pools: dict[tuple[str, float | None], list[Pool]] = {}
+
+    def __len__(self) -> int:
+        return len(self._run_s)
+
+    def draw(self, generator: np.random.Generator) -> DrawnRunTimes:
+        """Sample random distributions of run times that are consistent with the past runs."""
+        return DrawnRunTimes(self, generator)
+
+    def find_limit(self, job: SlurmJob) -> float | None:
+        """Return a job's time limit, s; None if run times are not estimated relative to time limits."""
+        return job.limit_s if job.limit_s > 0 and bool(np.isfinite(self._limits).any()) else None
+
+    def pools(self, user: str, limit_s: float | None) -> list[Pool]:
+        """Return groups of past runs, from those most similar to a job of this user and limit to all runs.
+
+        They are the user's with a limit that is neither twice nor half as long, all of the user's, all with
+        such limits, all; without limits the user's and all.
+        """
+        if (user, limit_s) not in self._pools:
+            mine = self._users == user
+            if limit_s is None:
+                pools, values = [mine, np.ones_like(mine)], self._run_s
+            else:
+                known = np.isfinite(self._limits)
+                near = known & (self._limits < 2 * limit_s) & (self._limits > limit_s / 2)
+                pools, values = [mine & near, mine & known, near, known], self._run_s / self._limits
+            self._pools[user, limit_s] = [
+                _sort(values, np.flatnonzero(alike)[-MOST_RUNS:]) for alike in pools
+            ]
+        return self._pools[user, limit_s]
+
+
+def _sort(values: Floats, rows: Ints) -> Pool:
+    rows = rows[np.lexsort((rows, values[rows]))]
+    return Pool(values[rows], rows)
+
+
+class DrawnRunTimes:
+    """A sampler of jobs' run times from past runs, each of which has a random weight.
+
+    Of n past runs each has a weight drawn as in the Bayesian bootstrap (Rubin, The Annals of Statistics
+    1981), the same for all jobs: what is not known of a user's run times is common to all of his jobs. The
+    next larger pool has a weight of about `PRIOR_RUNS` runs (the posterior of a Dirichlet process whose base
+    is that pool; Ferguson, The Annals of Statistics 1973), so that few runs of one's own count little.
+    """
+
+    def __init__(self, past: PastRuns, generator: np.random.Generator) -> None:
+        self._past, self._generator = past, generator
+        self._weights = generator.exponential(size=len(past))
+        self._drawn: dict[tuple[str, float | None], list[tuple[Floats, float]]] = {}
+
+    def run_s(self, job: SlurmJob, elapsed_s: float) -> float:
+        """Sample the total run time in seconds of a job that has already run for `elapsed_s` seconds.
+
+        Where none was longer, what is left is `LEAST_LEFT_S`.
+        """
+        limit_s = self._past.find_limit(job)
+        unit, pools = limit_s or 1.0, self._past.pools(job.user, limit_s)
+        # From all runs to those most like the job's: what share of a pool and its base is longer.
+        longer, owns, rests = 0.0, list[float](), list[float]()
+        firsts = [int(np.searchsorted(pool.values, elapsed_s / unit, side="right")) for pool in pools]
+        weights = self._weigh(job.user, limit_s)
+        for first, (sums, base) in zip(reversed(firsts), reversed(weights), strict=True):
+            owns.append(float(sums[-1] - sums[first]))
+            rests.append(base * longer)
+            total = float(sums[-1]) + base
+            longer = (owns[-1] + rests[-1]) / total if total else 0.0
+        for pool, first, (sums, _), own, rest in zip(
+            pools, firsts, weights, reversed(owns), reversed(rests), strict=True
+        ):
+            at = self._generator.random() * (own + rest)
+            if at < own:
+                row = int(np.searchsorted(sums, sums[first] + at, side="right")) - 1
+                return float(pool.values[min(max(row, first), len(pool.values) - 1)] * unit)
+        return elapsed_s + LEAST_LEFT_S
+
+    def _weigh(self, user: str, limit_s: float | None) -> list[tuple[Floats, float]]:
+        """Return, for each pool, the sums of its runs' weights, shape (runs + 1,), and its base's weight."""
+        if (user, limit_s) not in self._drawn:
+            pools = self._past.pools(user, limit_s)
+            bases = [float(self._generator.gamma(PRIOR_RUNS)) for _ in pools[1:]] + [0.0]
+            sums = [np.append(0.0, np.cumsum(self._weights[pool.rows])) for pool in pools]
+            self._drawn[user, limit_s] = list(zip(sums, bases, strict=True))
+        return self._drawn[user, limit_s]
+
+
+QUANTILES = (0.1, 0.5, 0.9)
+
+
+class Ahead:
+    """A simulation of a real cluster from now on, under a policy, with random run times and arrivals.
+
+    Parameters
+    ----------
+    twin : TwinFolder
+        Whose log says how long users run, and what arrives at which hours.
+    present : Present
+        Times on the log's clock, if `past` is cut, or since 1970.
+    policy : str, optional
+        `NAME KEY=VALUE …` or a YAML file; None: the rules of the folder.
+    more : sequence of str
+        Further overrides.
+    until_s : float
+        Jobs of the log that ended later are not known.
+    """
+
+    def __init__(
+        self,
+        twin: TwinFolder,
+        present: Present,
+        policy: str | None = None,
+        more: Sequence[str] = (),
+        until_s: float = np.inf,
+    ) -> None:
+        words = ["scenario=own-log", *twin.policy_words(policy)]
+        words += [word for word in twin.words(more=more) if not word.startswith("trace.time_limits")]
+        self.config = compose(words)
+        self.conditions, self.present, self.log = Conditions.from_config(self.config), present, twin.log
+        self.past, self.until_s = PastRuns(twin.log, until_s), until_s
+        self._hosts = {job.job_id: host_names(job.hosts) for job in present.running}
+        first = [job.submit_s for job in present.waiting]
+        self.base_s = min([*first, present.now_s])
+
+    def starts(self, draw: int, seed: int = 0) -> dict[str, float]:
+        """Simulate draw number `draw` of run times; return the seconds until waiting jobs start, or NaN."""
+        generator = random_streams.REMAINING_RUN_TIMES.generator(seed, draw)
+        arrivals = self._arrivals(generator)
+        scenario = self._scenario(self.past.draw(generator).run_s, arrivals)
+        waiting = {job.job_id for job in self.present.waiting}
+        found = {name: float("nan") for name in waiting}
+        for moment in self._moments(scenario):
+            for row in moment.started:
+                name = moment.job_id[row]
+                if name in waiting and found[name] != found[name]:
+                    found[name] = moment.view.now_s - self._now_s
+            if all(start == start for start in found.values()):
+                break
+        return found
+
+    def now(self) -> Moment | None:
+        """Return the policy's decision for the jobs that are present now; None if there are none.
+
+        None where no job runs or waits.
+        """
+        generator = random_streams.REMAINING_RUN_TIMES.generator(0, 0)
+        draws = [self.past.draw(generator) for _ in range(25)]
+
+        def usual(job: SlurmJob, elapsed_s: float) -> float:
+            return float(np.median([drawn.run_s(job, elapsed_s) for drawn in draws]))
+
+        scenario = self._scenario(usual, [])
+        return next(self._moments(scenario), None)
+
+    def _moments(self, scenario: Scenario) -> Iterator[Moment]:
+        policy, placer = make_policy(self.config["policy"]), make_placer(self.config["placer"])
+        return list_moments(scenario, policy, placer, self._hosts.keys(), self._now_s, self._hosts)
+
+    @property
+    def _now_s(self) -> float:
+        return self.present.now_s - self.base_s
+
+    def _arrivals(self, generator: np.random.Generator, days: float = 1.0) -> list[tuple[int, float]]:
+        """Return rows of the log and when they arrive from now: what came after this hour of another day."""
+        log = self.log
+        known_s = min(self.until_s, float(log.submit_s[-1]))
+        # A moment of the log itself is on the log's clock, any other since 1970.
+        clock = self.present.now_s - (log.clock_start_s if self.until_s == np.inf else 0.0)
+        whole = int((known_s - days * DAY_S - clock % DAY_S) // DAY_S)
+        if whole < 1:
+            return []
+        begin = clock % DAY_S + DAY_S * int(generator.integers(0, whole + 1))
+        rows = np.flatnonzero((log.submit_s > begin) & (log.submit_s <= begin + days * DAY_S))
+        return list(zip(rows.tolist(), (log.submit_s[rows] - begin).tolist(), strict=True))
+
+    def _scenario(
+        self, run_s: Callable[[SlurmJob, float], float], arrivals: Sequence[tuple[int, float]]
+    ) -> Scenario:
+        """Return the scenario of the jobs now and random arrivals; running jobs begin with its clock."""
+        rows: list[tuple[Any, ...]] = []
+        now_s = self._now_s
+        for job in self.present.running:
+            elapsed_s = max(self.present.now_s - job.start_s, 0.0)
+            left_s = max(run_s(job, elapsed_s) - elapsed_s, 1.0)
+            limit_s = max(job.limit_s - elapsed_s, LEAST_LEFT_S) if job.limit_s > 0 else np.nan
+            # How many nodes it asked for is no matter where its hosts are known; where they are not, as many
+            # may not be free once the others are placed in another order.
+            rows.append((replace(job, nodes=0), 0.0, now_s + left_s, limit_s))
+        for job in self.present.waiting:
+            rows.append((job, job.submit_s - self.base_s, max(run_s(job, 0.0), 1.0), job.limit_s))
+        log = self.log
+        table = [
+            (
+                *(job.job_id, submit_s, duration_s, job.gpus, job.gpu_type, job.user, job.account),
+                *(job.partition, limit_s, int(job.qos) if job.qos.lstrip("-").isdigit() else 0, job.nodes),
+            )
+            for job, submit_s, duration_s, limit_s in rows
+        ]
+        limits = log.time_limit_s
+        for row, delay_s in arrivals:
+            at = now_s + delay_s
+            table.append(
+                (
+                    *(f"later-{log.job_id[row]}", at, float(log.work_iterations[row]), int(log.gpus[row])),
+                    *(log.gpu_type[row], log.user[row], log.virtual_cluster[row]),
+                    *("" if log.partition is None else log.partition[row],),
+                    *(np.nan if limits is None else float(limits[row]), int(log.priority[row])),
+                    0 if log.nodes is None else int(log.nodes[row]),
+                )
+            )
+        someone = table[0] if table else ("", 0.0, 1.0, 1, "", "", "", "", np.nan, 0, 0)
+        table.append((MARK, now_s, 1.0, 1, "", someone[5], someone[6], "", 1.0, 0, 0))
+        return self._read(table)
+
+    def _read(self, table: Sequence[tuple[Any, ...]]) -> Scenario:
+        """Return the scenario of a table of jobs, which is read as any log is."""
+        table = sorted(table, key=lambda row: row[1])
+        columns = list(zip(*table, strict=True))
+        log = RecordedJobs(
+            path=Path("now"),
+            format="now",
+            sha256="",
+            row=np.arange(len(table)),
+            line=[0] * len(table),
+            job_id=list(columns[0]),
+            submit_s=np.array(columns[1], dtype=np.float64),
+            duration_s=np.array(columns[2], dtype=np.float64),
+            gpus=np.array(columns[3], dtype=np.int64),
+            gpu_type=list(columns[4]),
+            user=list(columns[5]),
+            virtual_cluster=list(columns[6]),
+            partition=list(columns[7]),
+            time_limit_s=np.array(columns[8], dtype=np.float64),
+            priority=np.array(columns[9], dtype=np.int64),
+            nodes=np.array(columns[10], dtype=np.int64),
+            outcome=["completed"] * len(table),
+            left_out=Counter(),
+        )
+        given = {**self.config["trace"], "time_limits": "keep"}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "now.csv"
+            write_log(log, path)
+            return self.conditions.scenario({**given, "path": str(path)}, 0)

@@ -1,0 +1,264 @@
+"""The costs of a run: waits by group, GPU-hours by use, money, energy and carbon.
+
+The watts of a busy GPU by its power limit come from a table of measurements such as Zeus's (ml-energy/zeus).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .waits import BY, JobTable, list_groups, waits
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
+from clustergym.results.report.series import column, read_table
+from clustergym.trace.trace import FAILED, KILLED
+
+COLUMNS = ("network", "batch_size", "optimizer", "power_limit", "time_per_epoch", "average_power")
+
+
+class MeasuredPower(NamedTuple):
+    """Measured power and slowdown of training under one limit of the GPU's power.
+
+    Attributes
+    ----------
+    watts : float
+        Mean over the networks that were measured there.
+    slower : float
+        Time of an epoch over that at the highest limit, geometric mean over the same trainings.
+    networks : int
+    """
+
+    watts: float
+    slower: float
+    networks: int
+
+
+def read_power(path: Path, limit_w: float) -> MeasuredPower:
+    """Read a table of measured trainings; return mean watts and the slowdown at a power limit in watts.
+
+    Parameters
+    ----------
+    path : Path
+        CSV with `COLUMNS`: watts, and seconds of an epoch, by network, batch, optimizer and power limit.
+    limit_w : float
+
+    Raises
+    ------
+    InputError
+        If the file is no such table, or nothing was measured at the limit.
+    """
+    rows = read_table(path, COLUMNS)
+    limits, epoch_s, watts = (column(path, rows, name) for name in COLUMNS[3:])
+    known = np.isfinite(limits) & (watts > 0) & (epoch_s > 0) & np.isfinite(watts) & np.isfinite(epoch_s)
+    here = known & (limits == limit_w)
+    if not here.any():
+        there = ", ".join(f"{limit:g}" for limit in np.unique(limits[known])[:20].tolist())
+        remedy = f"there are {there}" if there else "give a table with watts"
+        message = f"nothing was measured at {limit_w:g} W"
+        raise InputError(message, file=path, field="power_limit", remedy=remedy)
+    of_run = [tuple(row[name] for name in COLUMNS[:3]) for row in rows]
+    highest = known & (limits == limits[known].max())
+    fastest = {of_run[at]: float(epoch_s[at]) for at in np.flatnonzero(highest).tolist()}
+    at_limit = np.flatnonzero(here).tolist()
+    slower = [np.log(epoch_s[at] / fastest[of_run[at]]) for at in at_limit if of_run[at] in fastest]
+    by_network = [
+        watts[[at for at in at_limit if rows[at]["network"] == network]].mean()
+        for network in sorted({rows[at]["network"] for at in at_limit})
+    ]
+    mean = float(np.exp(np.mean(slower))) if slower else float("nan")
+    return MeasuredPower(float(np.mean(by_network)), mean, len(by_network))
+
+
+GOODPUT = {
+    "productive": "work of jobs that completed",
+    "ended_early": "work of jobs that failed or were killed",
+    "restarts": "standing still at restarts",
+    "failures": "work that failures undid",
+    "waiting": "idle while jobs waited (fragmented, or kept by rules)",
+    "idle": "idle, and nobody waited",
+}
+"""What becomes of the GPU-hours of a cluster."""
+WARM_UP = 0.1
+"""Share of the time of submissions that the steady window leaves out at its start."""
+HOURS = 24
+COSTS = ("held_gpu_s", "overhead_gpu_s", "lost_gpu_s")
+"""Columns of jobs.csv on what a job cost."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """A cluster's price of a GPU-hour, watts of its GPUs, and carbon emissions of a kWh.
+
+    Attributes
+    ----------
+    gpu_hour : float or None
+        Of a GPU, used or not.
+    watts : mapping of str to (float, float)
+        Watts of a GPU by type, busy and idle.
+    carbon : tuple of float
+        Grams of CO2 of a kWh in each hour of the day, or one number for all.
+    """
+
+    gpu_hour: float | None = None
+    watts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    carbon: tuple[float, ...] = ()
+
+
+class UsageCurve(NamedTuple):
+    """The jobs of a finished run, and the held GPUs and queue length over time, as arrays.
+
+    Attributes
+    ----------
+    jobs : JobTable
+    wait_s, run_s, held_gpu_s, overhead_gpu_s, lost_gpu_s : ndarray of float, shape (n,)
+    log_outcome : list of str
+    time_s, queued : ndarray of float, shape (B,)
+    held : dict of str to ndarray of float, shape (B,)
+        GPUs held, by type.
+    capacity : mapping of str to int
+    """
+
+    jobs: JobTable
+    wait_s: Floats
+    run_s: Floats
+    held_gpu_s: Floats
+    overhead_gpu_s: Floats
+    lost_gpu_s: Floats
+    log_outcome: list[str]
+    time_s: Floats
+    queued: Floats
+    held: dict[str, Floats]
+    capacity: Mapping[str, int]
+
+
+def read_course(folder: Path, origin_s: float, capacity: Mapping[str, int]) -> UsageCurve:
+    """Read a run's jobs and use of GPUs over time, given when its clock starts and its GPUs by type.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read.
+    """
+    path, timeline = folder / "jobs.csv", folder / "timeline.csv"
+    names = ("submit_s", "first_start_s", "run_s", "request_gpus", *COSTS)
+    rows = read_table(path, names)
+    found = {name: column(path, rows, name) for name in names}
+    held = {gpu_type: f"held_gpus_{gpu_type}" for gpu_type in capacity}
+    times = read_table(timeline, ("time_s", "queued_jobs", *held.values()))
+    texts = {name: [row.get(name, "") for row in rows] for name in ("team", "partition", "log_outcome")}
+    gpus = np.nan_to_num(found["request_gpus"]).astype(np.int64)
+    return UsageCurve(
+        jobs=JobTable(
+            gpus, found["held_gpu_s"], found["submit_s"], origin_s, texts["team"], texts["partition"]
+        ),
+        wait_s=found["first_start_s"] - found["submit_s"],
+        run_s=found["run_s"],
+        **{name: found[name] for name in COSTS},
+        log_outcome=texts["log_outcome"],
+        time_s=column(timeline, times, "time_s"),
+        queued=column(timeline, times, "queued_jobs"),
+        held={gpu_type: column(timeline, times, name) for gpu_type, name in held.items()},
+        capacity=capacity,
+    )
+
+
+def check_counts(course: UsageCurve, path: Path) -> None:
+    """Raise an `InputError` if a job held another number of GPUs than it requested."""
+    run_s = np.where(course.run_s > 0, course.run_s, np.nan)
+    other = np.abs(course.held_gpu_s / run_s - course.jobs.gpus) > 1e-6
+    if other.any():
+        message = f"{int(other.sum())} jobs held other GPUs than they asked for, and a log does not say how "
+        message += "fast they are then"
+        remedy = "add oracle=roofline, by which models are drawn; or choose a policy that resizes no job"
+        raise InputError(message, file=path, field="--policy", remedy=remedy)
+
+
+def summarise_run(course: UsageCurve, prices: Prices) -> dict[str, Any]:
+    """Return a run's waits, utilisation, cost, energy (kWh) and carbon emissions (kg) as plain values."""
+    found: dict[str, Any] = {"waits": {}, "lost": {}}
+    for by in BY:
+        found["waits"][by] = {
+            name: waits(course.wait_s[mine], course.run_s[mine])
+            for name, mine in list_groups(course.jobs, by)
+        }
+    lost = course.overhead_gpu_s + course.lost_gpu_s
+    early = np.isin(course.log_outcome, (FAILED, KILLED))
+    lost = lost + np.where(early, course.held_gpu_s - lost, 0.0)
+    for by in ("team", "size"):
+        found["lost"][by] = {
+            name: float(lost[mine].sum()) / 3600 for name, mine in list_groups(course.jobs, by)
+        }
+    found["goodput_gpu_hours"] = goodput = divide_goodput(course)
+    found["utilisation"] = utilisation(course)
+    if prices.gpu_hour is not None:
+        found["cost"] = {name: hours * prices.gpu_hour for name, hours in goodput.items()}
+        found["cost"]["all"] = sum(goodput.values()) * prices.gpu_hour
+    if prices.watts:
+        by_hour = energy_by_hour(course, prices.watts)
+        found["energy_kwh"] = float(by_hour.sum())
+        if prices.carbon:
+            found["carbon_kg"] = float(np.dot(by_hour, np.broadcast_to(prices.carbon, HOURS))) / 1000
+    return found
+
+
+def divide_goodput(course: UsageCurve) -> dict[str, float]:
+    """Return the GPU-hours of each use, such as productive or idle, from the first submission to the end."""
+    overhead, undone = float(course.overhead_gpu_s.sum()), float(course.lost_gpu_s.sum())
+    working = course.held_gpu_s - course.overhead_gpu_s - course.lost_gpu_s
+    early = np.isin(course.log_outcome, (FAILED, KILLED))
+    lasting, held = np.diff(course.time_s), sum(course.held.values(), np.zeros(len(course.time_s)))[:-1]
+    free_gpu_s = (sum(course.capacity.values()) - held) * lasting
+    waited = course.queued[:-1] > 0
+    gpu_s = {
+        "productive": float(working[~early].sum()),
+        "ended_early": float(working[early].sum()),
+        "restarts": overhead,
+        "failures": undone,
+        "waiting": float(free_gpu_s[waited].sum()),
+        "idle": float(free_gpu_s[~waited].sum()),
+    }
+    return {name: value / 3600 for name, value in gpu_s.items()}
+
+
+def utilisation(course: UsageCurve) -> float | None:
+    """Return the share of GPUs that are held, from the end of the warm-up to the last submission."""
+    first, last = float(course.jobs.submit_s.min()), float(course.jobs.submit_s.max())
+    begin = first + WARM_UP * (last - first)
+    if last <= begin:
+        return None
+    edges = np.clip(course.time_s, begin, last)
+    held = sum(course.held.values(), np.zeros(len(course.time_s)))[:-1]
+    return float(np.dot(held, np.diff(edges)) / (sum(course.capacity.values()) * (last - begin)))
+
+
+def energy_by_hour(course: UsageCurve, watts: Mapping[str, tuple[float, float]]) -> Floats:
+    """Return GPUs' energy in kWh by hour of the day, shape (24,); `watts` is (busy, idle) by GPU type.
+
+    A held GPU takes its busy watts, any other its idle ones.
+
+    Raises
+    ------
+    InputError
+        If a GPU type has no watts.
+    """
+    missing = sorted(set(course.capacity) - set(watts))
+    if missing:
+        remedy = f"give --watts {missing[0]}=BUSY/IDLE"
+        raise InputError(f"no watts are given for {', '.join(missing)}", field="--watts", remedy=remedy)
+    power = np.zeros(len(course.time_s))
+    for gpu_type, gpus in course.capacity.items():
+        busy, idle = watts[gpu_type]
+        power += busy * course.held[gpu_type] + idle * (gpus - course.held[gpu_type])
+    # Cut the course at every full hour, so that each piece lies in one hour of the day.
+    clock = course.jobs.origin_s + course.time_s
+    hours = np.arange(np.ceil(clock[0] / 3600), np.floor(clock[-1] / 3600) + 1) * 3600
+    edges = np.union1d(clock, hours)
+    at = np.searchsorted(clock, edges[:-1], side="right") - 1
+    kwh = power[at] * np.diff(edges) / 3.6e6
+    hour = (edges[:-1] // 3600 % HOURS).astype(np.int64)
+    return np.bincount(hour, weights=kwh, minlength=HOURS).astype(np.float64)

@@ -1,0 +1,253 @@
+"""The traces and runs of the reproduction of Ares, and the averages and gains that its parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from .reproduction import Figures, Found, Parameters, RunSpec, check_published
+from clustergym.scenario.scenario import Scenario
+
+WHOLE, START = "whole", "start"
+"""Settings: the whole trace, or its first `START_JOBS` jobs. A variant may follow, after a blank."""
+START_JOBS = 160
+ROOFLINE, UNROUNDED = "roofline", "any-count"
+"""Variants: iteration times of the roofline, not of Sia's profiles; any GPU count, not powers of two."""
+COSTS = "costs=ares-profiled-free"
+"""Its relaunch costs. Whether its simulator counts a job's profile (section 4) is not stated."""
+JOBS_PER_HOUR_A_GPU = 640 / 2048
+"""Ares's decision times are for up to 640 jobs an hour on 2,048 GPUs."""
+TIMED_S = 2 * 3600.0
+
+
+class TraceType(NamedTuple):
+    """A type of traces: the folder of the paper Sia's traces, and settings that generate similar ones."""
+
+    sia: str
+    generator: str
+    jobs: int
+    span_s: float
+    most_s: float
+    start_hour: int
+    workloads: Sequence[int]
+
+
+TRACE_TYPES = {
+    "philly": TraceType("philly", "philly-like", 160, 28800.0, 86400.0, 8, (1, 2, 3, 4)),
+    "helios": TraceType("saturn", "helios-like", 160, 28800.0, 172800.0, 8, (1, 2, 3, 4)),
+    "newtrace": TraceType("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0, (1,)),
+}
+"""Ares has 160 jobs in 8 h, in newTrace 960 in 48 h. Saturn is a cluster of Helios.
+
+As many generated traces run beside Sia's workloads; each run on newTrace takes minutes.
+"""
+TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
+"""The generated traces on 16 GPUs (section 5.2) have a name and seeds of their own."""
+
+
+def trace_names(trace_type: str, quick: bool) -> list[str]:
+    """Return the names of a type's traces: the paper Sia's and generated ones; only the first if `quick`."""
+    if trace_type == TESTBED:
+        names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
+    else:
+        sources = ("sia", "generated")
+        names = [
+            f"{trace_type} {source} {number}"
+            for source in sources
+            for number in TRACE_TYPES[trace_type].workloads
+        ]
+    return names[:1] if quick else names
+
+
+def check_data(folder: Path, names: list[str]) -> None:
+    """Raise an `InputError` unless the published files that the traces need are there."""
+    wanted = [_workload(folder, name) for name in names if " sia " in name]
+    check_published([*wanted, folder / "sia" / "profiles"])
+
+
+def _workload(folder: Path, name: str) -> Path:
+    trace_type, _, number = name.split()
+    return folder / "sia" / "workloads" / TRACE_TYPES[trace_type].sia / f"workload-{number}.csv"
+
+
+def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
+    """Build the scenario of a run from its trace and setting."""
+    length, _, variant = spec.setting.partition(" ")
+    bend = variant.startswith("efficiency")
+    scenario = _of_trace(data, spec.trace, "" if bend else variant)
+    if length == START and len(scenario.trace) > START_JOBS:
+        scenario = replace(scenario, trace=scenario.trace.take(range(START_JOBS)))
+    if bend:
+        power, load = (float(word.split("=")[1]) for word in variant.split())
+        scenario = bent(scenario, power, load)
+    return scenario
+
+
+def bend(power: float, load: float) -> str:
+    """Return the name of the setting with scaling efficiencies raised to a power, at an offered load."""
+    return f"efficiency={power:g} load={load:g}"
+
+
+@cache
+def _of_trace(data: Path, name: str, variant: str) -> Scenario:
+    from clustergym.scenario.by_name import load_scenario
+
+    trace_type, source, number = name.split()
+    folder = data.absolute() / "sia"
+    profiles = folder / "profiles"
+    if source == "sia":
+        path = _workload(data.absolute(), name)
+        trace = ["trace=file", f"trace.path='{path}'", f"trace.sia_profiles='{profiles}'"]
+    elif source == TESTBED:
+        jobs = list_generated_overrides(TRACE_TYPES["philly"], 40, 14400.0, int(number))
+        trace = ["cluster=ares-16", *jobs, "++trace.requests=arena"]
+    else:
+        trace = list_generated_overrides(
+            TRACE_TYPES[trace_type], TRACE_TYPES[trace_type].jobs, TRACE_TYPES[trace_type].span_s, int(number)
+        )
+    oracle = [] if variant == ROOFLINE else ["oracle=sia", f"oracle.path='{profiles}'"]
+    counts = ["scenario.counts=any"] if variant == UNROUNDED else []
+    return load_scenario("ares", [COSTS, *trace, *oracle, *counts])
+
+
+def compute_offered_load(scenario: Scenario) -> float:
+    """Return the GPU time that jobs request / the GPU time that the cluster has until the last submission."""
+    trace = scenario.trace
+    work_gpu_s = trace.iterations * scenario.fair_iteration_time_s * scenario.request_gpus
+    return float(work_gpu_s.sum() / scenario.cluster.capacity.sum() / np.ptp(trace.submit_s))
+
+
+def request_efficiency(scenario: Scenario) -> float:
+    """Return jobs' mean throughput per GPU on the requested GPUs, divided by that on the fewest possible."""
+    gpu_s = scenario.tables.execution.min(axis=3)[:, 0] * scenario.tables.counts
+    least = np.argmax(np.isfinite(gpu_s), axis=1)
+    rows, level = scenario.class_of, np.searchsorted(scenario.tables.counts, scenario.request_gpus)
+    return float(np.mean(gpu_s[rows, least[rows]] / gpu_s[rows, level]))
+
+
+def bent(scenario: Scenario, power: float, load: float) -> Scenario:
+    """Return a scenario with scaling efficiencies raised to `power`, and arrivals rescaled to offered `load`.
+
+    Throughput per GPU over that on the fewest GPUs is raised to the power: 1 leaves it, 0 is linear
+    scaling. Iterations change so that every job has the GPU time that it had at its request, and
+    submissions are stretched to the offered load.
+    """
+    tables, counts = scenario.tables, scenario.tables.counts[:, None]
+    gpu_s = tables.execution * counts
+    best = gpu_s.min(axis=3)
+    least = np.take_along_axis(best, np.argmax(np.isfinite(best), axis=2)[..., None], 2)[..., None]
+    bent_s = {
+        name: (least * (getattr(tables, name) * counts / least) ** power) / counts
+        for name in ("execution", "profiled", "data_parallel")
+    }
+    changed = replace(scenario, tables=replace(tables, **bent_s))
+    factor = scenario.fair_iteration_time_s / changed.fair_iteration_time_s
+    iterations = np.maximum(np.rint(scenario.trace.iterations * factor), 1).astype(np.int64)
+    submit_s = scenario.trace.submit_s * (compute_offered_load(scenario) / load)
+    return replace(changed, trace=replace(scenario.trace, iterations=iterations, submit_s=submit_s))
+
+
+def list_generated_overrides(trace_type: TraceType, jobs: int, span_s: float, seed: int) -> list[str]:
+    """Return the configuration overrides that generate a trace of a type with a seed."""
+    parameters = (
+        f"rule=ares any_type=true jobs={jobs} span_s={span_s} load=1.0 max_gpus=16 min_duration_s=60.0 "
+        f"max_duration_s={trace_type.most_s} start_hour={trace_type.start_hour} seed={seed}"
+    )
+    return [f"trace={trace_type.generator}", *(f"++trace.{parameter}" for parameter in parameters.split())]
+
+
+@cache
+def build_timed_scenario(gpus: int) -> Scenario:
+    """Build a scenario of two hours of Philly-like jobs at full load on a cluster of that many GPUs."""
+    from clustergym.scenario.by_name import load_scenario
+
+    jobs = round(JOBS_PER_HOUR_A_GPU * gpus * TIMED_S / 3600)
+    nodes = f"cluster.nodes=[{{gpu_type:RTX2080Ti,count:{gpus // 4},gpus_per_node:4}}]"
+    trace = list_generated_overrides(TRACE_TYPES["philly"], jobs, TIMED_S, 1)
+    return load_scenario("ares", [COSTS, nodes, *trace, f"horizon_s={TIMED_S}"])
+
+
+POLICIES = ("ares", "gavel", "themis", "allox", "tiresias", "lucid", "optimus", "pollux")
+ALPHAS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)
+QUICK_ALPHAS = (0.5, 0.65, 0.75, 0.8, 0.85, 1.0)
+OWN = "ares work_conserving=True"
+"""Our own baseline, in Ares's order: jobs shrink rather than wait, and leftover GPUs are given out."""
+FIXED: Mapping[str, Parameters] = {"pollux": (("batch", "requested"),)}
+"""Parameters of policies that would choose the batch: all jobs train at the requested one (section 3.1)."""
+FEWER = {("newtrace", "pollux"): 1}
+"""Number of traces that a policy runs on, where a run takes minutes (Pollux's genetic search)."""
+METRICS = ("jct_mean", "jct_p99", "unfair_fraction", "ftf_worst", "preemptions_mean", "restarts_mean")
+
+
+class Gain(NamedTuple):
+    """The share by which Ares's metric is below another policy's; negative where it is above."""
+
+    other: str
+    share: float
+
+
+class AresRuns(NamedTuple):
+    """The runs that reproduce Ares's paper: their data, traces and policies."""
+
+    data: Path
+    quick: bool
+    policies: Sequence[str]
+
+    @property
+    def length(self) -> str:
+        """Name of the runs' setting: whole traces, or only the traces' starts if `quick` is set."""
+        return START if self.quick else WHOLE
+
+    def specs(self, trace_type: str, policy: str, alpha: float | None = None) -> list[RunSpec]:
+        """Describe a policy's runs on all traces of a type; with `alpha` set, on every second trace only.
+
+        The policy can also be `OWN`, the work-conserving Ares; `alpha` is a parameter of Ares.
+        """
+        parameters: Parameters = () if alpha is None else (("alpha", alpha),)
+        names = trace_names(trace_type, self.quick)[: FEWER.get((trace_type, policy))]
+        if policy == OWN:
+            policy, parameters = "ares", (("work_conserving", True),)
+        parameters += FIXED.get(policy, ())
+        step = 1 if alpha is None else 2
+        return [RunSpec(name, None, self.length, policy, parameters) for name in names[::step]]
+
+    @property
+    def rows(self) -> list[str]:
+        """Names of the policies, and of the work-conserving Ares if Ares is among them."""
+        return [*self.policies, *([OWN] if "ares" in self.policies else [])]
+
+    @property
+    def alphas(self) -> Sequence[float]:
+        """Tested values of Ares's parameter alpha."""
+        return QUICK_ALPHAS if self.quick else ALPHAS
+
+    def file(self, what: str) -> str:
+        """Return the file name of the plot named `what` on the page about Ares."""
+        return f"ares-{what}.svg"
+
+    def averages(self, found: Found, trace_type: str, policy: str) -> Figures:
+        """Return the mean of each metric over the runs of a policy on traces of a type."""
+        return _averages(found, self.specs(trace_type, policy))
+
+    def beside(self, found: Found, trace_type: str, policy: str) -> Figures:
+        """Return the mean of each metric of Ares over those traces on which a policy was run."""
+        names = {spec.trace for spec in self.specs(trace_type, policy)}
+        return _averages(found, [spec for spec in self.specs(trace_type, "ares") if spec.trace in names])
+
+    def gains(self, found: Found, trace_type: str, metric: str) -> list[Gain]:
+        """Return by what share Ares's metric is below each other policy's, in ascending order."""
+        compared = []
+        for policy in (name for name in self.policies if name != "ares"):
+            ours = self.beside(found, trace_type, policy)[metric]
+            theirs = self.averages(found, trace_type, policy)[metric]
+            compared.append(Gain(policy, 1 - ours / theirs if theirs else 0.0))
+        return sorted(compared, key=lambda gain: gain.share)
+
+
+def _averages(found: Found, specs: Sequence[RunSpec]) -> Figures:
+    return {name: float(np.mean([found[spec][name] for spec in specs])) for name in METRICS}

@@ -1,0 +1,28 @@
+"""All figures of `clustergym bench placement`; the command's help is there before its solvers are loaded."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+STATES, QUICK_STATES, FEWEST_STATES = 20, 3, 3
+
+
+def placement_figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
+    """Return all results of the placement benchmark on random cluster states; fewer cases if `quick`."""
+    from .arnold_ablation import ablate
+    from .arnold_benchmark import QUICK_ALPHAS, by_fullness, run_benchmark
+    from .arnold_characterisation import characterise
+    from clustergym.envs.placement.drawing import ALPHAS
+
+    figures = run_benchmark(QUICK_ALPHAS if quick else ALPHAS, states, seed, _say)
+    figures["fullness"] = by_fullness(states, seed, quick)
+    _say("fullness")
+    figures["characterisation"] = characterise(states, seed)
+    figures["ablation"] = ablate(states, seed)
+    return figures
+
+
+def _say(step: str) -> None:
+    if sys.stderr.isatty():
+        print(f"done: {step}", file=sys.stderr)

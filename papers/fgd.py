@@ -1,0 +1,322 @@
+"""FGD's page (ATC '23): six placers of parts of GPUs fill Alibaba's openb cluster, as published.
+
+Allocation and fragmentation over what has arrived, in whole per cents, as FGD's results have them.
+
+Orders of arrival of our own, by FGD's published procedure, where a folder has no order file.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .claims import PaperClaim, claims_table, quantity
+from .page import Report, passage
+from .reproduction import Options, number
+from clustergym.cluster.parts import Nodes, Requests
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.paths import install_line
+from clustergym.common.processes import in_order
+from clustergym.common.tables import table
+from clustergym.envs.sharing import openb, streams
+from clustergym.envs.sharing.openb import Orders
+from clustergym.envs.sharing.streams import read_source
+from clustergym.sim.compiled.numba_cache import announce_compilation, has_numba
+from clustergym.sim.parts.placers import PLACERS
+
+SUMMARY = "six placers of parts of GPUs fill Alibaba's openb cluster (ATC '23)"
+PUBLISHED = dict(
+    zip(PLACERS, ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD"), strict=True)
+)
+"""What the published results call the placers."""
+ARRIVED_PCT = (50, 80, 90, 100, 110, 120, 130)
+SEED, QUICK_WORKLOAD = 42, "default"
+WITHIN = 0.02
+"""Points by which a figure may differ and count as the published one; those have two decimals."""
+SOURCE = "its published results, mean over the seeds of the folder"
+ALLOCATED, FRAGMENTED = "allocated_pct", "fragmented_pct"
+COLUMNS = (ALLOCATED, FRAGMENTED)
+Row = dict[str, Any]
+
+
+class FillCurves(NamedTuple):
+    """Curves of allocated GPUs and of unusable idle ones while requests arrive, and how many are rejected.
+
+    Curves hold percent of installed GPUs, at each percent of installed GPUs requested.
+    """
+
+    curves: Mapping[str, Floats]
+    rejected: int
+    arrivals: int
+
+
+class Run(NamedTuple):
+    """One workload and seed, with the placers to run on it."""
+
+    folder: Path
+    workload: str
+    seed: int
+    placers: tuple[str, ...]
+
+
+def reproduce(options: Options) -> Report:
+    """Simulate the runs that reproduce the paper on FGD, and return its page with the results."""
+    if not has_numba():
+        raise InputError("needs the package numba", field="fgd", remedy=install_line("learn"))
+    folder = find_folder(options.data)
+    placers = tuple(_choose_names("--policies", options.policies, PLACERS, PUBLISHED))
+    runs = list(_runs(folder, options, placers))
+    published = {
+        name: openb.read_expected(folder / f"expected_{what}.csv", name)
+        for name, what in ((ALLOCATED, "allocation"), (FRAGMENTED, "fragmentation"))
+    }
+    note = _note_of_other_orders(runs, published)
+    if note:
+        print(f"warning: {note}", file=sys.stderr)
+    announce_compilation(streams.place_arrivals)
+    done = list(in_order(_fills, runs, options.workers, label="workloads and seeds"))
+    rows = [row for run, fills in zip(runs, done, strict=True) for row in _rows(run, fills, published)]
+    claims = list(_claims(rows))
+    opening = [passage("fgd", "introduction"), note, f"## Claims\n\n{claims_table(claims)}" if claims else ""]
+    text = "\n\n".join(filter(None, [*opening, *_parts(runs, done, rows)]))
+    return Report(text + "\n", rows, claims)
+
+
+def find_folder(data: Path) -> Path:
+    """Return the folder with the files of the data set openb: the given one, or its subfolder `openb`."""
+    inner = data / "openb"
+    return inner if inner.is_dir() and not openb.find_packed_file(data / openb.NODES).exists() else data
+
+
+def _choose_names(
+    field: str, asked: Sequence[str] | None, known: Sequence[str], other: Mapping[str, str] = {}
+) -> list[str]:
+    """Return names in the order asked; `other` has second names."""
+    second = {name.lower(): first for first, name in other.items()}
+    found = []
+    for name in known if asked is None else asked:
+        first = second.get(name.lower(), name)
+        if first not in known:
+            raise InputError(f"unknown name {name!r}", field=field, remedy=nearest(name, known))
+        found.append(first)
+    if not found:
+        raise InputError("names nothing", field=field, remedy=f"give some of {', '.join(known)}")
+    return list(dict.fromkeys(found))
+
+
+def _runs(folder: Path, options: Options, placers: tuple[str, ...]) -> Iterator[Run]:
+    """Yield the workloads and seeds: those that are asked for, else those that have an order file."""
+    known = openb.workloads(folder)
+    ordered = [name for name in known if (folder / "orders" / f"{name}.npz").exists()] or known
+    chosen = (
+        _choose_names("--workloads", options.workloads, known) if options.workloads is not None else ordered
+    )
+    if options.quick and options.workloads is None:
+        chosen = [QUICK_WORKLOAD] if QUICK_WORKLOAD in chosen else chosen[:1]
+    for workload in chosen:
+        seeds = options.seeds
+        if seeds is None:
+            seeds = tuple(read_source(folder, workload).orders) or (SEED,)
+            seeds = seeds[:1] if options.quick else seeds
+        yield from (Run(folder, workload, seed, placers) for seed in seeds)
+
+
+def _note_of_other_orders(runs: Iterable[Run], published: Mapping[str, openb.Expected]) -> str:
+    """Return a sentence on the runs with published figures but without the order that made them, if any."""
+    told = {(workload, seed) for known in published.values() for workload, _, seed, _ in known}
+    lack: dict[str, list[str]] = {}
+    for folder, workload, seed, _ in runs:
+        if (workload, seed) in told and seed not in read_source(folder, workload).orders:
+            lack.setdefault(workload, []).append(str(seed))
+    names = "; ".join(f"{workload}: seed {', '.join(seeds)}" for workload, seeds in lack.items())
+    words = "There are published figures but no order in `orders/`, so our own shuffle stands beside them"
+    return f"{words} ({names})." if names else ""
+
+
+def _fills(run: Run) -> dict[str, FillCurves]:
+    """Fill the cluster once with each placer."""
+    source = read_source(run.folder, run.workload)
+    order = source.orders.get(run.seed) or draw_orders(source.nodes, source.rows, run.seed)
+    requests, request, installed = (
+        source.requests,
+        source.request[order.arrivals],
+        source.nodes.installed_milli,
+    )
+    arrived = np.cumsum((requests.gpus * requests.gpu_milli)[request])
+    curve = partial(at_arrived_pct, arrived, installed_milli=installed)
+    found = {}
+    for placer in run.placers:
+        nodes = source.nodes.with_ranks(order.node_rank)
+        filling = streams.fill(nodes, requests, request, source.usual, placer, run.seed)
+        curves = {ALLOCATED: curve(filling.used_milli), FRAGMENTED: curve(filling.fragments_milli)}
+        found[placer] = FillCurves(curves, int((filling.node < 0).sum()), len(request))
+    return found
+
+
+def _rows(
+    run: Run, fills: Mapping[str, FillCurves], published: Mapping[str, openb.Expected]
+) -> Iterator[Row]:
+    """Yield a row for each placer and per cent, with the published figures where there are any."""
+    for placer, fill in fills.items():
+        key = run.workload, PUBLISHED[placer], run.seed
+        told = {at for known in published.values() for *head, at in known if tuple(head) == key}
+        for at in sorted(told | set(ARRIVED_PCT)):
+            if at <= LAST and np.isfinite(fill.curves[ALLOCATED][at]):
+                row = {"workload": run.workload, "policy": key[1], "placer": placer, "seed": run.seed}
+                row |= {"arrived_pct": at} | {name: float(fill.curves[name][at]) for name in COLUMNS}
+                expected = {name: published[name].get((*key, at)) for name in COLUMNS}
+                yield row | {"expected": expected if at in told else None}
+
+
+def _parts(
+    runs: Sequence[Run], done: Sequence[Mapping[str, FillCurves]], rows: Sequence[Row]
+) -> Iterator[str]:
+    yield _agreement(rows)
+    yield passage("fgd", "means")
+    yield _means(rows)
+    yield passage("fgd", "rejected")
+    lines = [
+        [run.workload, str(run.seed), str(fills[run.placers[0]].arrivals)]
+        + [str(fills[placer].rejected) for placer in run.placers]
+        for run, fills in zip(runs, done, strict=True)
+    ]
+    yield table(["workload", "seed", "arrivals", *runs[0].placers], lines)
+
+
+def _compare_rows(rows: Iterable[Row], column: str) -> list[float]:
+    """Return the difference of each row from its published figure, in percentage points."""
+    found = ((row[column], row["expected"] and row["expected"][column]) for row in rows)
+    return [abs(ours - theirs) for ours, theirs in found if theirs is not None]
+
+
+def _agreement(rows: Sequence[Row]) -> str:
+    """Return the table of how far ours are from the published figures, run by run."""
+    lines = []
+    for placer in dict.fromkeys(row["placer"] for row in rows):
+        own = [row for row in rows if row["placer"] == placer]
+        cells = [placer, PUBLISHED[placer]]
+        for column in COLUMNS:
+            off = _compare_rows(own, column)
+            within = sum(value <= WITHIN for value in off)
+            cells += [str(len(off)), str(within), number(max(off), 4) if off else "-"]
+        lines.append(cells)
+    if not any(line[2] != "0" for line in lines):
+        return ""
+    figures = ["figures", f"within {WITHIN}", "farthest"]
+    headers = ["placer", "published as", *(f"allocated: {name}" for name in figures)]
+    headers += [f"fragmented: {name}" for name in figures]
+    return passage("fgd", "agreement", within=WITHIN) + "\n\n" + table(headers, lines, words=(0, 1))
+
+
+def _means(rows: Sequence[Row]) -> str:
+    """Return a table of allocation at the end of each workload: ours, and in brackets the published one."""
+    placers = list(dict.fromkeys(row["placer"] for row in rows))
+    last = [row for row in rows if row["arrived_pct"] == LAST]
+    lines = []
+    for workload, found in groupby(last, key=lambda row: row["workload"]):
+        own = list(found)
+        lines.append(
+            [workload, *(_mean_cell([row for row in own if row["placer"] == name]) for name in placers)]
+        )
+    return table(["workload", *placers], lines)
+
+
+def _mean_cell(rows: Sequence[Row]) -> str:
+    if not rows:
+        return "-"
+    ours, theirs = _both(rows)
+    return number(ours, 2) + ("" if theirs is None else f" ({theirs:.2f})")
+
+
+def _both(rows: Sequence[Row]) -> tuple[float, float | None]:
+    """Return the means of our allocation and, where all rows have one, of the published one."""
+    told = [row["expected"] and row["expected"][ALLOCATED] for row in rows]
+    theirs = None if None in told else float(np.mean(told))
+    return float(np.mean([row[ALLOCATED] for row in rows])), theirs
+
+
+def _claims(rows: Sequence[Row]) -> Iterator[PaperClaim]:
+    """Yield the allocation of each placer at the end of the default workload."""
+    for placer in dict.fromkeys(row["placer"] for row in rows):
+        where = {"workload": "default", "placer": placer, "arrived_pct": LAST}
+        own = [row for row in rows if all(row[name] == value for name, value in where.items())]
+        if own and _both(own)[1] is not None:
+            ours, theirs = _both(own)
+            claim = f"GPUs allocated when 130 % have arrived, {PUBLISHED[placer]}"
+            yield quantity(claim, SOURCE, theirs, as_published=ours, decimals=2)
+
+
+LAST = 130
+
+
+def at_arrived_pct(arrived_milli: Ints, value_milli: Ints | Floats, installed_milli: int) -> Floats:
+    """Return the mean of `value_milli` (as % of all GPUs) at each percent of all GPUs requested so far.
+
+    Parameters
+    ----------
+    arrived_milli : ndarray of int, shape (A,)
+        Thousandths of GPUs that have been asked for, rejected ones too, after each arrival.
+    value_milli : ndarray, shape (A,)
+    installed_milli : int
+
+    Returns
+    -------
+    ndarray of float, shape (LAST + 1,)
+        Per cent of the installed GPUs; NaN where nothing has arrived so far, or near.
+    """
+    pct = np.rint(100.0 * arrived_milli / installed_milli).astype(np.int64)
+    value = np.round(100.0 * value_milli / installed_milli, 2)
+    inside = pct <= LAST
+    number = np.bincount(pct[inside], minlength=LAST + 1).astype(np.float64)
+    total = np.bincount(pct[inside], value[inside], minlength=LAST + 1)
+    # An empty per cent takes the mean of its neighbours.
+    near_number, near_total = (np.convolve(counts, np.ones(3), "same") for counts in (number, total))
+    empty = number == 0
+    with np.errstate(invalid="ignore"):
+        return np.where(empty, near_total, total) / np.where(empty, near_number, number)
+
+
+ARRIVED = 1.3
+"""GPUs that arrive over those installed."""
+
+
+def draw_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
+    """Return random orders of requests and nodes; requests repeat or are left out to ask for a fixed total.
+
+    The total is `ARRIVED` times all GPUs. Where no request asks for GPUs, all requests arrive once.
+    """
+    rng = random_streams.PARTS_ORDER.generator(seed)
+    asked = requests.gpus * requests.gpu_milli
+    order, most = rng.permutation(len(asked)), ARRIVED * nodes.installed_milli
+    total = int(asked.sum())
+    if total > most:
+        order = _fewer(order, asked, most, rng)
+    elif total > 0:
+        order = np.concatenate([order, _more(requests.gpu_milli, asked, most, rng)])
+    return Orders(order, rng.permutation(len(nodes.devices)))
+
+
+def _more(milli: Ints, asked: Ints, most: float, rng: np.random.Generator) -> Ints:
+    """Sample pods until the next would be too many; as published, that test counts one GPU of a pod."""
+    drawn, total = [], int(asked.sum())
+    while total + milli[row := int(rng.integers(len(asked)))] <= most:
+        drawn.append(row)
+        total += int(asked[row])
+    return np.array(drawn, dtype=np.int64)
+
+
+def _fewer(order: Ints, asked: Ints, most: float, rng: np.random.Generator) -> Ints:
+    leaves = rng.permutation(len(order))
+    left = asked[order].sum() - np.cumsum(asked[order[leaves]])
+    gone = leaves[: int(np.argmax(left <= most)) + 1]
+    stays = np.ones(len(order), dtype=np.bool_)
+    stays[gone] = False
+    return order[stays]

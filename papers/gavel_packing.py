@@ -1,0 +1,316 @@
+"""Gavel's published curves of mean JCT over load, with jobs packed two to a GPU and not (OSDI '20).
+
+Gavel's throughput table: the speeds of jobs on their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from .claims import REPRODUCED, PaperClaim
+from .page import Draw, Panel, Section, panel_plot, passage
+from .reproduction import Figures, Found, Parameters, RunSpec, change, number
+from clustergym.cluster.cluster_files import cluster_from_config
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.common import random_streams
+from clustergym.common.errors import InputError
+from clustergym.common.reading import read_json
+from clustergym.common.tables import table
+from clustergym.oracle.base import OracleTables
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.pairs import PairSpeeds
+from clustergym.scenario.scenario import Scenario, model_classes
+from clustergym.trace.pair_tables import PairKey, PairTable, Workload, gavel_pairs, job_and_count
+from clustergym.trace.trace import Trace
+
+RATES = Path("gavel") / "simulation_throughputs.json"
+PACKING = "36 GPUs of each type, free restarts"
+"""Setting of the runs of this module."""
+PAIRS_OF_96 = "free restarts, pairs"
+"""Setting of the runs of the 96 jobs that may share GPUs."""
+EACH = 36
+MEASURED = 1
+"""Priority of the jobs whose JCT counts; it has no effect on Gavel."""
+SCALES, SCALE_SHARES = (1, 2, 4, 8), (0.7, 0.1, 0.15, 0.05)
+SOURCE = "notebooks of the artifact"
+PLOT = "gavel-packing.svg"
+
+
+class Load(NamedTuple):
+    """A Poisson stream of jobs at one arrival rate; jobs `first` to `last` are measured.
+
+    `published` is the mean JCT in hours, not packed and packed.
+    """
+
+    jobs_per_h: float
+    first: int
+    last: int
+    after: int
+    published: tuple[float, float]
+    several: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the stream of jobs and of its trace."""
+        gpus = "1 to 8 GPUs" if self.several else "one GPU"
+        return f"{self.jobs_per_h:g} jobs an hour, {gpus}"
+
+    def spec(self, parameters: Parameters) -> RunSpec:
+        """Describe the run of the policy Gavel on this stream, with some parameters."""
+        return RunSpec(self.name, None, PACKING, "gavel", parameters)
+
+
+LOADS = (
+    Load(1.2, 1000, 1500, 150, (17.67, 19.69)),
+    Load(2.0, 1000, 1500, 250, (16.95, 18.26)),
+    Load(3.2, 1000, 1500, 350, (16.08, 16.18)),
+    Load(4.4, 1000, 1500, 450, (17.48, 17.78)),
+    Load(4.8, 1000, 1500, 500, (18.97, 18.67)),
+    Load(5.2, 1000, 1500, 550, (22.02, 19.14)),
+    Load(5.6, 2000, 2500, 600, (28.96, 19.64)),
+    Load(6.0, 2000, 2500, 600, (41.23, 20.42)),
+)
+SEVERAL = (Load(2.8, 1000, 1500, 350, (55.78, 38.25), several=True),)
+ALL = {load.name: load for load in (*LOADS, *SEVERAL)}
+UNPACKED: Parameters = (("packed", False),)
+PACKED: Parameters = (("packed", True),)
+
+
+def _cluster() -> ClusterSpec:
+    nodes = [{"gpu_type": gpu_type, "count": EACH // 4, "gpus_per_node": 4} for gpu_type in NAMES]
+    return cluster_from_config({"name": "gavel-108", "nodes": nodes})
+
+
+def _family(job_type: str, gpus: int) -> str:
+    return f"{job_type} x {gpus}"
+
+
+@cache
+def _table(path: Path) -> tuple[Rates, PairTable]:
+    entries, sha256 = gavel_pairs(path)
+    ours = {theirs: gpu_type for gpu_type, theirs in NAMES.items()}
+    kept = {}
+    for entry in entries:
+        pair = (Workload(_family(name, entry.gpus), 1) for name in (entry.first, entry.second))
+        kept[PairKey(ours[entry.gpu_type], entry.gpus, *pair)] = entry.kept
+    return read_rates(path), PairTable(path, kept, sha256)
+
+
+def draw_trace(load: Load, rates: Rates, seed: int = 0) -> Trace:
+    """Generate a random stream of jobs, distributed as by the generator (`utils.py`) of Gavel's artifact.
+
+    Job types are uniform, those of several GPUs among those that have such rates; a job runs 10^x minutes on
+    V100, x uniform from 1.5 to 3 for four fifths of the jobs, from 3 to 4 for the others.
+    """
+    rng, n = random_streams.GAVEL_JOBS.generator(seed), load.last + load.after
+    submit_s = np.cumsum(rng.exponential(3600 / load.jobs_per_h, n))
+    long = rng.random(n) < 0.2
+    minutes = 10 ** np.where(long, rng.uniform(3, 4, n), rng.uniform(1.5, 3, n))
+    gpus = rng.choice(SCALES, size=n, p=SCALE_SHARES) if load.several else np.ones(n, dtype=np.int64)
+    jobs = [_draw_job(rng, rates["V100"], int(count)) for count in gpus]
+    steps = np.maximum(np.rint(minutes * 60 * np.array([rate for _, rate in jobs])), 1)
+    return Trace.from_columns(
+        load.name,
+        np.round(submit_s - submit_s[0], 6),
+        steps.astype(np.int64),
+        gpus.astype(np.int64),
+        model_family=tuple(family for family, _ in jobs),
+        priority=np.where((np.arange(n) >= load.first) & (np.arange(n) < load.last), MEASURED, 0),
+    )
+
+
+def _draw_job(
+    rng: np.random.Generator, rates: Mapping[tuple[str, int], float], gpus: int
+) -> tuple[str, float]:
+    names = sorted(name for (name, count), rate in rates.items() if count == gpus and rate > 0)
+    name = names[int(rng.integers(len(names)))]
+    return _family(name, gpus), rates[name, gpus]
+
+
+def packing_scenario(data: Path, spec: RunSpec) -> Scenario:
+    """Build a scenario of a stream of jobs on 36 V100, 36 P100 and 36 K80; restarts cost nothing."""
+    rates, _ = _table(data / RATES)
+    cluster, trace = _cluster(), draw_trace(ALL[spec.trace], rates, spec.seed)
+    classes, counts = model_classes(trace), np.array(sorted(set(trace.gpus.tolist())))
+    times = np.full((len(classes), len(cluster.gpu_types), len(counts), 4), np.inf)
+    for row, model in enumerate(classes):
+        name, _, gpus = model.family.rpartition(" x ")
+        for at, gpu_type in enumerate(cluster.gpu_types):
+            if (rate := rates[gpu_type].get((name, int(gpus)), 0.0)) > 0:
+                times[row, at, int(np.searchsorted(counts, int(gpus)))] = 1.0 / rate
+    alone = Scenario(
+        name="gavel-108",
+        version=1,
+        cluster=cluster,
+        trace=trace,
+        tables=OracleTables(classes, cluster.gpu_types, counts, times, times, times),
+        checkpoint_s=np.zeros(len(classes)),
+        costs=Costs(search="proxy", profile={}),
+        horizon_s=float(trace.submit_s[-1]),
+    )
+    return with_pairs(data, alone)
+
+
+def with_pairs(data: Path, scenario: Scenario) -> Scenario:
+    """Return a copy of a scenario in which pairs of jobs may share GPUs, at speeds measured by Gavel."""
+    tables = scenario.tables
+    speeds = PairSpeeds.from_table(
+        _table(data / RATES)[1], tables.classes, scenario.cluster, tables.counts, "refuse"
+    )
+    return replace(scenario, pairs=speeds)
+
+
+# The page
+
+
+def _jct_h(figures: Figures) -> float:
+    """Return the mean JCT of the jobs that count, hours; one that has not ended counts up to now."""
+    hours: float = figures["by_priority"][str(MEASURED)]["jct_mean_so_far"] / 3600
+    return hours
+
+
+RULES: dict[str, Parameters] = {
+    "as published": (),
+    "a solution whenever jobs change": (("solve_interval_s", 0.0),),
+    "a second program spends what is idle": (("second_stage", True),),
+}
+"""Our rules, each in place of one of Gavel's own, at the load that is run at the published length."""
+
+
+def packing_sections() -> list[Section]:
+    """Return the page's sections on jobs that share GPUs."""
+    loads = [*LOADS, *SEVERAL]
+    curve = [load.spec(parameters) for load in loads for parameters in (UNPACKED, PACKED)]
+    objectives = [_of_96(name, which) for name in OBJECTIVES for which in (UNPACKED, PACKED)]
+    rules = [spec for row in _list_ablations() for spec in row]
+    return [Section(curve, _curve), Section(rules, _rules), Section(objectives, _objectives)]
+
+
+def _curve(found: Found) -> str:
+    headers = [
+        "stream",
+        "jobs counted",
+        "alone, h",
+        "published",
+        "packed, h",
+        "published",
+        "change",
+        "published",
+    ]
+    lines = []
+    for load in (*LOADS, *SEVERAL):
+        alone, packed = (_jct_h(found[load.spec(which)]) for which in (UNPACKED, PACKED))
+        published = load.published
+        lines.append(
+            [
+                load.name,
+                f"{load.first:,} to {load.last:,}",
+                *(number(alone, 2), number(published[0], 2)),
+                *(number(packed, 2), number(published[1], 2)),
+                *(change(packed, alone), change(published[1], published[0])),
+            ]
+        )
+    return f"{passage('gavel', 'packing', plot=PLOT)}\n\n{table(headers, lines)}"
+
+
+SHORT = LOADS[5]
+"""The load of the ablation."""
+
+
+def _list_ablations() -> list[tuple[RunSpec, RunSpec]]:
+    return [(SHORT.spec((*UNPACKED, *rule)), SHORT.spec((*PACKED, *rule))) for rule in RULES.values()]
+
+
+def _rules(found: Found) -> str:
+    lines = []
+    for name, specs in zip(RULES, _list_ablations(), strict=True):
+        alone, packed = (_jct_h(found[spec]) for spec in specs)
+        lines.append([name, number(alone, 2), number(packed, 2), change(packed, alone)])
+    text = passage("gavel", "packing-rules", jobs_per_h=SHORT.jobs_per_h)
+    return f"{text}\n\n{table(['rule', 'alone, h', 'packed, h', 'change'], lines)}"
+
+
+OBJECTIVES = {
+    "max_min_fairness": "max-min fairness",
+    "max_min_water_filling": "max-min fairness, water filling",
+    "finish_time_fairness": "finish-time fairness",
+    "min_makespan": "minimum makespan",
+    "max_total_throughput": "maximum total throughput",
+    "fifo": "FIFO on the fastest type",
+}
+
+
+def _of_96(objective: str, which: Parameters) -> RunSpec:
+    return RunSpec("max_min_fairness", None, PAIRS_OF_96, "gavel", (("objective", objective), *which))
+
+
+def _objectives(found: Found) -> str:
+    headers = ["objective", "mean JCT alone, h", "packed", "change", "makespan alone, h", "packed", "change"]
+    lines = []
+    for name, label in OBJECTIVES.items():
+        alone, packed = (found[_of_96(name, which)] for which in (UNPACKED, PACKED))
+        cells = [label]
+        for metric in ("jct_mean", "makespan"):
+            hours = alone[metric] / 3600, packed[metric] / 3600
+            cells += [number(hours[0], 2), number(hours[1], 2), change(hours[1], hours[0])]
+        lines.append(cells)
+    return f"{passage('gavel', 'packing-objectives')}\n\n{table(headers, lines)}"
+
+
+def packing_claims(found: Found) -> Iterator[PaperClaim]:
+    """Yield the paper's claims on how sharing GPUs changes mean JCT, beside our results."""
+    for load in (LOADS[0], LOADS[6], *SEVERAL):
+        alone, packed = (found.get(load.spec(which)) for which in (UNPACKED, PACKED))
+        ours = None if alone is None or packed is None else 100 * (_jct_h(packed) / _jct_h(alone) - 1)
+        paper = 100 * (load.published[1] / load.published[0] - 1)
+        claim = f"mean JCT of max-min fairness with space sharing, {load.name}"
+        row = PaperClaim(claim, SOURCE, paper, None, ours, quick=ours is not None)
+        yield row if ours is None or row.verdict == REPRODUCED else replace(row, why="not known")
+
+
+def packing_plots(found: Found) -> dict[str, Draw]:
+    """Return the plot of mean JCT over load, by file name; empty if the runs are missing."""
+    if LOADS[0].spec(PACKED) not in found:
+        return {}
+    lines = {
+        f"{who}{name}": [load.published[at] if who else _jct_h(found[load.spec(which)]) for load in LOADS]
+        for at, (name, which) in enumerate((("alone", UNPACKED), ("packed", PACKED)))
+        for who in ("", "published, ")
+    }
+    x = [load.jobs_per_h for load in LOADS]
+    return {
+        PLOT: panel_plot(
+            [Panel("Max-min fairness, jobs of one GPU", "jobs an hour", "mean JCT, h", x, lines)]
+        )
+    }
+
+
+LARGEST_BYTES = 2**26
+NAMES = {"V100": "v100", "P100": "p100", "K80": "k80"}
+"""GPU types, and what the table calls them."""
+
+Rates = Mapping[str, Mapping[tuple[str, int], float]]
+"""GPU type -> (job type, workers) -> steps per second of a job on its own."""
+
+
+def read_rates(path: Path) -> Rates:
+    """Read Gavel's throughput table: steps/s of a job alone, by GPU type, then (job type, number of GPUs).
+
+    Raises an `InputError` if its layout is not the published one.
+    """
+    remedy = "give simulation_throughputs.json"
+    table = read_json(path, LARGEST_BYTES, remedy)
+    try:
+        return {
+            ours: {job_and_count(key): float(pairs["null"]) for key, pairs in table[theirs].items()}
+            for ours, theirs in NAMES.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        message = f"is not Gavel's throughput table: {error}"
+        raise InputError(message, file=path, remedy=remedy) from None

@@ -1,0 +1,126 @@
+"""Scores between chance and the best known, and rankings under changed conditions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from clustergym.policies.fcfs import FirstComeFirstServed
+from clustergym.policies.placers.buddy import Buddy
+from scenarios import Job, small_scenario
+
+from stability_rules import (
+    COMMON_CLOCK,
+    compute_score,
+    compute_scores,
+    compute_tau,
+    list_changes,
+    measure_stability,
+    misstate_times,
+    scale_restarts,
+)
+from clustergym.common.errors import InputError
+from clustergym.results.measured_run import simulate
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.scenario_config import build_scenario
+from clustergym.sim.compiled.coverage import UncoveredError, check_covered
+
+SHORT = ["scenario=testbed", "trace=philly-like", "trace.jobs=40", "trace.load=3", "trace.requests=arena"]
+SHORT += ["trace.max_duration_s=3600", "trace.max_gpus=32"]
+
+
+def test_a_score_is_the_share_of_what_chance_leaves() -> None:
+    assert compute_score(100.0, 40.0, 20.0) == pytest.approx(0.75)
+    assert compute_score(100.0, 120.0, 20.0) == pytest.approx(-0.25)
+    assert np.isnan(compute_score(20.0, 20.0, 20.0))
+    # Two cells: 0.75 and 0.5.
+    scores = compute_scores({"random": [100.0, 10.0], "x": [40.0, 7.0]}, best=[20.0, 4.0])
+    assert scores == {"random": 0.0, "x": pytest.approx(0.625)}
+    with pytest.raises(InputError, match="needs the policy random"):
+        compute_scores({"x": [1.0]}, [1.0])
+    with pytest.raises(InputError, match="x is better than the best known"):
+        compute_scores({"random": [2.0], "x": [0.5]}, [1.0])
+
+
+def test_tau_of_one_swap_of_three() -> None:
+    # Of three pairs two stay and one turns: (2 - 1) / 3.
+    assert compute_tau({"a": 1, "b": 2, "c": 3}, {"a": 2, "b": 1, "c": 3}) == pytest.approx(1 / 3)
+    assert compute_tau({"a": 1, "b": 2}, {"a": 5, "b": 9}) == 1
+
+
+def test_wrong_estimates_change_what_is_told_and_not_what_runs() -> None:
+    scenario = build_scenario(compose(SHORT))
+    wrong = misstate_times(scenario, 3)
+    for information in (
+        InformationClass.PROFILED,
+        InformationClass.DATA_PARALLEL,
+        InformationClass.BOOTSTRAP,
+    ):
+        told, truth = wrong.known_times(information), scenario.known_times(information)
+        ratio = told[np.isfinite(truth)] / truth[np.isfinite(truth)]
+        assert 0.9 <= ratio.min() < 0.98
+        assert 1.02 < ratio.max() <= 1.1
+    # One factor for all counts of a model and type.
+    profiled = InformationClass.PROFILED
+    fits = scenario.feasible[:, :, 0] & scenario.feasible[:, :, 1]
+    told, truth = (one.known_times(profiled)[fits] for one in (wrong, scenario))
+    assert np.allclose(told[:, 0] / truth[:, 0], told[:, 1] / truth[:, 1])
+    exact = InformationClass.CLAIRVOYANT
+    assert np.array_equal(wrong.known_times(exact), scenario.known_times(exact))
+    assert np.array_equal(wrong.execution, scenario.execution)
+    assert len({one.sha256 for one in (scenario, wrong, misstate_times(scenario, 4))}) == 3
+
+
+def test_restarts_take_a_multiple() -> None:
+    scenario = build_scenario(compose(SHORT))
+    slower = scale_restarts(2.0)(scenario, 0)
+    assert np.allclose(slower.checkpoint_s, 2 * scenario.checkpoint_s)
+    counts = np.array([1, 2, 64])
+    assert np.allclose(slower.costs.search_s(counts), 2 * scenario.costs.search_s(counts))
+    changes = {change.name: change for change in list_changes(0.8, 7200.0, 30.0)}
+    for name, factor in (("restarts x 0.5", 0.5), ("restarts x 2", 2.0)):
+        made = changes[name].adapt(scenario, 0)
+        assert np.allclose(made.checkpoint_s, factor * scenario.checkpoint_s)
+    assert changes["estimates off by 10 %"].adapt(scenario, 3).sha256 == misstate_times(scenario, 3).sha256
+    assert changes["load"].overrides == ("trace.load=0.8",)
+    assert changes["longest duration"].overrides == ("trace.max_duration_s=7200",)
+    assert changes["common clock"].overrides == ("scenario.rounds=event", "scenario.apart_s=30")
+    assert changes["other seeds"].seeds == 500
+
+
+def test_decisions_at_events_are_apart() -> None:
+    # One GPU; jobs of 10 s come at 0, 5, 20 and 100 s.
+    jobs = [Job(str(row), at, 10) for row, at in enumerate((0.0, 5.0, 20.0, 100.0))]
+    plain = small_scenario(jobs, {"X": (1, 1)}, {"m": {"X": {1: 1.0}}})
+    apart = replace(plain, apart_s=60.0)
+    # At once: 0-10, 10-20, 20-30, 100-110. Apart: decisions at 0, 60 (for what came at 5), 120 and 180: job 0
+    # has 0-10, job 1 60-70, job 2 120-130, job 3 180-190.
+    assert simulate(plain, FirstComeFirstServed(), Buddy()).metrics["jct_mean"] == pytest.approx(45 / 4)
+    found = simulate(apart, FirstComeFirstServed(), Buddy()).metrics
+    assert found["jct_mean"] == pytest.approx((10 + 65 + 110 + 90) / 4)
+    compiled, events = (
+        simulate(apart, FirstComeFirstServed(), Buddy(), engine=engine) for engine in ("compiled", "simpy")
+    )
+    assert compiled.digest == events.digest
+    with pytest.raises(UncoveredError, match="keeps decisions apart"):
+        check_covered(apart, InformationClass.NONE, Buddy())
+    scenario = build_scenario(compose([*SHORT, *COMMON_CLOCK]))
+    assert (scenario.round_s(1920.0), scenario.apart_s) == (None, 60.0)
+
+
+def test_a_study_of_three_policies() -> None:
+    changes = list_changes(0.8, 7200.0)
+    assert len({change.name.partition(" x ")[0] for change in changes}) == 6
+    chosen = [change for change in changes if change.name in ("restarts x 2", "common clock")]
+    found = measure_stability(SHORT, ["fcfs", "srtf", "random"], [0], chosen)
+    base = found["base"]
+    assert base["relative"]["fcfs"] == 1
+    assert base["scores"]["random"] == 0
+    assert max(base["scores"].values()) == 1
+    for change in chosen:
+        one = found["changes"][change.name]
+        order = (sorted(one["relative"], key=one["relative"].get) for one in (base, one))
+        assert (one["tau"] == 1) == (not one["swaps"])
+        assert len(set(map(tuple, order))) == (1 if one["tau"] == 1 else 2)

@@ -1,0 +1,327 @@
+"""What each `clustergym twin` command hands on, prints and writes; stand-ins do the work."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clustergym.operators.twin import advice, ahead, fit, folder, page, present, whatif
+from clustergym.operators.twin.figures import Prices
+from clustergym.operators.twin.page import Section
+from clustergym.operators.twin.whatif import Question
+from clustergym.operators.commands.twin import main
+
+NOON = 1_772_539_200.0
+"""2026-03-03T12:00:00, in seconds since 1970."""
+
+
+@dataclass
+class Rules:
+    """What is read of a scheduler's configuration."""
+
+    queues: dict[str, Any]
+    policy: dict[str, Any]
+    guessed: Counter[str] = field(default_factory=Counter)
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Have a twin without files; return what was asked for."""
+    calls: dict[str, Any] = {}
+    monkeypatch.setattr(folder, "TwinFolder", lambda path: SimpleNamespace(path=path, log="the log"))
+    here = SimpleNamespace(now_s=NOON, running=["1"], waiting=["2", "3"])
+
+    def read(path: Path, now: str | None) -> Any:
+        calls["queue"] = (path, now)
+        return here
+
+    def look(twin: Any, given: Any, policy: str | None, words: list[str]) -> Any:
+        calls["ahead"] = (twin.path, given is here, policy, list(words))
+        return SimpleNamespace(
+            present=here, config={"policy": {"name": "srtf"}}, now=lambda: calls.get("moment")
+        )
+
+    monkeypatch.setattr(present, "read_queue", read)
+    monkeypatch.setattr(ahead, "Ahead", look)
+    return calls
+
+
+def test_help_says_what_each_command_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for said in (
+        "rules write queues and policy from what Slurm or Kueue prints",
+        "fit replay the log under the cluster's own rules, beside the logged waits",
+        "whatif other rules, GPUs or quotas on drawn months, beside today's",
+        "eta when each waiting job starts: 10, 50 and 90 % of drawn run times",
+        "advise what a policy would do now, and why; nothing is sent anywhere",
+        "score compare what advise --shadow wrote with a later log",
+    ):
+        assert said in text
+
+
+def test_eta(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    row = {"job_id": "2", "user": "al", "team": "a", "gpus": 8, "gpu_type": "A100"}
+    rows = [row | {"p10_s": 0.4, "p50_s": 3600.0, "p90_s": None}]
+
+    def estimate(its: Any, draws: int, seed: int) -> list[dict[str, Any]]:
+        asked["estimate"] = (draws, seed)
+        return rows
+
+    monkeypatch.setattr(advice, "estimate_starts", estimate)
+    file = tmp_path / "eta.json"
+    words = ["twin", "queue.txt", "--now", "12:00", "seed=1", "--policy", "fcfs", "--json", str(file)]
+    assert main(["eta", *words]) == 0
+    assert asked["queue"] == (Path("queue.txt"), "12:00")
+    assert asked["ahead"] == (Path("twin"), True, "fcfs", ["seed=1"])
+    assert asked["estimate"] == (49, 0)
+    assert capsys.readouterr().out.splitlines() == [
+        "| job | user | team | GPUs | type | 10 % | 50 % | 90 % |",
+        "| --- | --- | --- | ---: | --- | ---: | ---: | ---: |",
+        "| 2 | al | a | 8 | A100 | 2026-03-03T12:00:00 | 2026-03-03T13:00:00 | later |",
+        "1 jobs run, 2 wait at 2026-03-03T12:00:00; 49 draws of run times",
+    ]
+    assert json.loads(file.read_text()) == {
+        "schema": "clustergym.twin-eta/1", "now": "2026-03-03T12:00:00", "running": 1, "waiting": 2,
+        "jobs": rows,
+    }  # fmt: skip
+    assert main(["eta", "twin", "queue.txt", "--draws", "1", "--seed", "3"]) == 0
+    assert asked["estimate"] == (1, 3)
+    capsys.readouterr()
+    assert main(["eta", "twin", "queue.txt", "--draws", "0"]) == 2
+    assert capsys.readouterr().err == "error: --draws: 0 is not valid (give more than 0)\n"
+
+
+def test_advise(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    rows = [{"what": "start", "job_id": "3", "gpus": 4, "gpu_type": "A100", "why": "there is room"}]
+    monkeypatch.setattr(advice, "advise", lambda moment, its: rows)
+    logged: list[Any] = []
+    monkeypatch.setattr(
+        advice, "log_shadow", lambda path, rows, its, policy: logged.append((path, rows, policy))
+    )
+    head = ["|  | job | GPUs | type | why |", "| --- | --- | ---: | --- | --- |"]
+    last = "srtf at 2026-03-03T12:00:00: nothing was sent to the scheduler"
+    # At a moment without a decision nothing is advised.
+    assert main(["advise", "twin", "queue.txt"]) == 0
+    assert (capsys.readouterr().out.splitlines(), logged) == ([*head, last], [])
+    asked["moment"], file, shadow = "a moment", tmp_path / "advice.json", tmp_path / "shadow.jsonl"
+    assert main(["advise", "twin", "queue.txt", "--shadow", str(shadow), "--json", str(file)]) == 0
+    row = "| start | 3 | 4 | A100 | there is room |"
+    assert capsys.readouterr().out.splitlines() == [*head, row, last, f"appended to {shadow}"]
+    assert logged == [(shadow, rows, "srtf")]
+    assert json.loads(file.read_text()) == {
+        "schema": "clustergym.twin-advice/1", "now": "2026-03-03T12:00:00", "policy": "srtf", "jobs": rows,
+    }  # fmt: skip
+
+
+def test_score(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    found = {"polls": 1000, "advised": 2000, "found": 1500, "within_a_minute": 1200, "later_s": 90.0}
+    calls: list[Any] = []
+
+    def compare(shadow: Path, log: Any) -> dict[str, Any]:
+        calls.append((shadow, log))
+        return found
+
+    monkeypatch.setattr(advice, "score_shadow", compare)
+    file = tmp_path / "score.json"
+    assert main(["score", "twin", "shadow.jsonl", "--json", str(file)]) == 0
+    assert calls == [(Path("shadow.jsonl"), "the log")]
+    assert capsys.readouterr().out.splitlines() == [
+        "1,000 polls advised 2,000 starts, 1,500 of which the log has:",
+        "1,200 within a minute of the advice, the others 1.5 min later",
+    ]
+    assert json.loads(file.read_text()) == found
+
+
+def test_rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    queues = {"queues": {f"q{at}": {} for at in range(9)}}
+    made = Rules(queues, {"name": "kueue"}, Counter({"quotas": 1200, "nothing": 0}))
+    calls: list[Any] = []
+
+    def read(*given: Any) -> Rules:
+        calls.append(given)
+        return made
+
+    def write(output: Path, queues: Any, policy: Any, source: str) -> list[Path]:
+        calls.append((output, source))
+        return [output / "queues.yaml", output / "policy.yaml"]
+
+    monkeypatch.setattr(folder, "read_rules", read)
+    monkeypatch.setattr(folder, "write_rules", write)
+    file = tmp_path / "rules.json"
+    words = ["rules", "a/config.txt", "b/assoc.txt", "-o", str(tmp_path), "--by", "user", "--json", str(file)]
+    assert main(words) == 0
+    assert calls == [
+        ([Path("a/config.txt"), Path("b/assoc.txt")], "user", False), (tmp_path, "config.txt, assoc.txt")
+    ]  # fmt: skip
+    wrote = [f"wrote    {tmp_path / 'queues.yaml'}", f"wrote    {tmp_path / 'policy.yaml'}"]
+    assert capsys.readouterr().out.splitlines() == [
+        *wrote, "policy   kueue; 9 queues: q0, q1, q2, q3, q4, q5, q6, q7 …", "guessed  1,200 quotas"
+    ]  # fmt: skip
+    found = json.loads(file.read_text())
+    assert (found["written"], found["queues"], found["policy"]) == (
+        [line.removeprefix("wrote    ") for line in wrote], queues, {"name": "kueue"}
+    )  # fmt: skip
+    del queues["queues"]["q8"]
+    assert main(["rules", "a", "-o", str(tmp_path), "--fair-sharing"]) == 0
+    assert calls[2] == ([Path("a")], "account", True)
+    assert "8 queues: q0, q1, q2, q3, q4, q5, q6, q7\n" in capsys.readouterr().out
+    for name in ("queues.yaml", "policy.yaml"):
+        (tmp_path / name).write_text("")
+        assert main(["rules", "a", "-o", str(tmp_path)]) == 2
+        remedy = "exists already (choose another folder, or --force)"
+        assert capsys.readouterr().err == f"error: {tmp_path / name}: --output: {remedy}\n"
+        assert main(["rules", "a", "-o", str(tmp_path), "--force"]) == 0
+        (tmp_path / name).unlink()
+        capsys.readouterr()
+
+
+def test_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    calls: list[Any] = []
+
+    def replay(twin: Any, policy: str | None, words: list[str]) -> Any:
+        calls.append((twin.path, policy, words))
+        return "found", {"jobs": 3}
+
+    monkeypatch.setattr(fit, "fit", replay)
+    monkeypatch.setattr(fit, "fit_text", lambda found: f"the text of what was {found}")
+    file = tmp_path / "fit.json"
+    assert main(["fit", "twin", "--policy", "fcfs a=1", "--json", str(file), "seed=1"]) == 0
+    assert calls == [(Path("twin"), "fcfs a=1", ["seed=1"])]
+    assert capsys.readouterr().out == "the text of what was found\n"
+    command = f"clustergym twin fit twin --policy 'fcfs a=1' --json {file} seed=1"
+    assert json.loads(file.read_text()) == {"jobs": 3, "command": command}
+
+
+def test_whatif(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    calls: list[Any] = []
+
+    def ask(twin: Any, question: Question, prices: Prices, out: Path, hydra: list[str]) -> dict[str, Any]:
+        calls.append((twin.path, question, prices, out, hydra))
+        return {"jobs": [900, 1200], "runs": 8, "finished_before": 3}
+
+    monkeypatch.setattr(whatif, "ask", ask)
+    monkeypatch.setattr(
+        page, "list_sections", lambda figures: [Section("In short", ["", "today"], [["wait", "1"]])]
+    )
+    out, file = tmp_path / "asked", tmp_path / "asked.json"
+    words = ["whatif", "twin", "seed=1", "hydra/launcher=joblib", "--policy", "fcfs", "--policy", "srtf"]
+    words += [
+        "--add",
+        "8xA100",
+        "--quota",
+        "a=b=8",
+        "--limit",
+        "c=9999999",
+        "--days",
+        "0.5",
+        "--resamples",
+        "1",
+    ]
+    words += [
+        "--price",
+        "2",
+        "--watts",
+        "A100=400/60",
+        "--carbon",
+        "300",
+        "--out",
+        str(out),
+        "--json",
+        str(file),
+    ]
+    assert main(words) == 0
+    question = Question(("fcfs", "srtf"), ("8xA100",), {"a=b": 8.0}, {"c": 9999999.0}, 0.5, 1, ("seed=1",))
+    prices = Prices(2.0, {"A100": (400.0, 60.0)}, (300.0,))
+    assert calls == [(Path("twin"), question, prices, out, ["hydra/launcher=joblib"])]
+    assert capsys.readouterr().out.splitlines() == [
+        "|  | today |",
+        "| --- | ---: |",
+        "| wait | 1 |",
+        "8 runs, 3 finished before",
+        f"wrote {out}/whatif.md, {out}/whatif.html; study: {out}/study.yaml, runs: {out}/runs",
+    ]
+    command = f"clustergym twin {' '.join(words)}"
+    assert json.loads(file.read_text()) == {
+        "jobs": [900, 1200], "runs": 8, "finished_before": 3, "command": command
+    }  # fmt: skip
+    written = (out / "whatif.md").read_text().splitlines()
+    assert written[:5] == [
+        "# What if",
+        "",
+        "1 drawn periods of 0.5 days, 900 to 1,200 jobs: weeks of the log (of one of less than eight, days by"
+        " weekday). In brackets the 95 % interval over them; of a ratio the least and greatest without one of"
+        " them.",
+        "",
+        f"Made by: {command}",
+    ]
+    assert "<h1>What if</h1>" in (out / "whatif.html").read_text()
+    # Without --out the page lies in the folder of the twin.
+    monkeypatch.chdir(tmp_path)
+    assert (
+        main(["whatif", "twin", "--policy", "fcfs", "--carbon", ",".join(["1"] * 24), "--watts", "X=1/0"])
+        == 0
+    )
+    default = Question(("fcfs",), (), {}, {}, 30.0, 5, ())
+    assert calls[1] == (
+        Path("twin"),
+        default,
+        Prices(None, {"X": (1.0, 0.0)}, (1.0,) * 24),
+        Path("twin/whatif"),
+        [],
+    )
+    assert Path("twin/whatif/whatif.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--days", "0"], "--days: 0.0 is not valid (give more than 0)"),
+        (["--resamples", "0"], "--resamples: 0 is not valid (give more than 0)"),
+        (["--quota", "=8"], "--quota: '=8' is not QUEUE=GPUS (give --quota team=64)"),
+        (["--limit", "a=10000000"], "--limit: 'a=10000000' is not QUEUE=GPUS (give --limit team=64)"),
+        (["--limit", "a=-1"], "--limit: 'a=-1' is not QUEUE=GPUS (give --limit team=64)"),
+        (["--watts", "X=-1/0"], "--watts: -1 is not valid (give a number from 0)"),
+        (["--watts", "X=1/0", "--carbon", "1,2"], "--carbon: 1,2 is not valid (give one number, or 24)"),
+        (["--carbon", "1"], "--carbon: 1 is not valid (give --watts TYPE=BUSY/IDLE too)"),
+        (["--policy", "fcfs", "what"], "'what' is not understood (see `clustergym twin --help`)"),
+    ],
+)
+def test_questions_that_cannot_be_asked(words: list[str], line: str, capsys: Any) -> None:
+    assert main(["whatif", "twin", *words]) == 2
+    assert capsys.readouterr().err == f"error: {line}\n"
+
+
+def test_watts_at_a_power_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    table = tmp_path / "power.csv"
+    head = "network,batch_size,optimizer,power_limit,time_per_epoch,average_power\n"
+    table.write_text(head + "a,8,sgd,300,10,290\na,8,sgd,200,12.5,195.6\n")
+    calls: list[Any] = []
+    asked = {"jobs": [1], "runs": 1, "finished_before": 0}
+    monkeypatch.setattr(whatif, "ask", lambda twin, question, prices, *rest: calls.append(prices) or asked)
+    monkeypatch.setattr(page, "list_sections", lambda figures: [Section("", [""], [])])
+    words = ["whatif", "twin", "--policy", "fcfs", "--watts", f"X={table}@200/50", "--out", str(tmp_path)]
+    assert main(words) == 0
+    assert calls == [Prices(None, {"X": (195.6, 50.0)}, ())]
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "X at a limit of 200 W takes 196 W by 1 networks, epochs 1.25 times as long as at the highest limit;"
+        " run times stay those of the log"
+    )
+
+
+def test_commands_that_are_none(capsys: Any) -> None:
+    assert main([]) == 2
+    assert main(["fitt"]) == 2
+    assert capsys.readouterr().err.splitlines()[0] == (
+        "error: no command given (give one of rules, fit, whatif, eta, advise, score)"
+    )

@@ -1,0 +1,175 @@
+"""`clustergym reproduce fgd`: published runs where the data is here, a folder of our own, and bad input."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from error_lines import error_line
+
+from clustergym.papers.reproduce import main
+
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data")) / "openb"
+
+NODE_FILE, POD_FILE = "openb_node_list_gpu_node.csv", "pods/openb_pod_list_default.csv"
+NODES = "sn,cpu_milli,memory_mib,gpu,model\na,8000,100,2,T4\nb,8000,100,1,G2\n"
+PODS = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+    "0,1000,1,1,500,\n"
+    "1,1000,1,1,1000,T4\n"
+    "2,500,1,0,0,\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder laid out as openb, of two nodes and three pods."""
+    made = tmp_path / "mine"
+    (made / "pods").mkdir(parents=True)
+    (made / "openb_node_list_gpu_node.csv").write_text(NODES)
+    (made / "pods" / "openb_pod_list_default.csv").write_text(PODS)
+    return made
+
+
+def rows_of(folder: Path, *given: str) -> list[dict[str, Any]]:
+    assert main(["fgd", "--data", str(folder), "--json", "f.json", "--out", "p.md", *given]) == 0
+    rows: list[dict[str, Any]] = json.loads(Path("f.json").read_text())["runs"]
+    return rows
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not here; set CLUSTERGYM_DATA")
+def test_published_runs_come_out_run_by_run(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_of(DATA, "--workloads", "default,gpuspec33", "--seeds", "42,45")
+    for column in ("allocated_pct", "fragmented_pct"):
+        off = [abs(row[column] - row["expected"][column]) for row in rows if row["placer"] != "random-fit"]
+        assert len(off) == 2 * 2 * 5 * 7
+        assert max(off) <= 0.0101
+    drawn = [row for row in rows if row["placer"] == "random-fit" and row["arrived_pct"] == 130]
+    assert np.mean(
+        [row["allocated_pct"] - row["expected"]["allocated_pct"] for row in drawn]
+    ) == pytest.approx(0.0, abs=0.6)
+    # Rejected pods of default, seed 42, as its facts have them.
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("| default | 42 |"))
+    assert line.split("|")[5:10] == [" 2874 ", " 2797 ", " 2794 ", " 2676 ", " 2532 "]
+
+
+def test_a_folder_without_orders_shuffles_its_own(folder: Path) -> None:
+    rows = rows_of(folder, "--seeds", "1,2", "--policies", "FGD,best-fit")
+    assert {(row["policy"], row["placer"], row["seed"]) for row in rows} == {
+        (*names, seed) for names in (("FGD", "fgd"), ("BestFit", "best-fit")) for seed in (1, 2)
+    }
+    assert {row["expected"] for row in rows} == {None}
+    # 3 GPUs, of which pods ask for 0.5 to 1 each: at 130 % all three are in use or all that fit.
+    assert all(0 < row["allocated_pct"] <= 100 for row in rows)
+    assert rows == rows_of(folder, "--seeds", "1,2", "--policies", "fgd,best-fit")
+
+
+def test_published_figures_without_their_orders_are_said(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "workload,policy,seed,arrived_pct,allocated_pct\ndefault,FGD,7,130,50\ndefault,FGD,8,130,50\n"
+    (folder / "expected_allocation.csv").write_text(text)
+    rows_of(folder, "--seeds", "7,8,9", "--policies", "fgd")
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert "no order" in line
+    assert "(default: seed 7, 8)" in line
+    assert line.removeprefix("warning: ") in Path("p.md").read_text()
+    rows_of(folder, "--seeds", "9", "--policies", "fgd")
+    assert "no order" not in capsys.readouterr().err + Path("p.md").read_text()
+
+
+def test_an_order_file_is_followed(folder: Path) -> None:
+    (folder / "orders").mkdir()
+    order = {"arrivals_7": np.array([1, 1, 1, 0], dtype=np.uint16), "node_rank_7": np.array([1, 0])}
+    np.savez(folder / "orders" / "default.npz", **order)
+    with (folder / "expected_allocation.csv").open("w", newline="") as file:
+        header = ("workload", "policy", "seed", "arrived_pct", "allocated_pct")
+        csv.writer(file).writerows([header, ("default", "BestFit", 7, 117, 83.33)])
+    packed = folder / "pods" / "openb_pod_list_default.csv"
+    (folder / "pods" / "openb_pod_list_default.csv.gz").write_bytes(gzip.compress(packed.read_bytes()))
+    packed.unlink()
+    rows = {row["arrived_pct"]: row for row in rows_of(folder, "--policies", "best-fit")}
+    # Of three pods that ask for a whole T4 the third finds none; the part of a GPU goes to the G2: 2.5 of 3.
+    assert rows[100]["allocated_pct"] == 66.67
+    assert rows[117]["allocated_pct"] == 83.33
+    assert rows[117]["expected"] == {"allocated_pct": 83.33, "fragmented_pct": None}
+    assert rows[100]["expected"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        (
+            POD_FILE,
+            PODS.replace("1,500,", "2,500,"),
+            [":2: ", "gpu_milli", "500 asks for a part of each of several"],
+        ),
+        (POD_FILE, PODS.replace("1,500,", "1,1500,"), [":2: ", "gpu_milli", "1500 is above 1000"]),
+        (POD_FILE, PODS.replace("1,500,", "1,-1,"), [":2: ", "gpu_milli", "below 0"]),
+        (POD_FILE, PODS.replace("1,500,", "1,0,"), [":2: ", "gpu_milli", "0 asks for nothing"]),
+        (POD_FILE, PODS.replace("0,0,", "0,1,"), [":4: ", "gpu_milli", "1 asks for a part of no GPU"]),
+        (POD_FILE, PODS.replace("T4", "T5"), [":3: ", "gpu_spec", "'T5'", "T4"]),
+        (POD_FILE, PODS.replace("num_gpu", "gpus"), ["num_gpu"]),
+        (NODE_FILE, NODES.replace("8000,100,2", "x,100,2"), [":2: ", "cpu_milli", "'x'"]),
+        (NODE_FILE, NODES.replace("100,2", "100,0").replace("100,1", "100,0"), ["gpu", "no node has a GPU"]),
+        ("orders/default.npz", "not an archive", ["default.npz", "is not an npz file"]),
+    ],
+)
+def test_damaged_files_are_one_line(
+    folder: Path, name: str, text: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    assert main(["fgd", "--data", str(folder)]) == 2
+    line = error_line(capsys)
+    assert all(word in line for word in [Path(name).name, *words]), line
+    assert not Path("docs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"arrivals_1": [0, 9], "node_rank_1": [0, 1]}, "arrivals_1: names row 9 of 3"),
+        ({"arrivals_1": [0, 1]}, "node_rank_1: is missing"),
+        ({"arrivals_1": [0, 1], "node_rank_1": [1, 1]}, "node_rank_1: is not an order"),
+        ({"arrivals_1": [0.5], "node_rank_1": [0, 1]}, "arrivals_1: is not a row of whole numbers"),
+    ],
+)
+def test_damaged_orders_are_one_line(
+    folder: Path, arrays: dict[str, list[float]], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "orders").mkdir()
+    np.savez(folder / "orders" / "default.npz", **{name: np.array(values) for name, values in arrays.items()})
+    assert main(["fgd", "--data", str(folder)]) == 2
+    assert words in error_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["fgd", "--data", "."], "has no lists of pods"),
+        (
+            ["fgd", "--data", "mine", "--workloads", "defalt"],
+            "--workloads: unknown name 'defalt' (did you mean",
+        ),
+        (["fgd", "--data", "mine", "--policies", "sia"], "--policies: unknown name 'sia'"),
+        (["fgd", "--data", "mine", "--seeds", "a"], "--seeds: 'a' is no list of seeds"),
+        (["gavel", "--seeds", "1"], "--seeds: is not for gavel"),
+    ],
+)
+def test_bad_arguments_are_one_line(
+    folder: Path, given: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(given) == 2
+    assert words in error_line(capsys)

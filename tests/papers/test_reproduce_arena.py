@@ -1,0 +1,183 @@
+"""What Arena's and Crius's pages are made of: padded JCTs, details of runs, changed settings, claims."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scenarios import Job, small_scenario
+
+from clustergym.papers import arena_claims, arena_sections, crius
+from clustergym.papers.arena_scenarios import CHANGES, ROUND_S, make_run_factory, variant
+from clustergym.papers.claims import (
+    FAIR,
+    NOT_RUN,
+    NOT_SIMULATED,
+    PUBLISHED,
+    REVERSED,
+    ClaimUnit,
+    make_measured_claim,
+)
+from clustergym.papers.reproduction import compute_padded_jct, summarise_run
+from clustergym.results.measured_run import simulate
+from clustergym.scenario.policy import InformationClass
+
+TIMES = {"m": {"X": {1: 10.0, 2: 6.0, 4: 5.0}}}
+
+
+def jcts(*seconds):
+    """Return the figures of a run whose finished jobs took so long."""
+    mean = sum(seconds) / len(seconds) if seconds else None
+    return {"jobs_finished": len(seconds), "jct_mean": mean, "jct_max": max(seconds, default=None)}
+
+
+def test_lists_are_padded_to_the_reference_with_the_greatest_jct_of_all():
+    # The greatest is slow's 40. slow: 40, 40, 40; some: (4 + 6 + 40) / 3; none: 40. more has 4 jobs: 7.
+    runs = {
+        "reference": jcts(10, 20, 30),
+        "slow": jcts(40),
+        "some": jcts(4, 6),
+        "none": jcts(),
+        "more": jcts(7, 7, 7, 7),
+    }
+    found = compute_padded_jct(runs, "reference")
+    assert found == pytest.approx({"reference": 20, "slow": 40, "some": 50 / 3, "none": 40, "more": 7})
+    assert compute_padded_jct(runs, "none") == {}
+
+
+def test_details_of_a_run():
+    # a: 10 iterations of 10 s on 1 GPU; b waits for it and takes as long; 32 samples an iteration.
+    jobs = [Job("a", 0, 10, priority=1), Job("b", 0, 10)]
+    details = summarise_run(simulate(small_scenario(jobs, {"X": (1, 1)}, TIMES), "fcfs"))
+    assert details["jct_max"] == 200.0
+    assert details["gpu_s_per_sample"] == pytest.approx({"m- 32": 10 / 32})
+    assert details["by_priority"] == {
+        "0": {"jobs": 1, "jct_mean_so_far": 200.0, "queue_max": 100.0},
+        "1": {"jobs": 1, "jct_mean_so_far": 100.0, "queue_max": 0.0},
+    }
+
+
+@pytest.fixture
+def scenario():
+    jobs = [Job("a", 100, 10, deadline_s=130), Job("b", 300, 20, deadline_s=400)]
+    return small_scenario(jobs, {"X": (1, 4)}, TIMES)
+
+
+@pytest.mark.parametrize(
+    ("change", "value", "column", "expected"),
+    [
+        ("deadlines-x", 5.0, "deadline_s", [250, 800]),
+        ("lifespan-x", 0.25, "iterations", [2, 5]),
+        ("lifespan-x", 0.01, "iterations", [1, 1]),
+        ("density-x", 2.0, "submit_s", [50, 150]),
+        ("queues", 1.0, "priority", [0, 0]),
+    ],
+)
+def test_changes_of_a_trace(scenario, change, value, column, expected):
+    assert getattr(CHANGES[change](scenario, value).trace, column).tolist() == expected
+
+
+def test_priorities_and_lateness_are_drawn_by_seed(scenario):
+    many = [Job(f"j{i}", 0, 1) for i in range(60)]
+    drawn = CHANGES["queues"](small_scenario(many, {"X": (1, 4)}, TIMES), 3.0).trace.priority
+    assert set(drawn.tolist()) == {0, 1, 2}
+    late = [CHANGES["jitter"](scenario, seed).trace.submit_s for seed in (0.0, 0.0, 1.0)]
+    assert (late[0] == late[1]).all()
+    assert (late[0] != late[2]).any()
+    assert ((late[0] - np.array([100, 300]) >= 0) & (late[0] <= 300 + ROUND_S)).all()
+
+
+@pytest.mark.parametrize(("precise", "expected"), [(1, [10, 5, 2.5]), (2, [10, 6, 3]), (3, [10, 6, 5])])
+def test_the_knob_of_precise_data(scenario, precise, expected):
+    # 10 s on 1 GPU, 6 on 2, 5 on 4; beyond what is precise, half the time on twice the GPUs.
+    knob = CHANGES["precise"](scenario, float(precise))
+    known = knob.known_times(InformationClass.BOOTSTRAP)
+    assert known[0, 0].tolist() == pytest.approx(expected)
+    assert np.array_equal(
+        knob.known_times(InformationClass.PROFILED), scenario.known_times(InformationClass.PROFILED)
+    )
+
+
+def test_profiling_at_our_price_or_of_whole_plans(scenario):
+    assert scenario.costs.profile == {}
+    paid, whole = (CHANGES[name](scenario, 1.0) for name in ("profiling", "full-profiling"))
+    price, longer = (one.costs.profile["profiled"].seconds for one in (paid, whole))
+    assert longer == pytest.approx(18.1 * price)
+
+
+def test_names_of_settings():
+    assert variant(variant(PUBLISHED, "density-x", 4.0), "queues", 3) == "as published; density-x 4; queues 3"
+    assert arena_sections.QUEUES.runs[("3",)].setting == "as published; density-x 4; queues 3"
+
+
+def test_each_ablation_is_run_in_its_setting():
+    runs = arena_sections.ablations(664).runs
+    assert {spec.setting.partition(";")[0] == setting for (_, setting), spec in runs.items()} == {True}
+    assert runs["without pruning: full search", FAIR].setting == f"{FAIR}; full-search"
+    assert len({repr(spec) for spec in runs.values()}) == len(runs)
+
+
+@pytest.mark.parametrize(
+    "rows", [arena_claims.make_claims({}, 664), crius.make_claims({}, [664, 2000])], ids=["arena", "crius"]
+)
+def test_claims_without_runs_say_so(rows):
+    assert {row.verdict for row in rows} == {NOT_RUN, NOT_SIMULATED}
+    assert all(row.why for row in rows if row.verdict == NOT_SIMULATED)
+    assert len({(row.claim, row.source) for row in rows}) == len(rows)
+
+
+def test_claims_on_deadlines():
+    # arena meets 0.6 and elasticflow 0.3: 2 times, where the paper has 1.69. Padded: 10 against (5 + 10) / 2.
+    figures = {
+        "elasticflow": {
+            "deadline_satisfaction": 0.3,
+            "throughput_mean": 10.0,
+            "throughput_peak": 20.0,
+            **jcts(5),
+        },
+        "arena": {
+            "deadline_satisfaction": 0.6,
+            "throughput_mean": 13.6,
+            "throughput_peak": 10.0,
+            **jcts(10, 10),
+        },
+    }
+    runs = arena_sections.deadlines().runs
+    found = {spec: figures[name] for (name, setting), spec in runs.items() if setting == FAIR}
+    rows = list(arena_claims.deadline_claims(found, "arena"))
+    assert [row.fair for row in rows] == pytest.approx([2.0, 1.36, 0.5, 100 / 3])
+    assert [row.as_published for row in rows] == [None] * 4
+    assert [row.verdict for row in rows] == ["larger", "smaller", "reversed", "reversed"]
+    assert {row.first_stated_by for row in rows} == {"crius"}
+    assert all("figure of Crius, section 8.5" in row.source for row in rows)
+    assert all(row.why.startswith("budgets x5") for row in rows)
+
+
+def test_each_baseline_has_a_row_of_its_own():
+    # arena 100 s; fcfs 400 s, sia 80 s: -75 % at best, and 25 % above sia.
+    figures = {"arena": 100.0, "fcfs": 400.0, "elasticflow-ls": 125.0, "gavel": 200.0, "sia": 80.0}
+    run = make_run_factory("testbed-a")
+    found = {
+        run(FAIR, name): {"jct_mean": jct, "queue_mean": jct, "throughput_mean": 1.0, "throughput_peak": 1.0}
+        for name, jct in figures.items()
+    }
+    names = ("arena", *arena_claims.BASELINES)
+    rows = {row.claim: row for row in arena_claims.place_claims(found, names, arena_claims.PLACES[:1])}
+    assert rows["mean JCT over a baseline, the greatest gain, testbed A"].fair == pytest.approx(-75.0)
+    against = {name: rows[f"mean JCT against {name}, testbed A"] for name in arena_claims.BASELINES}
+    assert [row.fair for row in against.values()] == pytest.approx([-75.0, -20.0, -50.0, 25.0])
+    assert [row.main_verdict == REVERSED for row in against.values()] == [False, False, False, True]
+    # No gain in throughput is no improvement either.
+    assert rows["mean throughput against sia, testbed A"].verdict == REVERSED
+
+
+def test_a_gap_without_a_reason_is_not_known():
+    rows = [make_measured_claim("c", "s", 2.0, lambda _, v=v: v, ClaimUnit(neutral=1.0)) for v in (1.2, 2.0)]
+    assert [row.why for row in rows] == ["not known", ""]
+
+
+def test_a_job_class_that_only_one_policy_ran_is_left_out():
+    ours = {"m-1 32": 1.0, "m-2 32": 2.0, "k-1 8": 4.0}
+    theirs = {"m-1 32": 3.0, "m-2 32": 2.0, "other-1 8": 9.0}
+    cells = arena_sections.CLASS_RUNS
+    found = {cells["arena"]: {"gpu_s_per_sample": ours}, cells["sia"]: {"gpu_s_per_sample": theirs}}
+    assert arena_sections.gpu_time(found, "sia") == {"all": 2.0, "m": 2.0}

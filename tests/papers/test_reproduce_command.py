@@ -1,0 +1,136 @@
+"""What `clustergym reproduce` asks of a paper's module, and where pages, claims and figures go."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clustergym.papers import PAPERS
+from clustergym.papers.page import Report
+from clustergym.papers.reproduction import Options
+from clustergym.papers import reproduce
+from clustergym.papers.reproduce import main
+
+CLAIM = SimpleNamespace(plain=lambda: {"claim": "faster"})
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, Options]]:
+    """Have papers that note what is asked of them, in an empty folder."""
+    calls: list[tuple[str, Options]] = []
+
+    def module(paper: str) -> Any:
+        def run(options: Options) -> Report:
+            calls.append((paper, options))
+            plots = {
+                f"{paper}.svg": lambda path: (
+                    path.parent.mkdir(parents=True, exist_ok=True) or path.write_text("drawn")
+                )
+            }
+            return Report(f"page of {paper}", [{"policy": paper}], [CLAIM], plots if paper == "sia" else {})
+
+        return SimpleNamespace(SUMMARY=f"summary of {paper}", reproduce=run)
+
+    monkeypatch.setattr(reproduce, "_module", module)
+    monkeypatch.setattr(
+        reproduce, "claims_text", lambda paper, quick, claims: f"{paper} {quick} {len(claims)}"
+    )
+    monkeypatch.setattr(reproduce, "find_claims", lambda folder: {"sia": [CLAIM]})
+    monkeypatch.setattr(reproduce, "joint_page", lambda claims, quick: f"joint {quick}")
+    monkeypatch.setattr(reproduce, "verdict_table", lambda claims, quick: "the verdicts")
+    monkeypatch.setattr(reproduce, "verdict_counts", lambda found: {"held": len(found)})
+    monkeypatch.delenv("CLUSTERGYM_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return calls
+
+
+def files() -> dict[str, str]:
+    """Return what lies in the folder, by name."""
+    return {str(path): path.read_text() for path in sorted(Path().rglob("*")) if path.is_file()}
+
+
+def test_a_paper(asked: list[Any], capsys: Any) -> None:
+    assert main(["sia", "--json", "sia.json"]) == 0
+    data, work = Path("../shared/data"), Path("outputs/reproduction/sia")
+    assert asked == [("sia", Options(data, False, None, work, 1, None, None))]
+    assert capsys.readouterr().out.splitlines() == [
+        "page of sia",
+        "wrote docs/reproduction/sia.md",
+        "wrote docs/reproduction/README.md",
+        "wrote sia.json",
+    ]
+    found = files()
+    assert json.loads(found.pop("sia.json")) == {
+        "paper": "sia", "quick": False, "runs": [{"policy": "sia"}], "claims": [{"claim": "faster"}]
+    }  # fmt: skip
+    claims = str(reproduce.claims_path(Path("docs/reproduction/sia.md")))
+    assert found == {
+        "docs/reproduction/sia.svg": "drawn", "docs/reproduction/sia.md": "page of sia",
+        claims: "sia False 1", "docs/reproduction/README.md": "joint False",
+    }  # fmt: skip
+
+
+def test_a_page_of_ones_own(asked: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("CLUSTERGYM_DATA", "/published")
+    words = [
+        "fgd",
+        "--quick",
+        "--policies",
+        "fgd,,best-fit",
+        "--workloads",
+        "a",
+        "--seeds",
+        "42,43",
+        "--workers",
+        "2",
+    ]
+    assert main([*words, "--out", "mine/page.md", "--work", "done"]) == 0
+    options = Options(Path("/published"), True, ("fgd", "best-fit"), Path("done"), 2, ("a",), (42, 43))
+    assert asked == [("fgd", options)]
+    # Its claims are not the paper's, so that neither they nor the page of all claims is written.
+    assert files() == {"mine/page.md": "page of fgd"}
+    assert capsys.readouterr().out.splitlines() == ["page of fgd", "wrote mine/page.md"]
+    for word in (["--policies", "fcfs"], ["--workloads", "a"], ["--seeds", "1"]):
+        assert main(["fgd", "--quick", "--data", "here", *word]) == 0
+        assert list(files()) == ["mine/page.md", "outputs/reproduction/quick/fgd.md"]
+    assert asked[-1][1].data == Path("here")
+
+
+def test_all_papers(asked: list[Any], capsys: Any) -> None:
+    assert main(["all", "--quick", "--work", "done", "--json", "all.json"]) == 0
+    assert [paper for paper, _ in asked] == list(PAPERS)
+    assert [options.work for _, options in asked] == [Path("done") / paper for paper in PAPERS]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-3:] == ["the verdicts", "wrote outputs/reproduction/quick/README.md", "wrote all.json"]
+    joined = {"quick": True, "verdicts": {"sia": {"held": 1}}, "papers": {"sia": [{"claim": "faster"}]}}
+    assert json.loads(files()["all.json"]) == joined
+    asked.clear()
+    assert main(["claims", "--out", "c.md", "--json", "c.json"]) == 0
+    assert asked == []
+    assert capsys.readouterr().out.splitlines() == ["the verdicts", "wrote c.md", "wrote c.json"]
+    assert json.loads(files()["c.json"]) == joined | {"quick": False}
+    assert files()["c.md"] == "joint False"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["sai"], "unknown paper 'sai' (did you mean sia"),
+        (["sia", "--workers", "0"], "--workers: 0 is not a number of processes (give 1 or more)"),
+        (["all", "--out", "x"], "--out: is for one paper (name the paper, or leave it out)"),
+        (["all", "--policies", "x"], "--policies: is for one paper (name the paper, or leave it out)"),
+        (["sia", "--workloads", "x"], "--workloads: is not for sia (leave it out, or name fgd)"),
+        (["sia", "--seeds", "1"], "--seeds: is not for sia (leave it out, or name fgd)"),
+        (["fgd", "--seeds", ","], "--seeds: ',' is no list of seeds (give whole numbers, as 42,43)"),
+        (["fgd", "--seeds", "1,-1"], "--seeds: '1,-1' is no list of seeds (give whole numbers, as 42,43)"),
+        (["fgd", "--seeds", "1234567890"], "--seeds: '1234567890' is no list of seeds"),
+    ],
+)
+def test_what_cannot_be_reproduced(words: list[str], line: str, asked: list[Any], capsys: Any) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(f"error: {line}")
+    assert (asked, files()) == ([], {})
