@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from clustergym.papers.claims import LARGER, REPRODUCED, REVERSED, SMALLER, TOLERANCE, PaperClaim
 
 from clustergym.benchmark.leaderboard.board import Board, Cell, board_names, load_board
 from clustergym.benchmark.leaderboard.entry import Entry
 from clustergym.benchmark.leaderboard.gains import read_chance
 from clustergym.benchmark.leaderboard.score import RankedEntry, cell_bounds, gap_text, optimum, standings
-from clustergym.papers.claims import LARGER, REPRODUCED, REVERSED, SMALLER, TOLERANCE, PaperClaim
 from clustergym.common.arrays import Floats
 from clustergym.common.tables import table
 from clustergym.oracle.calibration.accuracy import PAPER_COUNTS

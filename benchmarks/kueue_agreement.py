@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from clustergym.operators.policies.cohorts import Cohort, QuotaNode
 from clustergym.operators.policies.kueue_cycles import CycleResult, KueueScheduler
 from clustergym.operators.policies.kueue_victims import KueueJob, QueueRules, QuotaHolders
 
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_json_lines
-from clustergym.operators.policies.cohorts import Cohort, QuotaNode
 
 RULES = {
     "Never": "never",

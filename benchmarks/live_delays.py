@@ -12,13 +12,13 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-
-from clustergym.common.tables import percent
-from clustergym.common.tables import table as markdown_table
 from clustergym.operators.live.backend import FakeBackend
 from clustergym.operators.live.bridge import LiveSimulation
 from clustergym.operators.live.clocks import LiveClock
 from clustergym.operators.live.link import Answer, Link
+
+from clustergym.common.tables import percent
+from clustergym.common.tables import table as markdown_table
 from clustergym.results.metrics.metrics import measure_scenario
 from clustergym.scenario.by_name import load_scenario
 from clustergym.scenario.clock import ticks

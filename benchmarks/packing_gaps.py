@@ -25,8 +25,6 @@ from unittest.mock import patch
 
 import numpy as np
 import scipy.optimize
-from clustergym.policies.shared import packed_programs
-
 from clustergym.papers.gavel_packing import (
     ALL,
     LOADS,
@@ -37,6 +35,8 @@ from clustergym.papers.gavel_packing import (
     packing_scenario,
     read_rates,
 )
+from clustergym.policies.shared import packed_programs
+
 from clustergym.common.arrays import Floats
 from clustergym.common.tables import table
 from clustergym.policies import gavel

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from clustergym.operators.policies.slurm_placer import SlurmPlacer
 from clustergym.operators.policies.slurm_multifactor import SlurmMultifactor
+from clustergym.operators.policies.slurm_placer import SlurmPlacer
 from slurm_cluster import AccountedSlurm, Accounting, a40_cluster, open_accounting
 
 from clustergym.common.errors import InputError

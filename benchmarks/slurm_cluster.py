@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
-from clustergym.common.errors import InputError
 from clustergym.operators.live.local_slurm import PACKAGES, LocalSlurm, link_daemons
 from clustergym.operators.live.slurm import Slurm, last_line
+
+from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
+from clustergym.common.errors import InputError
 
 ACCOUNTING = (
     *("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server-core", "mariadb-server", "mariadb-client-core"),

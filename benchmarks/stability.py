@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
 from stability_rules import Change, compute_tau, list_changes, measure_cells
+
 from clustergym.common.errors import exits_on_bad_input
 from clustergym.common.tables import table
 from clustergym.common.writing import write_text

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
-
 from clustergym.operators.twin.advice import estimate_starts
 from clustergym.operators.twin.ahead import Ahead
 from clustergym.operators.twin.folder import TwinFolder
 from clustergym.operators.twin.present import snapshot
+from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
+
 from clustergym.common.columns import DAY_S
 from clustergym.sim.log import EventType
 from clustergym.trace.log_files import write_log

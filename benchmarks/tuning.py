@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from stability_rules import SETTINGS, TRAIN_SEEDS, ParameterRange, choose_tuned
 
 from clustergym.benchmark.leaderboard.board import load_board
-from stability_rules import SETTINGS, TRAIN_SEEDS, ParameterRange, choose_tuned
 from clustergym.common.errors import exits_on_bad_input
 from clustergym.common.paths import conf_dir
 from clustergym.common.tables import table

@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import importlib
 import sys
+from importlib import metadata
 
 from clustergym.common.errors import InputError, exits_on_bad_input, nearest
 
 COMMANDS = {
-    "run": ("clustergym.commands.run", "run a policy on a scenario and compare it with a reference policy"),
-    "live": ("clustergym.operators.commands.live", "let a policy drive Slurm, beside the simulator"),
-    "train": ("clustergym.commands.train", "train an agent and write its checkpoint"),
-    "evaluate": (
-        "clustergym.commands.evaluate",
-        "compare policies and checkpoints on the windows of a split",
-    ),
-    "bound": ("clustergym.commands.bound", "prove what no schedule of a scenario can beat"),
-    "replay": ("clustergym.commands.replay", "rebuild a result from its decision log and compare digests"),
-    "leaderboard": ("clustergym.commands.leaderboard", "check, score, render and add leaderboard entries"),
-    "study": (
-        "clustergym.commands.study",
-        "run scenarios x policies x seeds of a file; write tables and plots",
-    ),
-    "tune": ("clustergym.commands.tune", "search for the values of keys that better a metric"),
-    "offline": ("clustergym.commands.offline", "write episodes of an environment for offline learning"),
-    "collect": ("clustergym.commands.collect", "tabulate the results under one or more folders"),
-    "report": ("clustergym.commands.report", "draw the results under one or more folders in one page"),
-    "trace": ("clustergym.commands.trace", "import, validate, describe, generate or slice traces"),
-    "twin": ("clustergym.operators.commands.twin", "replay one's own cluster, and ask what if"),
-    "reproduce": ("clustergym.papers.reproduce", "run a paper's comparison beside its published figures"),
-    "cluster": ("clustergym.commands.cluster", "describe or draw a cluster"),
-    "oracle": ("clustergym.commands.oracle", "explain, fit and validate the performance oracle"),
-    "bench": ("clustergym.bench.command", "compare placement algorithms; time the engine and decisions"),
+    "run": "run a policy on a scenario and compare it with a reference policy",
+    "train": "train an agent and write its checkpoint",
+    "evaluate": "compare policies and checkpoints on the windows of a split",
+    "bound": "prove what no schedule of a scenario can beat",
+    "replay": "rebuild a result from its decision log and compare digests",
+    "leaderboard": "check, score, render and add leaderboard entries",
+    "study": "run scenarios x policies x seeds of a file; write tables and plots",
+    "tune": "search for the values of keys that better a metric",
+    "offline": "write episodes of an environment for offline learning",
+    "collect": "tabulate the results under one or more folders",
+    "report": "draw the results under one or more folders in one page",
+    "trace": "import, validate, describe, generate or slice traces",
+    "cluster": "describe or draw a cluster",
+    "oracle": "explain, fit and validate the performance oracle",
 }
+"""The core's commands, which are modules of `clustergym.commands`, and what each does."""
+
+
+def client_commands() -> dict[str, str]:
+    """Return the module of each command of a client, such as `papers/`, by the command's name.
+
+    A client names its commands in entry points; the docstring of a module is "`CALL`: what it does."
+    """
+    return {point.name: point.value for point in sorted(metadata.entry_points(group="clustergym.commands"))}
+
+
+def find_command(name: str) -> str | None:
+    """Return the module of a command; None if there is none of that name."""
+    return f"clustergym.commands.{name}" if name in COMMANDS else client_commands().get(name)
 
 
 @exits_on_bad_input
@@ -40,18 +45,23 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command that `argv` (default: `sys.argv[1:]`) names; return its exit status."""
     given = sys.argv[1:] if argv is None else argv
     if not given or given[0] in ("-h", "--help"):
+        told = {name: str(importlib.import_module(one).__doc__) for name, one in client_commands().items()}
+        clients = {
+            name: text.partition("`: ")[2].partition(".\n")[0].rstrip(".") for name, text in told.items()
+        }
         print("usage: clustergym COMMAND …\n")
-        for name, (_, summary) in COMMANDS.items():
+        for name, summary in (COMMANDS | clients).items():
             print(f"  {name:<12}{summary}")
         print("\n`clustergym COMMAND --help` tells more; `python -m clustergym.COMMAND` is the same.")
         return 0
     if given[0] in ("-V", "--version"):
         print(f"clustergym {importlib.import_module('clustergym').__version__}")
         return 0
-    if given[0] not in COMMANDS:
-        raise InputError(f"unknown command {given[0]!r}", remedy=nearest(given[0], COMMANDS))
-    command = importlib.import_module(COMMANDS[given[0]][0])
-    status: int = command.main(given[1:])
+    module = find_command(given[0])
+    if module is None:
+        names = [*COMMANDS, *client_commands()]
+        raise InputError(f"unknown command {given[0]!r}", remedy=nearest(given[0], names))
+    status: int = importlib.import_module(module).main(given[1:])
     return status
 
 

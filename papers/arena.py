@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from clustergym.common.tables import table
+
 from . import arena_claims, page
 from . import arena_scenarios as scenarios
 from . import arena_sections as parts
@@ -23,7 +25,6 @@ from .reproduction import (
     column,
     run_all,
 )
-from clustergym.common.tables import table
 
 SUMMARY = "1,280 GPUs of four types, the Philly and Helios Venus traces (EuroSys '26, section 5.3)"
 POLICIES = ("fcfs", "elasticflow-ls", "gavel", "sia", "arena")

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from .claims import PUBLISHED
-from .reproduction import Figures, RunSpec, check_published
 from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Floats
 from clustergym.oracle.base import linear
 from clustergym.scenario.costs import Costs, Search
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
+
+from .claims import PUBLISHED
+from .reproduction import Figures, RunSpec, check_published
 
 MEASUREMENTS, MEMORY = "arena_profile.csv", "arena_dp_memory.csv"
 TRACES = {

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clustergym.common.tables import table
+
 from . import page
 from .arena_scenarios import (
     BUDGET_FACTOR,
@@ -18,7 +20,6 @@ from .arena_scenarios import (
 from .claims import FAIR, PUBLISHED
 from .page import Labelled, RunColumn, Section, compute_padded_by_label, passage
 from .reproduction import Found, RunSpec, change, column, number
-from clustergym.common.tables import table
 
 SETTINGS = (FAIR, PUBLISHED)
 ROUNDS = 664

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clustergym.common.tables import table
+
 from . import ares_causes, ares_runs, page
 from .ares_causes import (
     BASE,
@@ -44,7 +46,6 @@ from .reproduction import (
     number,
     run_all,
 )
-from clustergym.common.tables import table
 
 SECOND_BEST: Mapping[str, Mapping[str, float]] = {
     "jct_mean": {"philly": -30.3, "helios": -31.3, "newtrace": -21.4},

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clustergym.common.arrays import Floats
+from clustergym.common.tables import table
+
 from . import ares_runs
 from .ares_runs import (
     FIXED,
@@ -39,8 +42,6 @@ from .reproduction import (
     load_or_make,
     number,
 )
-from clustergym.common.arrays import Floats
-from clustergym.common.tables import table
 
 EXACT: Parameters = (("search", "exact"),)
 POLLUX: Parameters = (*EXACT, *FIXED["pollux"])

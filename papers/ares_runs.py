@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .reproduction import Figures, Found, Parameters, RunSpec, check_published
 from clustergym.scenario.scenario import Scenario
+
+from .reproduction import Figures, Found, Parameters, RunSpec, check_published
 
 WHOLE, START = "whole", "start"
 """Settings: the whole trace, or its first `START_JOBS` jobs. A variant may follow, after a blank."""

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 
+from clustergym.common.errors import InputError
+from clustergym.common.tables import percent
+
 from .arnold_ablation import (
     EVEN_CORE,
     SHIPPED,
@@ -20,8 +23,6 @@ from .arnold_report import draw, report
 from .claims import PaperClaim, claims_table, not_simulated, quantity
 from .page import Report, passage
 from .reproduction import Figures, Options, load_or_make
-from clustergym.common.errors import InputError
-from clustergym.common.tables import percent
 
 TIED = ("best_fit_by_node", "gpu_packing", "topology_aware")
 """Baselines that, in the paper, equal Arnold in setting (i)."""

@@ -11,20 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from .arnold_characterisation import (
-    DENSE,
-    LAYERS,
-    MOE,
-    SCALES,
-    Candidate,
-    Scale,
-    candidates,
-    choose_placements,
-    fabric_tiers,
-    free_nodes,
-    pack_ranks,
-    two_minipods,
-)
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.common.tables import percent, table
@@ -39,6 +25,21 @@ from clustergym.envs.placement.step_time import (
     static_routes,
 )
 from clustergym.scenario.placement_problem import PretrainingJob
+
+from .arnold_characterisation import (
+    DENSE,
+    LAYERS,
+    MOE,
+    SCALES,
+    Candidate,
+    Scale,
+    candidates,
+    choose_placements,
+    fabric_tiers,
+    free_nodes,
+    pack_ranks,
+    two_minipods,
+)
 
 FIG_4_DENSE = 0.023
 """Gain of PP alignment over two minipods, dense, on average (Arnold, section 2): what ties `rising`."""

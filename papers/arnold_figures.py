@@ -10,10 +10,11 @@ STATES, QUICK_STATES, FEWEST_STATES = 20, 3, 3
 
 def placement_figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
     """Return all results of the placement benchmark on random cluster states; fewer cases if `quick`."""
+    from clustergym.envs.placement.drawing import ALPHAS
+
     from .arnold_ablation import ablate
     from .arnold_benchmark import QUICK_ALPHAS, by_fullness, run_benchmark
     from .arnold_characterisation import characterise
-    from clustergym.envs.placement.drawing import ALPHAS
 
     figures = run_benchmark(QUICK_ALPHAS if quick else ALPHAS, states, seed, _say)
     figures["fullness"] = by_fullness(states, seed, quick)

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .arnold_ablation import ablation
-from .arnold_benchmark import BASELINES, EITHER_UNIT, WHOLE_GROUPS, estimates
 from clustergym.common.figures import draw_figure
 from clustergym.common.tables import percent, table
 from clustergym.oracle.roofline.devices import PORT_SHARE
 from clustergym.results.report.colours import choose_style
+
+from .arnold_ablation import ablation
+from .arnold_benchmark import BASELINES, EITHER_UNIT, WHOLE_GROUPS, estimates
 
 HEAD = """# Placement of LLM pre-training jobs
 

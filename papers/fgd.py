@@ -16,9 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .claims import PaperClaim, claims_table, quantity
-from .page import Report, passage
-from .reproduction import Options, number
 from clustergym.cluster.parts import Nodes, Requests
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
@@ -31,6 +28,10 @@ from clustergym.envs.sharing.openb import Orders
 from clustergym.envs.sharing.streams import read_source
 from clustergym.sim.compiled.numba_cache import announce_compilation, has_numba
 from clustergym.sim.parts.placers import PLACERS
+
+from .claims import PaperClaim, claims_table, quantity
+from .page import Report, passage
+from .reproduction import Options, number
 
 SUMMARY = "six placers of parts of GPUs fill Alibaba's openb cluster (ATC '23)"
 PUBLISHED = dict(

@@ -9,6 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clustergym.common.columns import integers, numbers
+from clustergym.common.tables import table
+from clustergym.oracle.base import OracleTables
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
+from clustergym.trace.readers.gavel import read_table
+from clustergym.trace.trace import Trace
+
 from .claims import PaperClaim, quantity
 from .gavel_packing import (
     PACKING,
@@ -33,13 +41,6 @@ from .reproduction import (
     number,
     run_all,
 )
-from clustergym.common.columns import integers, numbers
-from clustergym.common.tables import table
-from clustergym.oracle.base import OracleTables
-from clustergym.scenario.costs import Costs
-from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
-from clustergym.trace.readers.gavel import read_table
-from clustergym.trace.trace import Trace
 
 TRACE, RATES = Path("traces_physical") / "max_min_fairness.trace", Path("simulation_throughputs.json")
 

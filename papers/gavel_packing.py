@@ -13,9 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .claims import REPRODUCED, PaperClaim
-from .page import Draw, Panel, Section, panel_plot, passage
-from .reproduction import Figures, Found, Parameters, RunSpec, change, number
 from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
@@ -28,6 +25,10 @@ from clustergym.scenario.pairs import PairSpeeds
 from clustergym.scenario.scenario import Scenario, model_classes
 from clustergym.trace.pair_tables import PairKey, PairTable, Workload, gavel_pairs, job_and_count
 from clustergym.trace.trace import Trace
+
+from .claims import REPRODUCED, PaperClaim
+from .page import Draw, Panel, Section, panel_plot, passage
+from .reproduction import Figures, Found, Parameters, RunSpec, change, number
 
 RATES = Path("gavel") / "simulation_throughputs.json"
 PACKING = "36 GPUs of each type, free restarts"

@@ -14,10 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arena_claims import PREPRINT, cite_preprint
-from .arena_scenarios import MARGIN, USABLE, read_memory
-from .claims import PaperClaim, quantity
-from .reproduction import check_published
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.oracle.calibration.accuracy import CLUSTERS, PAPER_COUNTS, PAPER_ERRORS, plan_clusters
 from clustergym.oracle.calibration.planning import PlanningOutcomes, by_gpus, join_outcomes, summary
@@ -25,6 +21,11 @@ from clustergym.oracle.measured.iteration_times import MEASUREMENTS, Measurement
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.stacks.stack_oracle import make_operators_oracle
+
+from .arena_claims import PREPRINT, cite_preprint
+from .arena_scenarios import MARGIN, USABLE, read_memory
+from .claims import PaperClaim, quantity
+from .reproduction import check_published
 
 GPT, MOE = ModelClass("gpt3", "1.3B", 256), ModelClass("gshard_moe", "2.4B", 512)
 ILLEGIBLE = "the paper's figure is missing from the text that we have"

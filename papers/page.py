@@ -18,7 +18,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from . import PAPERS
+from clustergym.common.errors import InputError
+from clustergym.common.figures import draw_figure
+from clustergym.common.tables import table
+from clustergym.results.report.colours import COLOURS, choose_style
+
 from .claims import HEADERS, TOLERANCE, VERDICTS, PaperClaim, claims_table
 from .reproduction import (
     Figures,
@@ -28,10 +32,7 @@ from .reproduction import (
     compute_padded_jct,
     number,
 )
-from clustergym.common.errors import InputError
-from clustergym.common.figures import draw_figure
-from clustergym.common.tables import table
-from clustergym.results.report.colours import COLOURS, choose_style
+from .titles import PAPERS
 
 Draw = Callable[[Path], None]
 """Writes a plot as SVG, the same bytes each time; raises an `InputError` if Matplotlib is not installed."""

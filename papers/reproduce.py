@@ -11,7 +11,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import BY_WORKLOAD, PAPERS
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest
+from clustergym.common.writing import write_json, write_text
+
 from .page import (
     Report,
     claims_path,
@@ -23,8 +25,7 @@ from .page import (
     verdict_table,
 )
 from .reproduction import Options
-from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest
-from clustergym.common.writing import write_json, write_text
+from .titles import BY_WORKLOAD, PAPERS
 
 DATA = Path("../shared/data")
 PAGES, QUICK_PAGES = Path("docs/reproduction"), Path("outputs/reproduction/quick")

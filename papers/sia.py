@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import page, reproduction
-from .claims import PaperClaim, difference, quantity
-from .reproduction import change, column, number
 from clustergym.common import random_streams
 from clustergym.common.tables import table
 from clustergym.scenario.scenario import Scenario
+
+from . import page, reproduction
+from .claims import PaperClaim, difference, quantity
+from .reproduction import change, column, number
 
 SUMMARY = "64 GPUs of three types, its workloads and profiles (SOSP '23)"
 POLICIES = ("sia", "gavel", "pollux", "ares", "fcfs")

@@ -31,7 +31,7 @@ def pytest_xdist_auto_num_workers():
 
 MARKS = {
     "agreement": (
-        "benchmark/papers/test_fgd_slowly.py",
+        "papers/test_fgd_slowly.py",
         "sim/compiled",
         "sim/test_plain_simulation.py",
         "sim/test_state_machine.py",
@@ -41,7 +41,7 @@ MARKS = {
         "agents/test_beliefs.py",
         "agents/test_lookahead.py",
         "benchmark/leaderboard/test_best_known.py",
-        "benchmark/bench/test_bench_environments.py",
+        "benchmarks/test_bench_environments.py",
         "envs/test_compiled_views.py",
         "envs/test_copies.py",
         "envs/test_drive.py",
@@ -70,7 +70,7 @@ MARKS = {
     ),
     "nightly": (),
     "processes": ("commands/test_sweeps.py",),
-    "reproduction": ("benchmark/papers",),
+    "reproduction": ("papers",),
     "slow": (
         "benchmark/study/test_study.py",
         "commands/test_run_command.py",
@@ -78,7 +78,7 @@ MARKS = {
         "scenario/test_overrides.py",
         "test_golden.py",
     ),
-    "slurm": ("live/test_own_slurm.py", "live/test_slurm.py"),
+    "slurm": ("operators/live/test_own_slurm.py", "operators/live/test_slurm.py"),
     "training": (
         "benchmark/leaderboard/test_retrain.py",
         "envs/test_recipes.py",

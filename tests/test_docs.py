@@ -197,7 +197,7 @@ def test_the_tutorials_are_among_the_pages():
 
 def test_every_command_has_a_page_with_an_example():
     pages = {name: text for name, text in texts().items() if name.startswith("commands/")}
-    assert set(pages) == {f"commands/{name}.md" for name in console.COMMANDS}
+    assert set(pages) == {f"commands/{name}.md" for name in [*console.COMMANDS, *console.client_commands()]}
     for name, text in pages.items():
         lines = [line for kind, _, part in BLOCK.findall(text) if kind == "sh" for line in part.splitlines()]
         assert any(line.startswith(f"clustergym {Path(name).stem} ") for line in lines), name
@@ -416,7 +416,7 @@ def check_environments(pages, site):
 
 def check_commands(pages):
     """Check that every command shows its help and that of its subcommands."""
-    for name in console.COMMANDS:
+    for name in [*console.COMMANDS, *console.client_commands()]:
         page = pages[f"commands/{name}"]
         assert f"usage: clustergym {name} " in page, name
         assert f'href="{name}/"' in pages["commands"], name

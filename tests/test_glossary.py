@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[1]
 ROWS = re.findall(
     r"(?m)^\| ([^|]+) \| [^|]+ \| `(clustergym[\w.]+)` \|$", (ROOT / "docs/glossary.md").read_text()
 )
-FILES = [*(ROOT / "clustergym").rglob("*.py"), *(ROOT / "policies").rglob("*.py")]
+FILES = [
+    one for room in ("clustergym", "policies", "papers", "operators") for one in (ROOT / room).rglob("*.py")
+]
 METAPHORS = {
     "Book",
     "Course",

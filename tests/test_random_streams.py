@@ -10,9 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
-
 from clustergym.papers.arnold_benchmark import (
     BASELINES,
     QUICK_FULLNESS_ALPHAS,
@@ -20,6 +17,9 @@ from clustergym.papers.arnold_benchmark import (
     SETTINGS,
     by_fullness,
 )
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
 from clustergym.common import random_streams
 from clustergym.common.random_streams import COINCIDING, FIXED, STREAMS, RandomStream
 

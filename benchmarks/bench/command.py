@@ -1,4 +1,4 @@
-"""`clustergym bench` compares placers, and times the engine and the environments."""
+"""`clustergym bench …`: compare placement algorithms; time the engine and the environments."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
 from clustergym.papers.arnold_figures import FEWEST_STATES, QUICK_STATES, STATES, placement_figures
+
 from clustergym.common.errors import InputError, Parser, exits_on_bad_input, require
 from clustergym.common.writing import write_json, write_text
 from clustergym.scenario.registry import make_policy

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clustergym.commands.oracle.common import percent
 from benchmarks.oracle_page.measured_page import steps_section
 from benchmarks.oracle_page.stack_page import (
     MISSED_POINTS,
@@ -13,6 +12,7 @@ from benchmarks.oracle_page.stack_page import (
     find_missed_curves,
     stack_section,
 )
+from clustergym.commands.oracle.common import percent
 from clustergym.common.tables import table
 from clustergym.oracle.calibration.accuracy import PAPER_ERRORS
 
@@ -21,7 +21,7 @@ Figures = Mapping[str, Any]
 HEAD = """\
 # How accurate the performance oracle is
 
-Written by `python -m clustergym.oracle report`, which measures every figure again. Errors are absolute
+Written by `python -m benchmarks.oracle_page.report`, which measures every figure again. Errors are absolute
 percentage errors. A plan's share of the optimum is the best plan's iteration time divided by its own.
 """
 

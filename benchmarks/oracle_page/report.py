@@ -1,33 +1,36 @@
-"""`report`: measures the figures of the accuracy page and writes it."""
+"""`python -m benchmarks.oracle_page.report`: measure and write the oracle's accuracy page."""
 
 from __future__ import annotations
 
-import argparse
+import sys
 from pathlib import Path
 
+from benchmarks.oracle_page.accuracy_page import page
+from benchmarks.oracle_page.measured_page import measure_steps
+from benchmarks.oracle_page.stack_page import PICTURE, draw_stacks, measure_stacks
 from clustergym.commands.oracle import common
+from clustergym.common.errors import Parser, exits_on_bad_input
 from clustergym.common.writing import write_json, write_text
+from clustergym.oracle.calibration.accuracy import measure_figures
+from clustergym.training.windows import data_folder
 
-SUMMARY = "measure every figure and write the table of ours beside the papers'"
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `clustergym oracle report` to a parser."""
-    data, output = Path("../shared/data"), Path("docs/oracle-accuracy.md")
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Measure the oracle's errors, and write the accuracy page."""
+    summary = "Measure every figure and write the table of ours beside the papers'."
+    parser = Parser(prog="python -m benchmarks.oracle_page.report", description=summary)
+    output = Path("docs/oracle-accuracy.md")
     parser.add_argument(
-        "--data", type=Path, metavar="DIR", default=data, help=f"with arena/ and sia/ ({data})"
+        "--data",
+        type=Path,
+        metavar="DIR",
+        default=data_folder(),
+        help="with arena/ and sia/ (the public data)",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", default=output, help=f"({output})")
     common.add_json(parser)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run `clustergym oracle report`: measure the oracle's errors, and write the accuracy page."""
-    from benchmarks.oracle_page.accuracy_page import page
-    from benchmarks.oracle_page.measured_page import measure_steps
-    from benchmarks.oracle_page.stack_page import PICTURE, draw_stacks, measure_stacks
-    from clustergym.oracle.calibration.accuracy import measure_figures
-
+    options = parser.parse_args(argv)
     common.check_target(options.json, "--json")
     common.check_target(options.output, "--output")
     with common.telling() as tell:
@@ -41,3 +44,7 @@ def run(options: argparse.Namespace) -> int:
     write_json(options.json, shown)
     common.print_written(options.output, options.json)
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

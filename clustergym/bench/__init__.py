@@ -1,7 +1,5 @@
 """The measurements of `clustergym bench`; the files lie in `benchmarks/bench/` of a checkout."""
 
-from clustergym.common.paths import PACKAGE
+from clustergym.common.paths import checkout_folders
 
-_checkout = PACKAGE.parent / "benchmarks" / "bench"
-if (PACKAGE.parent / "pyproject.toml").is_file() and _checkout.is_dir():
-    __path__.append(str(_checkout))
+__path__ += checkout_folders("benchmarks/bench")

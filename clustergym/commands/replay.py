@@ -17,12 +17,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("folder", nargs="+", type=Path, help="folder of a finished run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     options = parser.parse_args(argv)
-    from clustergym.operators.live.journal import rebuilder
-    from clustergym.results.folder_replay import replay_folder
+    from clustergym.results.folder_replay import find_rebuilder, replay_folder
 
     outcomes = {}
     for folder in options.folder:
-        outcome = outcomes[str(folder)] = replay_folder(folder, rebuilder(folder))
+        outcome = outcomes[str(folder)] = replay_folder(folder, find_rebuilder(folder))
         word = "equal" if outcome["equal"] else "DIFFERS"
         print(
             f"{folder}: {word}: {outcome['decisions']} decisions replayed, digest {outcome['digest'][:16]}…, "

@@ -8,12 +8,15 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
+def checkout_folders(name: str) -> list[str]:
+    """Return the folder of a checkout that is installed below `clustergym`; none in an installed wheel."""
+    folder = PACKAGE.parent / name
+    return [str(folder)] if (PACKAGE.parent / "pyproject.toml").is_file() and folder.is_dir() else []
+
+
 @cache
 def _data_folder(name: str) -> Path:
-    checkout = PACKAGE.parent / name
-    if (PACKAGE.parent / "pyproject.toml").is_file() and checkout.is_dir():
-        return checkout
-    return PACKAGE / "_data" / name
+    return Path(*(checkout_folders(name) or [PACKAGE / "_data" / name]))
 
 
 def conf_dir() -> Path:

@@ -3,8 +3,6 @@
 They import as `clustergym.policies`, so that a user's own `policies/` folder cannot hide them.
 """
 
-from clustergym.common.paths import PACKAGE
+from clustergym.common.paths import checkout_folders
 
-_checkout = PACKAGE.parent / "policies"
-if (PACKAGE.parent / "pyproject.toml").is_file() and _checkout.is_dir():
-    __path__.append(str(_checkout))
+__path__ += checkout_folders("policies")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,24 @@ from clustergym.sim.drive import replay
 from clustergym.sim.engine import StalledError
 from clustergym.sim.engines import AnySimulation
 
+Rebuild = Callable[..., AnySimulation]
+"""Makes a run's simulation and repeats its changes, as `clustergym.sim.drive.replay`."""
 
-def replay_folder(folder: Path, rebuild: Callable[..., AnySimulation] = replay) -> dict[str, Any]:
+
+def find_rebuilder(folder: Path) -> Rebuild:
+    """Return what rebuilds the run of a folder: an entry point named like a file that is there, or `replay`.
+
+    A client whose runs need more than the decision log writes that file and names the entry point.
+    """
+    for point in metadata.entry_points(group="clustergym.rebuilders"):
+        if (folder / point.name).is_file():
+            made: Rebuild = point.load()(folder)
+            return made
+    return replay
+
+
+def replay_folder(folder: Path, rebuild: Rebuild = replay) -> dict[str, Any]:
     """Replay a finished run from its decision log, without its policy, and compare it with the result.
-
-    `rebuild` rebuilds a simulation from a decision log, as `clustergym.sim.drive.replay`.
 
     Returns
     -------

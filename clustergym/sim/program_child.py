@@ -28,8 +28,9 @@ from clustergym.sim.program_wire import decode_message, decode_setting, decode_v
 PACKAGE = Path(__file__).resolve().parent.parent
 MODULE = "program"
 CODE = (".py", ".pyc", ".so")
-CLOSED = ("trace", "training", "envs", "results", "benchmark", "live", "sim", "commands")
-"""Rooms of this package that a program may not import: they make traces, or simulate."""
+CLOSED = ("trace", "training", "envs", "results", "benchmark", "sim", "commands")
+CLIENTS = ("papers", "operators", "benchmarks", "bench")
+"""Rooms of this package, and of its clients, that a program may not import: they make traces, or simulate."""
 REFUSED = ("ctypes.", "fcntl.", "mmap.", "pty.", "resource.", "shutil.", "signal.", "socket.", "subprocess.")
 LISTING = ("os.listdir", "os.scandir")
 
@@ -107,7 +108,9 @@ def limit(cpu_s: int, memory_bytes: int) -> None:
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
         resource.setrlimit(limit, (0, 0))
     code = tuple(str(Path(one).resolve()) + os.sep for one in sys.path if one)
-    closed = tuple(f"{PACKAGE / room}{os.sep}" for room in CLOSED)
+    closed = tuple(f"{PACKAGE / room}{os.sep}" for room in CLOSED + CLIENTS)
+    # In a checkout the clients lie beside the package.
+    closed += tuple(f"{PACKAGE.parent / room}{os.sep}" for room in CLIENTS)
 
     def refuse(event: str, given: tuple[Any, ...]) -> None:
         if event == "open":

@@ -31,14 +31,15 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
     """Run a live configuration; return whether its events differ from a simulation's, or a script failed."""
     from clustergym.common.parameters import build
     from clustergym.common.tables import print_table
-    from ..live.checks import LiveOptions as Options
-    from ..live.live_run import call_lines, dry_run, first_difference, run_live
     from clustergym.results.report.metric_tables import comparison_table
     from clustergym.results.report.run_text import print_heading
     from clustergym.results.report.write import write_run_report
     from clustergym.results.run_job import run_policy
     from clustergym.scenario.registry import make_placer, make_policy
     from clustergym.scenario.scenario_config import build_scenario
+
+    from ..live.checks import LiveOptions as Options
+    from ..live.live_run import call_lines, dry_run, first_difference, run_live
 
     options: LiveOptions = build(Options, config["live"], "live")
     if options.jobs is not None:
@@ -75,9 +76,10 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
 
 def _drive_own_scripts(config: Mapping[str, Any], options: LiveOptions, folder: Path) -> bool:
     """Drive a user's scripts; return whether one of them did not complete."""
+    from clustergym.scenario.registry import make_placer, make_policy
+
     from ..live.own.drive import drive_scripts
     from ..live.slurm import Slurm
-    from clustergym.scenario.registry import make_placer, make_policy
 
     assert options.jobs is not None
     told = drive_scripts(
@@ -110,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
     def job(config: Mapping[str, Any], folder: Path) -> None:
         differs.append(live_job(config, folder))
 
-    return run_hydra(job, given, "clustergym.operators.live", name="live") or int(any(differs))
+    return run_hydra(job, given, "clustergym.live", name="live") or int(any(differs))
 
 
 if __name__ == "__main__":

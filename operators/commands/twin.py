@@ -151,10 +151,11 @@ def fit_past(options: argparse.Namespace) -> int:
 
 def ask_whatif(options: argparse.Namespace) -> int:
     """Simulate what would happen on a changed cluster, and write a page of it; return the exit status."""
+    from clustergym.common.tables import table
+
     from ..twin.folder import TwinFolder
     from ..twin.page import html_page, list_sections, markdown_page
     from ..twin.whatif import Question, ask
-    from clustergym.common.tables import table
 
     words = [word for word in options.words if not word.startswith("hydra")]
     hydra_words = [word for word in options.words if word.startswith("hydra")]
@@ -251,9 +252,10 @@ def _ahead(options: argparse.Namespace) -> Ahead:
 
 def print_starts(options: argparse.Namespace) -> int:
     """Print when each waiting job will start, as simulated; return the exit status."""
-    from ..twin.advice import estimate_starts
     from clustergym.common.columns import iso
     from clustergym.common.tables import table
+
+    from ..twin.advice import estimate_starts
 
     require(options.draws > 0, "--draws", options.draws, "give more than 0")
     ahead = _ahead(options)
@@ -277,9 +279,10 @@ def print_starts(options: argparse.Namespace) -> int:
 
 def print_advice(options: argparse.Namespace) -> int:
     """Print what the policy would do with each job now (start, stop, …) and why; return the exit status."""
-    from ..twin.advice import advise, log_shadow
     from clustergym.common.columns import iso
     from clustergym.common.tables import table
+
+    from ..twin.advice import advise, log_shadow
 
     ahead = _ahead(options)
     moment = ahead.now()

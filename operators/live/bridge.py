@@ -9,9 +9,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from clustergym.cluster.spec import Nodes
-from .backend import Part, list_parts
-from .clocks import LateClock
-from .link import Answer, Ask
 from clustergym.scenario.clock import TICKS_PER_S, seconds, ticks
 from clustergym.scenario.disturbances.failures import NODE_FAIL, NODE_REPAIR
 from clustergym.scenario.policy import Infeasible, InformationClass, Placer, View
@@ -22,6 +19,10 @@ from clustergym.sim.engine import Simulation
 from clustergym.sim.job_execution import JobExecution
 from clustergym.sim.job_queue import JobQueue
 from clustergym.sim.log import Event, EventType
+
+from .backend import Part, list_parts
+from .clocks import LateClock
+from .link import Answer, Ask
 
 RETRY_S = 60.0
 """Seconds of the run after which a decision is asked for because the scheduler refused a launch."""

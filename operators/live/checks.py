@@ -14,12 +14,13 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import Period
 from clustergym.common.parameters import Parameters
-from .clocks import LiveClock, LockStepClock, ScaledClock
-from .slurm import COMMANDS, Slurm, SlurmWords
 from clustergym.scenario.disturbances.failures import Failures
 from clustergym.scenario.disturbances.reservations import PlannedJobs
 from clustergym.scenario.policy import InformationClass, Policy
 from clustergym.scenario.scenario import Scenario
+
+from .clocks import LiveClock, LockStepClock, ScaledClock
+from .slurm import COMMANDS, Slurm, SlurmWords
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,6 @@ import numpy as np
 
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_regular
-from .bridge import LiveSimulation
-from .link import Answer, Ask
-from .slurm import PREFIX
 from clustergym.results.result_writing import find_finished_result
 from clustergym.scenario.clock import TICKS_PER_S
 from clustergym.scenario.policy import InformationClass, Placer
@@ -31,7 +28,11 @@ from clustergym.sim.drive import follow, replay
 from clustergym.sim.engine import Change, Simulation
 from clustergym.sim.engines import AnySimulation
 
-JOURNAL_SCHEMA = "clustergym.operators.live/2"
+from .bridge import LiveSimulation
+from .link import Answer, Ask
+from .slurm import PREFIX
+
+JOURNAL_SCHEMA = "clustergym.live/2"
 FILE_NAME = "journal.jsonl"
 LARGEST_BYTES = 256_000_000
 REMEDY = "give the folder of a live run"
@@ -216,8 +217,6 @@ def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
 def rebuilder(folder: Path) -> Callable[..., AnySimulation]:
     """Return a function that makes a run's simulation and repeats its changes, with the journal's answers."""
     path = folder / FILE_NAME
-    if not path.is_file():
-        return replay
     header, entries, _ = read_journal(path)
     if header.clock == "lockstep":
         return replay

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from clustergym.common.errors import InputError, visible
+
 from .backend import Backend, BackendStatus, NoAnswerError, Part, list_parts
 from .clocks import LiveClock
 

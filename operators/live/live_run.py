@@ -20,6 +20,13 @@ from typing import Any
 from clustergym.common.errors import InputError, visible
 from clustergym.common.progress import show_jobs_progress
 from clustergym.common.writing import atomic_path
+from clustergym.results.measured_run import make_result
+from clustergym.results.result_writing import find_finished_result, make_content, run_key, write_result
+from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.drive import Progress, Run, drive
+from clustergym.sim.engine import StalledError
+
 from .backend import Backend, FakeBackend, FinishedAllocation, Part, PrintingBackend
 from .bridge import LiveSimulation
 from .checks import LiveOptions, check_alone, check_scenario, choose_words
@@ -29,12 +36,6 @@ from .link import Link
 from .local_slurm import LocalSlurm, may_have_gpus, node_names
 from .slurm import PREFIX, Slurm, SlurmWords
 from .slurm_backend import SlurmBackend
-from clustergym.results.measured_run import make_result
-from clustergym.results.result_writing import find_finished_result, make_content, run_key, write_result
-from clustergym.scenario.policy import Placer, Policy
-from clustergym.scenario.scenario import Scenario
-from clustergym.sim.drive import Progress, Run, drive
-from clustergym.sim.engine import StalledError
 
 
 def first_difference(live: Path, simulated: Path) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.errors import InputError
+
 from .slurm import Slurm, last_line
 
 PACKAGES = (

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from clustergym.common.errors import InputError
+
 from .backend import NoAnswerError, Part
 
 PREFIX = "cg-"

@@ -17,6 +17,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 from clustergym.common.errors import InputError
+
 from .backend import Backend, BackendStatus, Claim, FinishedAllocation, NoAnswerError, Part
 from .slurm import PREFIX, Slurm, SlurmWords, last_line
 

@@ -18,6 +18,7 @@ from typing import Any
 from clustergym.cluster.node_lists import read_product
 from clustergym.common.errors import InputError
 from clustergym.common.kubernetes import GPU, KubernetesObject, quantity, read_objects
+
 from .slurm_rules import Rules
 
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from clustergym.policies.shared.gang_queues import GangQueues, Gangs, of_lower_priority
 
 from clustergym.scenario.policy import Setting
 from clustergym.scenario.tenants.division import divide_among_queues
 from clustergym.scenario.tenants.fair_share import History
-
-from clustergym.policies.shared.gang_queues import GangQueues, Gangs, of_lower_priority
 
 
 @dataclass

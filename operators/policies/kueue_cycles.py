@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from .cohorts import QuotaNode, common_root
-
 from .kueue_victims import KueueJob, QuotaHolders, find_victims
 
 

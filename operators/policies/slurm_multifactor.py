@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
+from clustergym.policies.shared.queue_book import QueueHoldings
+from clustergym.policies.shared.requests import request_options
+from clustergym.policies.shared.reservations import starts_between_reservations
 
 from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Floats, Ints
@@ -15,6 +18,10 @@ from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeFloat, Period, PositiveFloat
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 from clustergym.scenario.tenants.queue_tree import QueueTree
+from clustergym.trace.trace import Trace
+
+from .node_reservations import NodeReservations
+from .slurm_clock import SlurmClock
 from .slurm_rules import (
     FACTORS,
     Account,
@@ -24,13 +31,6 @@ from .slurm_rules import (
     fair_tree,
     priority,
 )
-from clustergym.trace.trace import Trace
-
-from .node_reservations import NodeReservations
-from clustergym.policies.shared.queue_book import QueueHoldings
-from clustergym.policies.shared.requests import request_options
-from clustergym.policies.shared.reservations import starts_between_reservations
-from .slurm_clock import SlurmClock
 
 
 @dataclass

@@ -9,9 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from .ahead import QUANTILES, Ahead
-from .present import Present
-from .waits import CLOSE_S
 from clustergym.common.arrays import Floats
 from clustergym.common.columns import iso, parse_seconds
 from clustergym.common.errors import InputError
@@ -20,6 +17,10 @@ from clustergym.common.text_files import read_text
 from clustergym.scenario.policy import Decision, View
 from clustergym.sim.from_now import Moment
 from clustergym.trace.trace import Trace
+
+from .ahead import QUANTILES, Ahead
+from .present import Present
+from .waits import CLOSE_S
 
 CHANGES = ("start", "stop", "resize", "move", "drop", "wait")
 """What may become of a job, in the order in which it is shown."""

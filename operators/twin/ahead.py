@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .folder import TwinFolder
-from .present import Present
 from clustergym.cluster.node_lists import host_names
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
@@ -29,6 +27,9 @@ from clustergym.trace.log_files import write_log
 from clustergym.trace.readers.sacct import SlurmJob
 from clustergym.trace.records import RecordedJobs
 from clustergym.trace.trace import Trace
+
+from .folder import TwinFolder
+from .present import Present
 
 PRIOR_RUNS = 5.0
 """Runs of one's own beside which those of more jobs count as much."""

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .waits import BY, JobTable, list_groups, waits
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.results.report.series import column, read_table
 from clustergym.trace.trace import FAILED, KILLED
+
+from .waits import BY, JobTable, list_groups, waits
 
 COLUMNS = ("network", "batch_size", "optimizer", "power_limit", "time_per_epoch", "average_power")
 

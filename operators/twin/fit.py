@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from .folder import TwinFolder
-from .waits import BY, CLOSE_S, QUANTILES, Fit, compare
 from clustergym.common.errors import InputError
 from clustergym.common.tables import table
 from clustergym.results.measured_run import Result, simulate
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario_config import build_scenario
+
+from .folder import TwinFolder
+from .waits import BY, CLOSE_S, QUANTILES, Fit, compare
 
 
 def replay_past(twin: TwinFolder, policy: str | None, more: list[str]) -> tuple[Result, dict[str, Any]]:

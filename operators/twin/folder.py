@@ -20,11 +20,12 @@ from clustergym.common.text_files import first_lines
 from clustergym.common.writing import write_text
 from clustergym.common.yaml_file import read_mapping
 from clustergym.scenario.registry import make_policy
-from ..policies.cohorts import read_kueue_rules
-from ..policies.slurm_rules import Rules, one_queue, read_accounts, read_config
 from clustergym.trace.formats import load_trace
 from clustergym.trace.options import ReadOptions
 from clustergym.trace.trace import Trace
+
+from ..policies.cohorts import read_kueue_rules
+from ..policies.slurm_rules import Rules, one_queue, read_accounts, read_config
 
 LOG, CLUSTER, QUEUES, POLICY = "log.csv", "cluster.yaml", "queues.yaml", "policy.yaml"
 REMEDY = {

@@ -6,10 +6,11 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from clustergym.common.tables import table
+
 from .figures import GOODPUT
 from .fit import minutes, share
 from .waits import BY
-from clustergym.common.tables import table
 
 STYLE = """body { font: 14px/1.4 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
 table { border-collapse: collapse; width: 100%; margin: 0.5em 0 1.5em; break-inside: avoid; }

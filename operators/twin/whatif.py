@@ -17,8 +17,6 @@ import numpy as np
 import yaml
 
 from clustergym.benchmark.study.study_file import Study, read_cells, read_study, run_cells
-from .figures import Prices, check_counts, read_course, summarise_run
-from .folder import CLUSTER, QUEUES, TwinFolder
 from clustergym.cluster.cluster_files import canonical_gpu_type, load_cluster
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
@@ -30,6 +28,9 @@ from clustergym.scenario.tenants.queue_tree import load_queues
 from clustergym.trace.log_files import write_log
 from clustergym.trace.records import RecordedJobs
 from clustergym.trace.trace import Trace
+
+from .figures import Prices, check_counts, read_course, summarise_run
+from .folder import CLUSTER, QUEUES, TwinFolder
 
 
 class Drawn(NamedTuple):

@@ -10,11 +10,11 @@ import clustergym.bench.engine as engine
 import clustergym.bench.environments as environments
 import clustergym.bench.sharing as sharing
 import pytest
-
-from clustergym.papers import arnold_report
-from clustergym.papers.arnold_figures import FEWEST_STATES, QUICK_STATES, STATES
-from clustergym.bench import command as bench
 from clustergym.bench.command import main
+from clustergym.papers.arnold_figures import FEWEST_STATES, QUICK_STATES, STATES
+
+from clustergym.bench import command as bench
+from clustergym.papers import arnold_report
 
 
 def test_placement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:

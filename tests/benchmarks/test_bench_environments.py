@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from clustergym.bench.command import main
 
 from clustergym.bench import environments as figures
-from clustergym.bench.command import main
 
 SHARES = ("share_core", "share_features", "share_masks", "share_python")
 

@@ -10,7 +10,7 @@ from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, small_scenario
 
-from stability_rules import (
+from benchmarks.stability_rules import (
     COMMON_CLOCK,
     compute_score,
     compute_scores,

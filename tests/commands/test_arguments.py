@@ -13,10 +13,11 @@ from error_lines import error_line
 
 import clustergym
 from clustergym.__main__ import COMMANDS as CONSOLE
+from clustergym.__main__ import client_commands, find_command
 from clustergym.__main__ import main as console
 
 COMMANDS = (
-    *("commands.bench", "commands.collect", "commands.reproduce", "commands.replay", "commands.trace"),
+    *("bench.command", "commands.collect", "papers.reproduce", "commands.replay", "commands.trace"),
     *("commands.report", "commands.cluster", "commands.leaderboard", "commands.oracle"),
 )
 
@@ -35,11 +36,14 @@ def test_a_word_for_a_number_is_one_line(option, capsys):
     assert f"argument {option}: invalid " in error_line(capsys)
 
 
-@pytest.mark.parametrize("name", CONSOLE)
+@pytest.mark.parametrize("name", [*CONSOLE, *client_commands()])
 def test_help_has_one_program_name(name, capsys):
     """`clustergym COMMAND` and `python -m clustergym.COMMAND` show the same help, of the former."""
     shown = []
-    for call in (lambda: console([name, "--help"]), lambda: import_module(CONSOLE[name][0]).main(["--help"])):
+    for call in (
+        lambda: console([name, "--help"]),
+        lambda: import_module(find_command(name)).main(["--help"]),
+    ):
         with contextlib.suppress(SystemExit):
             call()
         shown.append(capsys.readouterr().out)

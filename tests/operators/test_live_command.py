@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 
 import pytest
+from clustergym.operators.live.checks import LiveOptions, choose_words
+from clustergym.operators.live.slurm import Slurm, SlurmWords
+from clustergym.operators.live.slurm_backend import SlurmBackend
 from error_lines import error_line
 
 from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.commands import collect, live, replay
 from clustergym.common.errors import InputError
-from clustergym.operators.live.checks import LiveOptions, choose_words
-from clustergym.operators.live.slurm import Slurm, SlurmWords
-from clustergym.operators.live.slurm_backend import SlurmBackend
 
 FOUR = ["cluster.nodes=[{gpu_type:A40,count:2,gpus_per_node:4},{gpu_type:A10,count:2,gpus_per_node:4}]"]
 SMALL = [*FOUR, "trace.jobs=6", "trace.max_gpus=8", "progress=false", "report=false", "table=false"]

@@ -10,12 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
+from clustergym.operators.commands.twin import main
 from clustergym.operators.twin import advice, ahead, fit, folder, page, present, whatif
 from clustergym.operators.twin.figures import Prices
 from clustergym.operators.twin.page import Section
 from clustergym.operators.twin.whatif import Question
-from clustergym.operators.commands.twin import main
 
 NOON = 1_772_539_200.0
 """2026-03-03T12:00:00, in seconds since 1970."""

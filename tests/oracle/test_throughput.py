@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from clustergym.commands.oracle import main
 from benchmarks.oracle_page.stack_page import stack_section
+from clustergym.commands.oracle import main
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.step_fit import (
     FREE,

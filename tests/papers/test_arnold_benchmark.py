@@ -8,10 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from error_lines import error_line
-
-from clustergym.__main__ import COMMANDS
-from clustergym.papers import arnold, arnold_benchmark
 from clustergym.papers.arnold_benchmark import BASELINES, COMPARED, summary
 from clustergym.papers.arnold_characterisation import (
     DENSE,
@@ -25,6 +21,9 @@ from clustergym.papers.arnold_characterisation import (
     placements,
     two_minipods,
 )
+from error_lines import error_line
+
+from clustergym.__main__ import find_command
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Locality
 from clustergym.commands import bench, reproduce
@@ -37,6 +36,7 @@ from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.devices import Layout
+from clustergym.papers import arnold, arnold_benchmark
 from clustergym.scenario.placement_problem import Spread, cell_spread
 
 STATES = 10
@@ -54,7 +54,7 @@ def quick(tmp_path_factory):
 
 
 def test_is_a_command():
-    assert COMMANDS["bench"][0] == "clustergym.bench.command"
+    assert find_command("bench") == "clustergym.bench.command"
 
 
 def test_output_is_the_same_each_time(tmp_path, monkeypatch):

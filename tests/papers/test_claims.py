@@ -1,7 +1,6 @@
 """Verdicts on claims, each worked out by hand."""
 
 import pytest
-
 from clustergym.papers.claims import (
     ClaimUnit,
     PaperClaim,

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clustergym.papers.reproduction import Options, RunSpec, summarise_run
 from scenarios import Job, small_scenario
 
 from clustergym.papers import ares_causes, ares_runs, reproduction
-from clustergym.papers.reproduction import Options, RunSpec, summarise_run
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.registry import make_placer, make_policy
 
-PAGES = Path(__file__).parents[3] / "docs" / "reproduction"
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data"))
+PAGES = Path(__file__).parents[2] / "docs" / "reproduction"
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not here; set CLUSTERGYM_DATA")
 OURS = ("fair", "as_published", "neutral", "verdict", "why", "rests_on")
 """What a claim's row says of our runs."""

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clustergym.papers.reproduce import main
 from error_lines import error_line
 
-from clustergym.papers.reproduce import main
-
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data")) / "openb"
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "openb"
 
 NODE_FILE, POD_FILE = "openb_node_list_gpu_node.csv", "pods/openb_pod_list_default.csv"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\na,8000,100,2,T4\nb,8000,100,1,G2\n"

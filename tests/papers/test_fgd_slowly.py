@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-
 from clustergym.papers.fgd import PUBLISHED, draw_orders
-from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.papers.reproduce import main
+
+from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.envs.sharing import openb, streams
 from clustergym.envs.sharing.streams import read_source
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data")) / "openb"
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "openb"
 PLACERS = ("dot-product", "gpu-clustering", "gpu-packing", "best-fit", "fgd")
 SEEDS = (3, 47, 101)
 NODES, PODS = int(os.environ.get("FGD_NODES", "60")), int(os.environ.get("FGD_PODS", "400"))

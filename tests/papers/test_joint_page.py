@@ -8,9 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from error_lines import error_line
-
-from clustergym.papers import PAPERS
 from clustergym.papers.claims import VERDICTS, PaperClaim, claims_table
 from clustergym.papers.page import (
     Report,
@@ -22,10 +19,13 @@ from clustergym.papers.page import (
     read_claims,
     verdict_counts,
 )
-from clustergym.papers import reproduce
-from clustergym.common.errors import InputError
+from clustergym.papers.titles import PAPERS
+from error_lines import error_line
 
-PAGES = Path(__file__).parents[3] / "docs" / "reproduction"
+from clustergym.common.errors import InputError
+from clustergym.papers import reproduce
+
+PAGES = Path(__file__).parents[2] / "docs" / "reproduction"
 CLAIMS = [
     PaperClaim("mean JCT", "Fig. 1", -50.0, fair=-20.0, as_published=-48.0, why="profiling free: -48 %"),
     PaperClaim("gain", "Fig. 2", 1.5, fair=0.9, unit="x", neutral=1.0, why="not known"),

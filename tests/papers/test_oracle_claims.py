@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from clustergym.papers.claims import NO_FIGURE, NOT_SIMULATED, PaperClaim
 from clustergym.papers.oracle_claims import (
     _compute_stored_error,
@@ -15,14 +14,15 @@ from clustergym.papers.oracle_claims import (
     _figures,
     oracle_claims,
 )
+
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration import accuracy
 from clustergym.oracle.calibration.accuracy import arena_classes
 from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.models.catalog import load_catalog
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data"))
-CLAIMS = Path(__file__).parents[3] / "docs" / "reproduction"
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
+CLAIMS = Path(__file__).parents[2] / "docs" / "reproduction"
 needs_data = pytest.mark.skipif(
     not (DATA / "arena" / "arena_profile.csv").is_file(), reason=f"{DATA} is not here; set CLUSTERGYM_DATA"
 )

@@ -9,19 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clustergym.papers.arena_scenarios import data_parallel_fits, read_memory
+from clustergym.papers.reproduce import main
+from clustergym.papers.reproduction import Options, RunSpec, change, choose, presets, run_all
+from clustergym.papers.titles import PAPERS
 from error_lines import error_line
 from scenarios import Job, small_scenario
 
-from clustergym.papers import PAPERS, gavel, sia
-from clustergym.papers.arena_scenarios import data_parallel_fits, read_memory
-from clustergym.papers.reproduction import Options, RunSpec, change, choose, presets, run_all
-from clustergym.papers.reproduce import main
 from clustergym.common.errors import InputError
 from clustergym.common.tables import table
 from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.papers import gavel, sia
 from clustergym.scenario.policy import InformationClass
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data"))
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 @pytest.fixture(autouse=True)

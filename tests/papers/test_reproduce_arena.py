@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scenarios import Job, small_scenario
-
-from clustergym.papers import arena_claims, arena_sections, crius
 from clustergym.papers.arena_scenarios import CHANGES, ROUND_S, make_run_factory, variant
 from clustergym.papers.claims import (
     FAIR,
@@ -18,6 +15,9 @@ from clustergym.papers.claims import (
     make_measured_claim,
 )
 from clustergym.papers.reproduction import compute_padded_jct, summarise_run
+from scenarios import Job, small_scenario
+
+from clustergym.papers import arena_claims, arena_sections, crius
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.policy import InformationClass
 

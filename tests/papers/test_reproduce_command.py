@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from clustergym.papers import PAPERS
 from clustergym.papers.page import Report
-from clustergym.papers.reproduction import Options
-from clustergym.papers import reproduce
 from clustergym.papers.reproduce import main
+from clustergym.papers.reproduction import Options
+from clustergym.papers.titles import PAPERS
+
+from clustergym.papers import reproduce
 
 CLAIM = SimpleNamespace(plain=lambda: {"claim": "faster"})
 

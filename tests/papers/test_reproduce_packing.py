@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from clustergym.papers import gavel_packing
 from clustergym.papers.gavel_packing import MEASURED, PACKED, UNPACKED, Load, packing_scenario
 from clustergym.papers.reproduction import change, summarise_run
+
+from clustergym.papers import gavel_packing
 from clustergym.results.measured_run import simulate
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data"))
-ROOT = Path(__file__).parents[3]
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
+ROOT = Path(__file__).parents[2]
 HOURS = (0.9494, 0.9462)
 """Mean JCT of the jobs that count of the short stream, alone and packed."""
 

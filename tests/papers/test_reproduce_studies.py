@@ -7,9 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-from scenarios import Job, small_scenario
-
-from clustergym.papers import ares, ares_runs, arnold
 from clustergym.papers.arena_sections import SETTINGS
 from clustergym.papers.ares import AresFigures, make_claims
 from clustergym.papers.ares_causes import Causes, decision_times
@@ -29,10 +26,13 @@ from clustergym.papers.ares_runs import (
 from clustergym.papers.arnold_ablation import EVEN_CORE
 from clustergym.papers.arnold_characterisation import MODELS
 from clustergym.papers.page import Panel, panel_plot
-from clustergym.papers.reproduction import Options, RunSpec
 from clustergym.papers.reproduce import main
+from clustergym.papers.reproduction import Options, RunSpec
+from scenarios import Job, small_scenario
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data"))
+from clustergym.papers import ares, ares_runs, arnold
+
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 needs_data = pytest.mark.skipif(
     not (DATA / "sia" / "profiles").is_dir(), reason=f"{DATA} is not here; set CLUSTERGYM_DATA"
 )

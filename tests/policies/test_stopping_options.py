@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from clustergym.policies.arena import Arena
-from clustergym.policies.capacity import Capacity
 from clustergym.operators.policies.kai import Kai
 from clustergym.operators.policies.kueue import Kueue
+from clustergym.policies.arena import Arena
+from clustergym.policies.capacity import Capacity
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
 from clustergym.policies.shared.notices import decide_with_notice

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from clustergym.policies.capacity import Capacity
 from clustergym.operators.policies.kai import Kai
 from clustergym.operators.policies.kueue import Kueue
+from clustergym.operators.policies.slurm_multifactor import SlurmMultifactor, fair_factors
+from clustergym.policies.capacity import Capacity
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
-from clustergym.operators.policies.slurm_multifactor import SlurmMultifactor, fair_factors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios

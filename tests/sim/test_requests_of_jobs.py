@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from clustergym.policies.placers.buddy import Buddy
 from clustergym.operators.policies.slurm_placer import SlurmPlacer
+from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, small_scenario
 
 from clustergym.envs.placement.step_time import StepTime

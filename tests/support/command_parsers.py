@@ -7,11 +7,11 @@ from importlib import import_module
 
 import pytest
 
-from clustergym.__main__ import COMMANDS
+from clustergym.__main__ import COMMANDS, client_commands, find_command
 from clustergym.commands.trace import DELEGATED
 
 WORDS = (
-    *([name] for name in COMMANDS if name not in ("run", "live", "train", "evaluate")),
+    *([name] for name in [*COMMANDS, *client_commands()] if name not in ("run", "live", "train", "evaluate")),
     *(["trace", name] for name in DELEGATED),
     ["evaluate", "--policy-file"],
 )
@@ -33,5 +33,5 @@ def parser_of(words: list[str], monkeypatch: pytest.MonkeyPatch) -> argparse.Arg
     for name in ("parse_args", "parse_known_args", "parse_intermixed_args"):
         monkeypatch.setattr(argparse.ArgumentParser, name, parse_args)
     with pytest.raises(ParsedError):
-        import_module(COMMANDS[words[0]][0]).main([*words[1:], "--help"])
+        import_module(find_command(words[0])).main([*words[1:], "--help"])
     return made[0]

@@ -9,6 +9,16 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
+from clustergym.operators.live import journal
+from clustergym.operators.live.own.ledger import read_ledger
+from clustergym.operators.live.own.script import read_script
+from clustergym.operators.policies.slurm_rules import read_accounts, read_config
+from clustergym.operators.twin.advice import read_shadow
+from clustergym.operators.twin.figures import read_power
+from clustergym.operators.twin.folder import TwinFolder, read_rules
+from clustergym.operators.twin.present import read_queue
+from clustergym.papers.arena_scenarios import read_memory
+from clustergym.papers.gavel_packing import read_rates
 from gymnasium.spaces import Box, Discrete
 from scenarios import Job, small_scenario
 
@@ -20,22 +30,13 @@ from clustergym.benchmark.leaderboard.bounds import read_bounds
 from clustergym.benchmark.leaderboard.cell_logs import read_logs
 from clustergym.benchmark.leaderboard.entry import read_entry, read_results
 from clustergym.benchmark.leaderboard.entry_curves import read_curves
-from clustergym.papers.arena_scenarios import read_memory
-from clustergym.papers.gavel_packing import read_rates
 from clustergym.benchmark.study.study_file import read_study
-from clustergym.operators.twin.advice import read_shadow
-from clustergym.operators.twin.figures import read_power
-from clustergym.operators.twin.folder import TwinFolder, read_rules
-from clustergym.operators.twin.present import read_queue
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.node_lists import cluster_keys, read_nodes
 from clustergym.cluster.parts import read_divisible
 from clustergym.commands.oracle.common import what_is_measured
 from clustergym.common.errors import InputError
 from clustergym.envs.sharing import openb
-from clustergym.operators.live import journal
-from clustergym.operators.live.own.ledger import read_ledger
-from clustergym.operators.live.own.script import read_script
 from clustergym.oracle.calibration.measured_steps import read_shares, validate_steps
 from clustergym.oracle.calibration.validation import validate_memory
 from clustergym.oracle.measured.iteration_times import read_measurements
@@ -66,7 +67,6 @@ from clustergym.scenario.failure_draws import read_switches
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.scenario.tenants.queue_tree import load_queues
-from clustergym.operators.policies.slurm_rules import read_accounts, read_config
 from clustergym.sim.program import read_program
 from clustergym.trace.formats import FORMATS, ReadOptions, load_trace
 from clustergym.trace.generators.sources import load_source

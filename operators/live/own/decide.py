@@ -16,8 +16,6 @@ from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.cluster.slurm_text import gpus_of_gres
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.columns import DAY_S
-from .queue import OwnQueue, parse_pairs, parse_time
-from .script import Script, find_gpu_type
 from clustergym.oracle.base import OracleTables
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Placer, Policy
@@ -25,6 +23,9 @@ from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_cl
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.from_now import MARK, list_moments
 from clustergym.trace.trace import Trace
+
+from .queue import OwnQueue, parse_pairs, parse_time
+from .script import Script, find_gpu_type
 
 IN_USE = frozenset({"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESERVED", "CLOUD"})
 """States of nodes, as `scontrol` calls them, in which jobs can start there."""

@@ -14,13 +14,14 @@ from typing import Any
 
 from clustergym.common.errors import InputError, visible
 from clustergym.common.writing import atomic_path
+from clustergym.scenario.policy import Placer, Policy
+
 from ..backend import NoAnswerError
+from ..slurm import Slurm
 from .decide import Nodes, OwnJob, Room, decide_now, read_nodes
 from .ledger import Entry, Ledger, open_ledger
 from .queue import HELD, RUNNING, WAITING, OwnQueue, QueuedJob
 from .script import Script, find_gpu_type, read_scripts
-from ..slurm import Slurm
-from clustergym.scenario.policy import Placer, Policy
 
 AGAIN_S = 30.0
 """Seconds after which a policy is asked again though nothing of the run's own jobs has changed."""

@@ -12,9 +12,10 @@ from typing import IO, Any
 
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_regular
+
 from ..journal import open_locked
 
-LEDGER_SCHEMA = "clustergym.operators.live-jobs/1"
+LEDGER_SCHEMA = "clustergym.live-jobs/1"
 FILE_NAME = "jobs.jsonl"
 LARGEST_BYTES = 256_000_000
 REMEDY = "give the folder of a live run of scripts"

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from clustergym.common.errors import InputError
+
 from ..backend import NoAnswerError
-from .script import Script
 from ..slurm import Slurm, last_line
+from .script import Script
 
 HELD = "held"
 WAITING = "waiting"

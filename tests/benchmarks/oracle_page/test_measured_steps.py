@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clustergym.commands.oracle import main
 from benchmarks.oracle_page.accuracy_page import misses_section
 from benchmarks.oracle_page.measured_page import measure_steps, steps_section
+from clustergym.commands.oracle import main
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration import measured_steps as measured
 from clustergym.oracle.calibration.measured_steps import Rule
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ROW: dict[str, Any] = {
     "id": "a", "model": "mpt-125M", "gpu_type": "H100-80", "gpus": 1, "tokens_per_s_per_gpu": "",
     "sequence_length": 2048, "global_batch_sequences": 4, "micro_batch": 4,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clustergym.cluster.cluster_files import load_cluster
 from benchmarks.oracle_page.accuracy_page import accuracy_section, factor, misses_section, page
 from benchmarks.oracle_page.accuracy_page import planning_section as shown_planning
+from clustergym.cluster.cluster_files import load_cluster
 from clustergym.commands.oracle.common import percent
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.accuracy import measure_figures

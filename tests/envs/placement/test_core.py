@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from clustergym.papers.arnold_ablation import (
     SHIPPED,
     TEXT,
@@ -28,6 +27,7 @@ from clustergym.papers.arnold_characterisation import (
     placements,
     two_minipods,
 )
+
 from clustergym.envs.placement.step_time import (
     Across,
     constant,

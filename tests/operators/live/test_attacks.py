@@ -7,10 +7,6 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
-from printed_slurm import EVE, OWN, PrintedSlurm
-from scenarios import Job, small_scenario
-
-from clustergym.common.errors import InputError
 from clustergym.operators.live import live_run
 from clustergym.operators.live.backend import Part
 from clustergym.operators.live.bridge import LiveSimulation
@@ -19,6 +15,10 @@ from clustergym.operators.live.clocks import LockStepClock, ScaledClock
 from clustergym.operators.live.link import MOST_REFUSALS, Link
 from clustergym.operators.live.slurm import Slurm, SlurmWords
 from clustergym.operators.live.slurm_backend import SlurmBackend
+from printed_slurm import EVE, OWN, PrintedSlurm
+from scenarios import Job, small_scenario
+
+from clustergym.common.errors import InputError
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.sim.drive import drive

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scenarios import Job, Script, small_scenario
-
-from clustergym.common.errors import InputError
 from clustergym.operators.live.backend import FakeBackend, Part, list_parts
 from clustergym.operators.live.bridge import RETRY_S, LiveSimulation
 from clustergym.operators.live.clocks import LateClock, LiveClock, LockStepClock, ScaledClock
 from clustergym.operators.live.link import Link
+from scenarios import Job, Script, small_scenario
+
+from clustergym.common.errors import InputError
 from clustergym.results.measured_run import simulate
 from clustergym.results.metrics.metrics import measure_scenario
 from clustergym.scenario.by_name import load_scenario

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 
 import pytest
-
 from clustergym.operators.live.live_run import first_difference
 
 

@@ -7,14 +7,14 @@ import time
 
 import numpy as np
 import pytest
-
-from clustergym.common.errors import InputError
 from clustergym.operators.live.backend import FakeBackend
 from clustergym.operators.live.bridge import LiveSimulation
 from clustergym.operators.live.clocks import LockStepClock, ScaledClock
 from clustergym.operators.live.journal import FILE_NAME, open_journal, read_journal
 from clustergym.operators.live.journal_schema import WaitAnswer
 from clustergym.operators.live.link import Link
+
+from clustergym.common.errors import InputError
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.by_name import load_scenario
 from clustergym.scenario.registry import make_placer, make_policy
@@ -110,7 +110,7 @@ def test_the_journal_of_another_run_stays(tmp_path):
     assert not (tmp_path / FILE_NAME).exists()
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"schema": "clustergym.operators.live/2"}', "[1]", "no JSON"])
+@pytest.mark.parametrize("text", ["", "{}", '{"schema": "clustergym.live/2"}', "[1]", "no JSON"])
 def test_what_is_no_journal_is_refused(tmp_path, text):
     (tmp_path / FILE_NAME).write_text(f"{text}\n")
     with pytest.raises(InputError, match="is no journal of a live run"):

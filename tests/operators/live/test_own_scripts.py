@@ -7,16 +7,16 @@ import math
 from pathlib import Path
 
 import pytest
-from scripted_slurm import ScriptedSlurm
-
 from clustergym.operators.commands import live
-from clustergym.common.errors import InputError
 from clustergym.operators.live.own import drive
 from clustergym.operators.live.own.decide import Nodes, NodeState, OwnJob, Reservation, Room, decide_now
 from clustergym.operators.live.own.drive import ScriptRun, drive_scripts
 from clustergym.operators.live.own.ledger import open_ledger
 from clustergym.operators.live.own.queue import OwnQueue
 from clustergym.operators.live.own.script import Script, read_script, read_scripts
+from scripted_slurm import ScriptedSlurm
+
+from clustergym.common.errors import InputError
 from clustergym.scenario.registry import make_placer, make_policy
 
 NAN = float("nan")

@@ -11,7 +11,7 @@ import pytest
 
 from clustergym.common.errors import InputError
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
 
 
 @pytest.fixture

@@ -14,15 +14,15 @@ import time
 from pathlib import Path
 
 import pytest
-from error_lines import error_line
-
-from clustergym.cluster.spec import ClusterSpec
 from clustergym.operators.commands import live
-from clustergym.common.errors import InputError
 from clustergym.operators.live.backend import Claim, Part
 from clustergym.operators.live.local_slurm import LocalSlurm, packages_root
 from clustergym.operators.live.slurm import SlurmWords
 from clustergym.operators.live.slurm_backend import SlurmBackend
+from error_lines import error_line
+
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.common.errors import InputError
 from clustergym.scenario.by_name import load_scenario
 
 FOUR = "cluster.nodes=[{gpu_type:A40,count:2,gpus_per_node:4},{gpu_type:A10,count:2,gpus_per_node:4}]"
@@ -151,7 +151,7 @@ def out(tmp_path):
 
 def test_killed_and_started_again_it_takes_up_what_runs_and_leaves_nothing(out):
     words = ["policy=fcfs", f"hydra.run.dir={out}", *SMALL, *QUIET, "trace.jobs=6"]
-    command = [sys.executable, "-m", "clustergym.operators.live", *words]
+    command = [sys.executable, "-m", "clustergym.live", *words]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     journal = out / "journal.jsonl"
     while first.poll() is None and not (journal.is_file() and journal.read_bytes().count(b"\n") > 12):

@@ -11,15 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from clustergym.common.errors import InputError
 from clustergym.operators.live import slurm as slurm_module
 from clustergym.operators.live.backend import NoAnswerError, Part
 from clustergym.operators.live.own import queue as queue_module
 from clustergym.operators.live.own.decide import Nodes, NodeState, Reservation, Room, read_nodes
-from clustergym.operators.live.own.queue import HELD, RUNNING, WAITING, OwnQueue, QueuedJob, parse_pairs, parse_time
+from clustergym.operators.live.own.queue import (
+    HELD,
+    RUNNING,
+    WAITING,
+    OwnQueue,
+    QueuedJob,
+    parse_pairs,
+    parse_time,
+)
 from clustergym.operators.live.own.script import Script
 from clustergym.operators.live.slurm import Slurm, SlurmWords, last_line
+
+from clustergym.common.errors import InputError
 
 ME = str(os.geteuid())
 NAN = float("nan")

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clustergym.operators.live import local_slurm
+from clustergym.operators.live.local_slurm import LocalSlurm, _read_start_time, _runs
 from scenarios import small_cluster
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.errors import InputError
-from clustergym.operators.live import local_slurm
-from clustergym.operators.live.local_slurm import LocalSlurm, _read_start_time, _runs
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="there is no /proc")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from clustergym.operators.policies.cohorts import read_kueue_rules
+from clustergym.operators.policies.slurm_rules import read_accounts, read_config
 
 from clustergym.common.errors import InputError
 from clustergym.scenario.registry import make_policy
-from clustergym.operators.policies.cohorts import read_kueue_rules
 from clustergym.scenario.tenants.queue_tree import load_queues
-from clustergym.operators.policies.slurm_rules import read_accounts, read_config
 
 REGRESSIONS = Path(__file__).parents[2] / "regressions"
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from clustergym.operators.policies.cohorts import Cohort, QuotaNode, sides_below_common_cohort
 from clustergym.operators.policies.slurm_rules import (
     Account,
@@ -15,6 +12,8 @@ from clustergym.operators.policies.slurm_rules import (
     fair_tree,
     priority,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 GPU = "A100"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from clustergym.operators.policies.slurm_rules import read_config
 
 from clustergym.common.errors import InputError
-from clustergym.operators.policies.slurm_rules import read_config
 
 FULL = """\
 Configuration data as of 2026-03-03T12:00:00

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clustergym.policies.fcfs import FirstComeFirstServed
-from clustergym.policies.placers.buddy import Buddy
-from clustergym.operators.policies.slurm_placer import SlurmPlacer
 from clustergym.operators.policies.node_reservations import NodeReservations, Planned, consecutive_best_fit
 from clustergym.operators.policies.slurm_multifactor import SlurmMultifactor
+from clustergym.operators.policies.slurm_placer import SlurmPlacer
+from clustergym.policies.fcfs import FirstComeFirstServed
+from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, small_scenario
 
 from clustergym.common.errors import InputError

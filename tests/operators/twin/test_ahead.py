@@ -8,17 +8,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from clustergym.operators.commands.twin import main
+from clustergym.operators.twin.advice import advise, quantiles, score_shadow
+from clustergym.operators.twin.ahead import LEAST_LEFT_S, PRIOR_RUNS, Ahead, PastRuns
+from clustergym.operators.twin.folder import TwinFolder
+from clustergym.operators.twin.present import read_queue, snapshot
 from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
 from error_lines import error_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.operators.twin.advice import advise, quantiles, score_shadow
-from clustergym.operators.twin.ahead import LEAST_LEFT_S, PRIOR_RUNS, Ahead, PastRuns
-from clustergym.operators.twin.folder import TwinFolder
-from clustergym.operators.twin.present import read_queue, snapshot
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.operators.commands.twin import main
 from clustergym.common.errors import InputError
 from clustergym.sim.from_now import match_hosts
 from clustergym.trace.log_files import write_log

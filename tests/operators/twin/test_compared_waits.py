@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
-
 from clustergym.operators.twin.folder import TwinFolder
 from clustergym.operators.twin.waits import JobTable, compare, list_groups
 from clustergym.operators.twin.whatif import Question, changed_cluster, changed_queues, draw_log, make_label
+
 from clustergym.common.errors import InputError
 from clustergym.trace.formats import load_trace
 from clustergym.trace.trace import Trace

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from clustergym.operators.twin.whatif import ratios, summary
 
 

@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
-from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
-from error_lines import error_line
-
+from clustergym.operators.commands import twin as twin_command
+from clustergym.operators.commands.twin import main
 from clustergym.operators.twin.figures import GOODPUT, Prices, UsageCurve, read_power, summarise_run
 from clustergym.operators.twin.folder import TwinFolder
 from clustergym.operators.twin.waits import JobTable, list_groups, waits
 from clustergym.operators.twin.whatif import draw_log, drawn_days
-from clustergym.operators.commands import twin as twin_command
-from clustergym.operators.commands.twin import main
+from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
+from error_lines import error_line
+
 from clustergym.common.errors import InputError
 from clustergym.scenario.by_name import compose
 from clustergym.trace.formats import load_trace

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-
 from clustergym.papers.fgd import at_arrived_pct
+
 from clustergym.cluster.parts import Nodes, Requests, distinct, empty_nodes
 from clustergym.common.errors import InputError
 from clustergym.envs.sharing.streams import fill

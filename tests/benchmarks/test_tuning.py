@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stability_rules import ParameterRange, choose_tuned, draw_settings
+from benchmarks.stability_rules import ParameterRange, choose_tuned, draw_settings
 from clustergym.common.errors import InputError
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import make_policy
@@ -59,7 +59,7 @@ def test_a_list_is_tried_as_a_policy_takes_it() -> None:
 
 
 def test_every_setting_that_benchmarks_draw_is_one_of_its_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     tuning = importlib.import_module("tuning")
     for policy, ranges in tuning.RANGES.items():
         own = compose([f"policy={policy}"])["policy"]

@@ -1,0 +1,1 @@
+"""The schedulers of Kueue, KAI and Slurm as policies, and readers of their rules."""
