@@ -13,9 +13,8 @@ ROOT = Path(__file__).parents[1]
 ROWS = re.findall(
     r"(?m)^\| ([^|]+) \| [^|]+ \| `(clustergym[\w.]+)` \|$", (ROOT / "docs/glossary.md").read_text()
 )
-FILES = [
-    one for room in ("clustergym", "policies", "papers", "operators") for one in (ROOT / room).rglob("*.py")
-]
+ROOMS = ("clustergym", "policies", "papers", "operators")
+FILES = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
 METAPHORS = {
     "Book",
     "Course",
