@@ -75,6 +75,7 @@ MARKS = {
         "commands/test_arguments.py",
         "sim/test_components.py",
         "test_architecture.py",
+        "test_budget.py",
         "test_drawings.py",
         "test_error_lines.py",
         "test_glossary.py",
