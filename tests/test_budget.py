@@ -35,7 +35,8 @@ def count_code(text: str) -> int:
 
 
 def test_code_is_what_is_no_blank_comment_or_docstring() -> None:
-    text = '"""A module\nof two lines."""\n\n# Why.\nA = 1  # code\n"""Of A."""\n\n\ndef f():\n    """Say."""\n  return A'
+    lines = ['"""A module', 'of two lines."""', "", "# Why.", "A = 1  # code", '"""Of A."""', ""]
+    text = "\n".join([*lines, "def f():", '    """Say."""', "    return A"])
     assert count_code(text) == 3
 
 

@@ -79,11 +79,6 @@ def make_server(page: str, port: int) -> ThreadingHTTPServer:
         The page, given at `/`.
     port : int
         0: any that is free.
-
-    Raises
-    ------
-    InputError
-        If the port cannot be had.
     """
     content = page.encode("utf-8", errors="backslashreplace")
 

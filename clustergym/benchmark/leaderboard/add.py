@@ -91,12 +91,6 @@ def add(
         Wall seconds that a decision may take.
     finished : sequence of Path
         Folders of runs in cells that are not run anew (`load_finished_runs`).
-
-    Raises
-    ------
-    InputError
-        For a name that is not allowed, a policy or placer that cannot run on the board, or a folder of that
-        name with another policy or placer, or of another version of the board.
     """
     if not re.fullmatch(NAME, name):
         remedy = "use lower-case letters, digits and hyphens"

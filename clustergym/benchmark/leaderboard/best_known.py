@@ -114,13 +114,7 @@ def best_known(
 
 
 def choose_cells(board: Board, words: Sequence[str]) -> list[Cell]:
-    """Return the cells (scenario, seed) whose name or scenario is in `words`; all cells if it is empty.
-
-    Raises
-    ------
-    InputError
-        For a word that names neither.
-    """
+    """Return the cells (scenario, seed) whose name or scenario is in `words`; all cells if it is empty."""
     known = [*(str(cell) for cell in board.cells), *(scenario.name for scenario in board.scenarios)]
     for word in words:
         if word not in known:

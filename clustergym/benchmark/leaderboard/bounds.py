@@ -74,13 +74,7 @@ class BoardBounds(StrictSchema):
 
 
 def read_bounds(board_folder: Path) -> dict[str, CellBound]:
-    """Read a board's proven lower bounds by the name of the cell (scenario, seed); empty without a file.
-
-    Raises
-    ------
-    InputError
-        If the file is malformed.
-    """
+    """Read a board's proven lower bounds by the name of the cell (scenario, seed); empty without a file."""
     path = board_folder / FILE
     if not path.exists():
         return {}
@@ -89,13 +83,7 @@ def read_bounds(board_folder: Path) -> dict[str, CellBound]:
 
 
 def add_bounds(board: Board, workers: Processes = 1, scenarios: list[str] | None = None) -> Path:
-    """Compute missing or outdated lower bounds on a board's metric, and store them; return the file.
-
-    Raises
-    ------
-    InputError
-        If the board's metric has no bound.
-    """
+    """Compute missing or outdated lower bounds on a board's metric, and store them; return the file."""
     if board.metric not in BOUNDED:
         remedy = f"bounds are of {', '.join(BOUNDED)}"
         raise InputError(f"{board.metric!r} has no bound", file=board.folder / "board.yaml", remedy=remedy)

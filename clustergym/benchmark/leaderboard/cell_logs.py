@@ -62,13 +62,7 @@ class CellLogs:
     sizes: tuple[int, ...]
 
     def read_packed(self, cell: Cell) -> bytes:
-        """Read the compressed log of a cell (scenario, seed) from the file.
-
-        Raises
-        ------
-        InputError
-            If there is none, or it is too large or cannot be read.
-        """
+        """Read the compressed log of a cell (scenario, seed) from the file."""
         if str(cell) not in self.labels:
             raise InputError(f"has no log of {cell}", file=self.path, remedy=REMEDY)
         at = self.labels.index(str(cell))
@@ -98,13 +92,7 @@ def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]
 
 
 def read_logs(folder: Path) -> CellLogs:
-    """Read the table of contents of an entry's log file: where each scenario's and seed's log is.
-
-    Raises
-    ------
-    InputError
-        If it is missing, its contents are malformed, or it is longer or shorter than they say.
-    """
+    """Read the table of contents of an entry's log file: where each scenario's and seed's log is."""
     path = folder / FILE
     try:
         with open_regular_file(path, REMEDY) as stream:

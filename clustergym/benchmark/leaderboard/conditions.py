@@ -43,11 +43,6 @@ def read_conditions(board: Board, folder: Path) -> dict[Point, float]:
     """Read an entry's metric by changed condition and cell (scenario, seed); empty without a file.
 
     NaN is a run that was stopped, as one that does not end: `stopped` stands there, written by hand.
-
-    Raises
-    ------
-    InputError
-        If the file is malformed, or names what the board has not.
     """
     path = folder / FILE
     if not path.is_file():
@@ -95,11 +90,6 @@ def measure_conditions(
         Of its policy, its placer or both.
     workers : int
         Processes.
-
-    Raises
-    ------
-    InputError
-        As `run_cell`.
     """
     points = list_points(board)
     if not points:

@@ -209,13 +209,7 @@ def entry_folder(board: Board, name: str) -> Path:
 
 
 def read_entry(folder: Path, board: Board) -> Entry:
-    """Read and check an entry's entry.yaml.
-
-    Raises
-    ------
-    InputError
-        If it is missing or malformed, or chooses something else than the board lets entries choose.
-    """
+    """Read and check an entry's entry.yaml."""
     source = read_mapping(folder / "entry.yaml")
     entry = validate_content(Entry, source.content, file=source.path, source=source)
     problem = next(_problems(entry, board), None)
@@ -246,13 +240,7 @@ def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
 
 
 def read_results(folder: Path) -> list[ResultRow]:
-    """Read an entry's results.csv.
-
-    Raises
-    ------
-    InputError
-        If it is missing, too large or malformed.
-    """
+    """Read an entry's results.csv."""
     path = folder / "results.csv"
     return list(_rows(path, read_entry_text(path, LARGEST_RESULTS_BYTES)))
 

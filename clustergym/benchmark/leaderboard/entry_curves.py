@@ -106,13 +106,7 @@ def plain(curves: Curves) -> dict[str, Any]:
 
 
 def write_curves(board: Board, name: str) -> Path:
-    """Replay an entry's decisions in one run of each scenario, and write curves.json.
-
-    Raises
-    ------
-    InputError
-        If there is no such entry, or its decisions cannot be replayed.
-    """
+    """Replay an entry's decisions in one run of each scenario, and write curves.json."""
     from clustergym.results.measured_run import measure_run
 
     folder = entry_folder(board, name)
@@ -129,13 +123,7 @@ def write_curves(board: Board, name: str) -> Path:
 
 
 def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
-    """Read an entry's curves from curves.json, by scenario; empty if there is no file.
-
-    Raises
-    ------
-    InputError
-        If they are malformed, or not of the board's scenarios and first seed.
-    """
+    """Read an entry's curves from curves.json, by scenario; empty if there is no file."""
     path = folder / FILE
     remedy = f"write it with `leaderboard curves {board.name} {folder.name}`"
     if not path.exists():

@@ -52,11 +52,6 @@ def read_chance(board: Board) -> Chance:
     """Read the metric of random play and of the best known schedule, by cell (scenario, seed).
 
     Where entries are placers, or policies with placers, and the baseline is random fit, it is chance.
-
-    Raises
-    ------
-    InputError
-        If entries or results are malformed.
     """
     best: dict[Cell, float] = {}
     random: dict[Cell, float] | None = None
@@ -81,11 +76,6 @@ def compare_conditions(board: Board, folder: Path) -> dict[str, Aggregate | None
     """Return an entry's metric divided by the baseline's, by name of a changed condition; None if incomplete.
 
     A condition with a run that was stopped is incomplete, too.
-
-    Raises
-    ------
-    InputError
-        If its file of them is malformed.
     """
     found = read_conditions(board, folder)
     cells = {

@@ -97,11 +97,6 @@ def standings(board: Board) -> list[RankedEntry]:
     """Score and rank entries not found in hindsight; return them by division (ranked together), best first.
 
     Schedules that were found in hindsight are in no division, and left out.
-
-    Raises
-    ------
-    InputError
-        If an entry is malformed, lacks a cell or is of another version of the board; `check` tells more.
     """
     entries = {name: read_entry(entry_folder(board, name), board) for name in entry_names(board)}
     real = {name: entry for name, entry in entries.items() if not entry.hindsight}
@@ -337,13 +332,7 @@ class Optimum(NamedTuple):
 
 
 def optimum(board: Board) -> Optimum:
-    """Compute a board's mean best known metric and, if all are known, its mean lower bound.
-
-    Raises
-    ------
-    InputError
-        If results or bounds are malformed.
-    """
+    """Compute a board's mean best known metric and, if all are known, its mean lower bound."""
     best = read_chance(board).best
     bounds = cell_bounds(board)
     inside = [bounds[cell] for cell in board.cells if cell in bounds]

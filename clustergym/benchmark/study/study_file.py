@@ -138,11 +138,6 @@ def read_study(path: Path, words: Sequence[str] = ()) -> Study:
     path : Path
     words : sequence of str
         Further overrides of every run, after those of the file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or a key, name or override in it is wrong.
     """
     return _Reader(read_mapping(path)).study(tuple(words))
 
@@ -339,13 +334,7 @@ def _quote_folder(folder: Path) -> str:
 
 
 def read_cells(study: Study, folder: Path) -> StudyResults:
-    """Read the results of all runs of a study from their folders.
-
-    Raises
-    ------
-    InputError
-        If one cannot be read.
-    """
+    """Read the results of all runs of a study from their folders."""
     runs = tuple(
         (cell, _with_queues(study, read_result(folder / cell.folder / FILE_NAME))) for cell in study.cells()
     )
