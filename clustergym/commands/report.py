@@ -1,7 +1,4 @@
-"""`clustergym report DIR… [--out FILE]`: write a page over runs, or one that plays them.
-
-Serve one page on this machine, to nobody else.
-"""
+"""`clustergym report DIR… [--out FILE]`: write a page over runs, or one that plays them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Write the files that are committed: an entry, and a board's frozen constants and trace hashes.
-
-Runs that are finished, as those of `clustergym live`: what an entry has of each, from its folder.
-"""
+"""Write what is committed of a board: entries of new or finished runs, constants and trace hashes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The replay of an entry's cell without its policy, and the flags for what can be wrong with an entry.
-
-The log of an entry in a cell: what its header must say, and how to replay its decisions.
-"""
+"""The replay of an entry's cell without its policy, and the flags for what can be wrong with it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The check of entries: their files, every cell by replay, and with `strict` some cells by a new run.
-
-The check of a cell: replay the entry's decisions without its policy and compare every metric.
-"""
+"""The check of entries: files, every metric by replay, and with `strict` some cells by a new run."""
 
 from __future__ import annotations
 

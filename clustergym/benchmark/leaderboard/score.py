@@ -1,9 +1,4 @@
-"""The scores of a board's entries and their ranks, in their division and over all divisions.
-
-Figures of a board as texts for people, with the same words and rounding on every page.
-
-How far entries are from the optimum, which lies between the best known schedule and the bound.
-"""
+"""Scores and ranks of a board's entries, how far they are from the optimum, and these as texts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read a study: a YAML file of scenarios, policies, seeds and metrics. Run its cells as a sweep.
-
-The results of its runs are read into groups.
-"""
+"""Read a study (scenarios, policies, seeds, metrics), run its cells as a sweep, read their results."""
 
 from __future__ import annotations
 

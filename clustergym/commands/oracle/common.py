@@ -1,7 +1,4 @@
-"""Arguments, output files and tables of the sub-commands.
-
-Prints the figures of a validation as tables: single figures first, then one table per grouping.
-"""
+"""Arguments, output files and printed tables of the sub-commands of `clustergym oracle`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Analytic lower bounds on mean JCT and makespan, which no scheduler can beat.
-
-Bounds that no schedule of a scenario can beat, with the prices that prove them (docs/lower-bound.md).
-"""
+"""Bounds that no schedule of a scenario can beat, with the prices that prove them (docs/lower-bound.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Step functions and distributions, reduced to as many points as a page needs.
-
-Readers of a result's CSV files, whose errors name the line.
-"""
+"""Curves of a result's CSV files, reduced to the points that a page needs; errors name the line."""
 
 from __future__ import annotations
 
