@@ -232,6 +232,7 @@ def record_run(board: AgentBoard, name: str, run: Run, decide: Decide) -> Played
 
     def play(observations: Any, masks: Any, over: Bools) -> Any:
         given = np.asarray(decide(observations, masks))
+        # Rounded before it is played: what is stored is what was played, and is replayed to the last bit.
         played = given if discrete else np.rint(given / UNIT).astype(np.int64)
         for row in np.flatnonzero(~over).tolist():
             kept[row].append(int(played[row]) if discrete else np.trim_zeros(played[row], "b").tolist())

@@ -92,11 +92,13 @@ def add_bounds(board: Board, workers: Processes = 1, scenarios: list[str] | None
         cell
         for cell in board.cells
         if (not scenarios or cell.scenario in scenarios)
+        # A bound is of one scenario; if the board's is another by now, it is sought anew.
         and (str(cell) not in found or found[str(cell)].scenario != board.constants(cell).sha256)
     ]
     board.compose()
     made = in_order(partial(bound_of_cell, board), missing, workers, f"bounds of {board.name}")
     for cell, bound in zip(missing, made, strict=True):
+        # Written as each is found, so that what is stopped keeps them.
         found[str(cell)] = bound
         _write(board, found)
     return board.folder / FILE
@@ -129,7 +131,9 @@ def _write(board: Board, found: dict[str, CellBound]) -> None:
 def _plain(bound: CellBound) -> dict[str, Any]:
     content = bound.model_dump()
     content["price"] = [
-        [int(value) if value == int(value) else value for value in row] for row in bound.price
+        # Whole prices without a point: the file is smaller, and is read as the same numbers.
+        [int(value) if value == int(value) else value for value in row]
+        for row in bound.price
     ]
     return content
 
@@ -139,6 +143,8 @@ def problem(board: Board, cell: Cell, scenario: Scenario, found: CellBound) -> s
     if (found.metric, found.scenario) != (board.metric, scenario.sha256):
         return f"the bound of {cell} is of another metric or scenario"
     try:
+        # Any prices prove some bound (weak duality), so what is verified is the figure, not the search for
+        # it.
         value = proven(build_programme(scenario, found.metric), found.certificate)
     except InputError as error:
         return f"the bound of {cell} has no valid certificate: {error}"

@@ -85,6 +85,7 @@ def pack(lines: Iterable[object]) -> bytes:
 
 def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]) -> None:
     """Write an entry's compressed logs, one per cell (scenario, seed), to one file in order of `cells`."""
+    # A stream for each cell, so that one can be read without unpacking the others.
     there = [cell for cell in cells if cell in packed]
     parts = [{"cell": str(cell), "bytes": len(packed[cell])} for cell in there]
     contents = {"schema": SCHEMA, "cells": parts}
@@ -96,6 +97,7 @@ def read_logs(folder: Path) -> CellLogs:
     path = folder / FILE
     try:
         with open_regular_file(path, REMEDY) as stream:
+            # What an unknown file unpacks to is limited before it is parsed, not after.
             head = stream.read(LARGEST_CONTENTS_BYTES)
             size = stream.seek(0, 2)
         unpacker = zlib.decompressobj(wbits=GZIP)
@@ -112,6 +114,7 @@ def read_logs(folder: Path) -> CellLogs:
         raise InputError("its contents are not JSON", file=path, line=1, remedy=REMEDY) from None
     sizes = tuple(part.bytes for part in contents.cells)
     *starts, end = accumulate(sizes, initial=len(head) - len(unpacker.unused_data))
+    # Bytes behind the last log would be committed and never read.
     if end != size:
         message = f"has {size:,} bytes, and {end:,} by its contents"
         raise InputError(message, file=path, remedy=REMEDY)

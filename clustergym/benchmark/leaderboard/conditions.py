@@ -53,10 +53,12 @@ def read_conditions(board: Board, folder: Path) -> dict[Point, float]:
     }
     found: dict[Point, float] = {}
     for line, row in enumerate(rows, start=1):
+        # Each figure once: which of two would be meant is nobody's to choose.
         if line == 1 and row == HEADER:
             continue
         point = known.get((row[0], row[1], row[2])) if len(row) == len(HEADER) and line > 1 else None
         value = _number(row[3]) if point is not None else None
+        # Each figure once: which of two would be meant is nobody's to choose.
         if point is None or value is None or point in found:
             message = f"{shorten_text(','.join(row), 60)!r} is no condition, cell and figure of {board.name}"
             raise InputError(

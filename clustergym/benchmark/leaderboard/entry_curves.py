@@ -76,6 +76,7 @@ def compute_curves(simulation: AnySimulation, measured: Measurement) -> Curves:
     timeline, end_s = measured.timeline, simulation.end_s
     held, queued = timeline.held_gpus.sum(axis=1, dtype=np.float64), timeline.queued_jobs.astype(np.float64)
     finished = measured.records.jct_s[np.isfinite(measured.records.jct_s)]
+    # Of times that jobs have, not between two: rounding then gives the same figure on every machine.
     ranks = np.linspace(0, 1, RANKS + 1)
     jct_s = np.quantile(finished, ranks, method="inverted_cdf") if len(finished) else finished
     return Curves(
@@ -113,6 +114,7 @@ def write_curves(board: Board, name: str) -> Path:
     entry, logs, found = read_entry(folder, board), read_logs(folder), {}
     for cell in select_shown_cells(board):
         made = replay_cell(board, cell, board.scenario(cell), entry, logs)
+        # Curves are of the logged decisions, so nothing of a policy is run for them.
         if isinstance(made, Flag):
             remedy = f"run `leaderboard check {board.name} {name}`"
             raise InputError(f"cannot be replayed: {made}", file=folder, remedy=remedy)

@@ -97,6 +97,7 @@ def standings(board: Board) -> list[RankedEntry]:
     real = {name: entry for name, entry in entries.items() if not entry.hindsight}
     chance = read_chance(board)
     found = [_standing(board, name, entry, chance) for name, entry in real.items()]
+    # Equal scores stand in the order of their names, so that pages are the same on any machine.
     ordered = sorted(found, key=lambda standing: (-standing.score.value, standing.name))
     cells = {standing.name: compute_scores(board, standing.rows) for standing in ordered}
     families = board.families
@@ -106,6 +107,8 @@ def standings(board: Board) -> list[RankedEntry]:
         inside = [standing for standing in ordered if standing.division == division]
         places = ranks([cells[standing.name] for standing in inside], families)
         for at, (standing, rank) in enumerate(zip(inside, places, strict=True)):
+            # The probability that it is better is against the next entry below, as a reader compares
+            # neighbours.
             below = cells[inside[at + 1].name] if at + 1 < len(inside) else None
             over = None
             if below is not None:
@@ -125,6 +128,8 @@ def ranks(ordered: Sequence[Sequence[Floats]], families: Sequence[str]) -> list[
     """
     out: list[int] = []
     for place, scores in enumerate(ordered, start=1):
+        # Each is compared with the best of the rank before it, not with its neighbour: differences that are
+        # not significant one by one would otherwise chain first and last into one rank.
         head = ordered[out[-1] - 1] if out else None
         shares = head is not None and aggregate_paired_difference(head, scores, families).low <= 0.0
         out.append(out[-1] if shares else place)
@@ -144,6 +149,7 @@ def compute_scores(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
 def _standing(board: Board, name: str, entry: Entry, chance: Chance) -> RankedEntry:
     folder = entry_folder(board, name)
     every = {row.cell: row for row in read_results(folder)}
+    # Figures of two versions of a board are never in one table (docs/versions.md).
     if entry.board_version != board.version:
         message = f"is of version {entry.board_version} of the board, which is at {board.version}"
         raise InputError(message, file=folder / "entry.yaml", remedy="run it anew with `leaderboard add`")
@@ -181,6 +187,7 @@ def _round_aggregate(found: Aggregate) -> Aggregate:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
+    # A mean over the cells that happen to have the figure would be of other cells than the rest of the row.
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if len(known) == len(values) else None
 
@@ -321,6 +328,8 @@ class Optimum(NamedTuple):
 
     def gap(self, board: Board, rows: Sequence[ResultRow]) -> Gap:
         """Return bounds on the share by which the mean metric of result rows is worse than the optimum."""
+        # Of the means, not the mean of ratios: the optimum is known as a mean over cells, from above and
+        # below.
         value = sum(float(row.metrics[board.metric] or 0.0) for row in rows) / len(rows)
         least, most = (board.sign * (value / limit - 1.0) if limit else None for limit in self)
         return Gap(round(least or 0.0, 6), None if most is None else round(most, 6))
