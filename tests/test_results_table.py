@@ -44,14 +44,6 @@ def test_figures_name_the_error_of_the_oracle_that_made_them(tables):
     assert "with `elasticflow-ls`, the least well reproduced of 5 policies, " in text
 
 
-def test_what_others_published_is_not_left_out_of_the_best_of_it(tables):
-    """heSRPT is an algorithm of others, so a table that leaves it out flatters our entries."""
-    figures = importlib.import_module("committed_figures")
-    world = figures.World("fair")
-    assert "hesrpt" in world.told(published=True)
-    assert {"arena-tuned", "learned-profiled", "srtf"}.isdisjoint(world.told(published=True))
-
-
 def test_every_block_stands_somewhere(tables):
     found = {
         name
