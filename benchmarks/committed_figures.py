@@ -156,17 +156,18 @@ def describe_limits(worlds: Iterable[World]) -> str:
     return f"""\
 **These figures do not decide an order:**
 
-- On three clusters a cell (a trace at a load) has one seed. Brackets are the range over the two loads, and no \
-confidence interval. The LLM cluster has {seeds["llm-2026"]} traces, each used twice (with and without failures); \
-its brackets are the range of resamples of these. Of ratios measured anew with other seeds most are outside of \
-the brackets. A single cell, PAI's, makes {100 * share:.0f} % of Arena's figure on its testbed.
-- A search for a parallel plan costs at most {most_s:.0f} s on Arena's clusters; its paper (section 5.8) says one \
-to two minutes. Speeds on more than {max(PAPER_COUNTS)} GPUs are extrapolated: on Arena's simulation Arena spends \
-most GPU time on such counts, and without them the order is another one.
-- *Rules of ours* are not in the paper: they prevent frequent restarts, and heSRPT's use idle GPUs. Ares and \
-Gavel have none.
-- *Learned* policies were trained on other jobs, but three of the four with the testbed's cluster, speeds and \
-prices. The recipe of one was changed after its entries had been scored."""
+- On three clusters a cell (a trace at a load) has one seed. Brackets are the range over the two loads, \
+and no confidence interval. The LLM cluster has {seeds["llm-2026"]} traces, each used twice (with and \
+without failures); its brackets are the range of resamples of these. Of ratios measured anew with other \
+seeds most are outside of the brackets. A single cell, PAI's, makes {100 * share:.0f} % of Arena's figure \
+on its testbed.
+- A search for a parallel plan costs at most {most_s:.0f} s on Arena's clusters; its paper (section 5.8) \
+says one to two minutes. Speeds on more than {max(PAPER_COUNTS)} GPUs are extrapolated: on Arena's \
+simulation Arena spends most GPU time on such counts, and without them the order is another one.
+- *Rules of ours* are not in the paper: they prevent frequent restarts, and heSRPT's use idle GPUs. Ares \
+and Gavel have none.
+- *Learned* policies were trained on other jobs, but three of the four with the testbed's cluster, speeds \
+and prices. The recipe of one was changed after its entries had been scored."""
 
 
 def find_kind(entry: Entry) -> str:

@@ -45,11 +45,11 @@ A cell is a scenario and a seed. Its score is 0 for what {baseline} reaches and 
 reference ({reference}) does, by {metric} ({better} is better); beyond either, on the same line. An entry's
 score is the mean over families of traces of the interquartile mean of each family's cells, so that every
 family weighs the same. {brackets}
-Divisions are by the information about jobs' speeds that a policy has; clairvoyant entries are oracles, which
-know the times jobs will really run at, as no real scheduler can. *rank* is inside the division and *rank, all*
-over all of them; an entry shares the rank of those before it unless the best of them is ahead by all of the
-brackets of their difference in the same cells. *P(better)*: the probability that the entry is better in a cell
-than the next of its division.
+Divisions are by the information about jobs' speeds that a policy has; clairvoyant entries are oracles,
+which know the times jobs will really run at, as no real scheduler can. *rank* is inside the division and
+*rank, all* over all of them; an entry shares the rank of those before it unless the best of them is ahead
+by all of the brackets of their difference in the same cells. *P(better)*: the probability that the entry is
+better in a cell than the next of its division.
 *Gained over chance*: (random - x) / (random - best known) in a cell, 0 for random play and 1 for the best
 that any entry reaches, those found in hindsight among them; *{relative}*: {metric} over that of the baseline
 in the same cell; both over cells as scores are, with the same brackets.{conditions} *Gap
@@ -59,7 +59,7 @@ at least by as much as that of the best schedules known, at most by as much as t
 
 ONE_SEED = "Brackets are the range over the loads of each family, of one seed: no confidence interval."
 SEVERAL_SEEDS = (
-    "Brackets are the range, without its outer twentieth, of a bootstrap over the {seeds} seeds of a scenario."
+    "Brackets are the range, without its outer twentieth, of a bootstrap over {seeds} seeds of a scenario."
 )
 
 PLACERS = """\
