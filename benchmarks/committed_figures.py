@@ -333,7 +333,7 @@ def range_off(paper: str) -> str:
 
 
 def oracle_errors(row: str, oracle: str) -> str:
-    """Return a figure of the oracle's page: of `stack`, each model predicted by a fit to all others."""
+    """Return a figure of the oracle's page: of `grid`, each model predicted by a fit to all others."""
     text = (ROOT / "docs" / "oracle-accuracy.md").read_text(encoding="utf-8")
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
     column = next(line for line in lines if "roofline" in line).index(ORACLE_COLUMNS[oracle])
@@ -374,10 +374,10 @@ def speeds_of(boards: Iterable[Board]) -> str:
     )
 
 
-ORACLE_COLUMNS = {"stack": "leave one model out", "roofline": "roofline"}
+ORACLE_COLUMNS = {"grid": "leave one model out", "roofline": "roofline"}
 """The column of an oracle in the first table of its page."""
 ERROR_IS_OF = {
-    "stack": "each model is left out of the fit that predicts it",
+    "grid": "each model is left out of the fit that predicts it",
     "roofline": "its constants were chosen on the same measurements",
 }
 
@@ -440,7 +440,8 @@ def validated() -> str:
     """Return what the figures were held against."""
     return f"""\
 - **Measured hardware**: `oracle=roofline` made the tables of Ares's cluster. \
-Its error is {error_of("roofline")}. `oracle=stack` made the others. Its error is {error_of("stack")} \
+Its error is {error_of("roofline")}. `oracle=grid` made those of Arena's clusters. Its error is \
+{error_of("grid")}. `oracle=stack` made those of the LLM cluster. Its error is {error_on_language_models()} \
 ([where the errors are large](docs/oracle-accuracy.md)).
 - **Arena's simulator**: {arena_simulator()} ([runs](docs/reproduction/arena.md)).
 - **Sia's and Gavel's simulators**: the mean JCT differs from Sia's by {range_off("sia")} \

@@ -31,12 +31,12 @@ def test_figures_of_committed_files_are_current(tables):
 def test_figures_name_the_error_of_the_oracle_that_made_them(tables):
     """Boards are not credited with the error of another oracle, nor a simulator with its best policy."""
     figures = importlib.import_module("committed_figures")
-    said = {"stack": figures.oracle_errors("Mean error", "stack")}
+    said = {"grid": figures.oracle_errors("Mean error", "grid")}
     said["roofline"] = figures.oracle_errors("Mean error", "roofline")
-    assert said["stack"] != said["roofline"]
+    assert said["grid"] != said["roofline"]
     for block, named in (("best", "Arena's testbed, Arena's simulation"), ("worlds", "Arena's testbed")):
         text = tables.BLOCKS[block]()
-        assert f"({named}) come from `oracle=stack`. Its error is {said['stack']} in the mean" in text
+        assert f"({named}) come from `oracle=grid`. Its error is {said['grid']} in the mean" in text
         assert f"`oracle=roofline`. Its error is {said['roofline']} in the mean" in text
     text = tables.BLOCKS["validated"]()
     said_of = "`oracle=roofline` made the tables of Ares's cluster. Its error is "

@@ -80,8 +80,20 @@ class RecordedChoice(Choice):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GridChoice(Choice):
+    """The configuration of the grid-based estimates of adaptive parallelism (Arena, EuroSys '26)."""
+
+    module, made_by = "stacks.stack_oracle", "make_operators_oracle"
+    stack: str = "alpa-2022"
+    strategy: str = "frontier"
+    micro_batches: str | int = "fixed"
+    schedule: str = "1f1b"
+    overlap: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class StackChoice(Choice):
-    """The configuration of the oracle that predicts times by a software stack's constants."""
+    """The configuration of the oracle that has for each model and GPU type a measured software stack."""
 
     module, made_by = "stacks.stack_oracle", "StackOracle"
     stack: str = "auto"
@@ -89,12 +101,10 @@ class StackChoice(Choice):
     sequence_length: int | None = None
     segment: int | None = None
     strategy: str = "frontier"
-    micro_batches: str | int = "fixed"
-    schedule: str = "1f1b"
-    overlap: bool = False
 
 
 ORACLES: dict[str, type[Choice]] = {
+    "grid": GridChoice,
     "roofline": RooflineChoice,
     "sia": SiaChoice,
     "table": TableChoice,
@@ -120,9 +130,6 @@ def oracle_from_config(mapping: Mapping[str, Any]) -> Oracle:
     if not isinstance(mapping, Mapping):
         raise InputError("must be a mapping of keys", field="oracle", remedy="give oracle.name")
     name = mapping.get("name")
-    if name == "grid":
-        remedy = "choose oracle=stack oracle.stack=alpa-2022"
-        raise InputError("the grid oracle is the stack alpa-2022", field="oracle.name", remedy=remedy)
     if not isinstance(name, str) or name not in ORACLES:
         message = "is missing" if name is None else f"unknown oracle {name!r}"
         raise InputError(message, field="oracle.name", remedy=nearest(str(name or ""), ORACLES))

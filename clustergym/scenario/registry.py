@@ -19,6 +19,8 @@ import yaml
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import Period
 from clustergym.common.parameters import build, check_value
+from clustergym.common.paths import conf_dir
+from clustergym.common.yaml_file import read_mapping
 from clustergym.scenario.policy import Placer, Policy
 
 
@@ -57,6 +59,8 @@ def _list_built_in(package: str) -> Iterator[tuple[str, str]]:
 def make_policy(parameters: Mapping[str, Any]) -> Policy:
     """Build a policy from its name and parameters, `{name: …, parameter: value, …}`.
 
+    The name may be that of a preset, which is a file of conf/policy such as `crius`.
+
     Raises
     ------
     InputError
@@ -74,8 +78,20 @@ def make_placer(parameters: Mapping[str, Any]) -> Placer:
     return placer
 
 
+@cache
+def presets(component: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the keys of each file of conf/policy (or conf/placer) that is another policy with parameters."""
+    files = (
+        path for path in (conf_dir() / component).glob("*.yaml") if path.stem not in entry_points(component)
+    )
+    return {path.stem: read_mapping(path).content for path in files}
+
+
 def _make(component: str, parameters: Mapping[str, Any]) -> Any:
     given = dict(parameters)
+    preset = presets(component).get(str(given.get("name")))
+    if preset is not None:
+        given |= {**preset, **given, "name": preset["name"]}
     return build(find_class(component, str(given.pop("name", ""))), given, component)
 
 
@@ -90,7 +106,9 @@ def find_class(component: str, name: str) -> type[Any]:
     base, points = COMPONENTS[component].base, entry_points(component)
     if name not in points:
         raise InputError(
-            f"unknown {component} {name!r}", field=f"{component}.name", remedy=nearest(name, points)
+            f"unknown {component} {name!r}",
+            field=f"{component}.name",
+            remedy=nearest(name, [*points, *presets(component)]),
         )
     target = points[name]
     module, _, attribute = target.partition(":")

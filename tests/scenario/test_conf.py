@@ -196,9 +196,10 @@ def test_costs(name):
 
 
 def test_oracles(tmp_path, monkeypatch):
-    assert names("oracle") == ["recorded", "roofline", "sia", "stack", "table"]
+    assert names("oracle") == ["grid", "recorded", "roofline", "sia", "stack", "table"]
     monkeypatch.setenv("CLUSTERGYM_CACHE", str(tmp_path / "cache"))
     run_short(["oracle=stack"], "arena")
+    run_short(["oracle=grid"], "arena")
     run_short(["oracle=roofline"])
     path = tmp_path / "measured.csv"
     path.write_text(
