@@ -130,12 +130,15 @@ class Policy(Parameters, ABC):
         Whether it starts jobs that ask for parts of GPUs where there is room for them.
     needs_queues : bool
         Whether it divides GPUs among the queues of tenants, and refuses a scenario without.
+    with_options : str
+        Module of the class that is built in its place where a parameter is given that it lacks; empty: none.
     """
 
     config_key: ClassVar[str] = "policy"
     name: ClassVar[str]
     serves_parts: ClassVar[bool] = False
     needs_queues: ClassVar[bool] = False
+    with_options: ClassVar[str] = ""
     round_s: float | None = None
 
     @property

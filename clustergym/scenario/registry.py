@@ -92,7 +92,11 @@ def _make(component: str, parameters: Mapping[str, Any]) -> Any:
     preset = presets(component).get(str(given.get("name")))
     if preset is not None:
         given |= {**preset, **given, "name": preset["name"]}
-    return build(find_class(component, str(given.pop("name", ""))), given, component)
+    made_by = find_class(component, str(given.pop("name", "")))
+    module = getattr(made_by, "with_options", "")
+    if module and not given.keys() <= {f.name for f in dataclasses.fields(made_by)}:
+        made_by = _only_class(importlib.import_module(module), Policy)
+    return build(made_by, given, component)
 
 
 def find_class(component: str, name: str) -> type[Any]:

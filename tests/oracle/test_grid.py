@@ -225,7 +225,7 @@ def test_configuration_by_name() -> None:
     stack = oracle_from_config({"name": "stack", "strategy": "assembly"})
     assert isinstance(stack, StackOracle)
     assert (stack.name, stack.operators.strategy) == ("stack", "assembly")
-    with pytest.raises(InputError, match="oracle.stack: megatron-2026 has no times of operators"):
+    with pytest.raises(InputError, match=r"oracle\.stack: megatron-2026 has no times of operators"):
         oracle_from_config({"name": "grid", "stack": "megatron-2026"})
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared import making_room
+from clustergym.policies.shared.fcfs_backfill import FcfsWithOptions
 from clustergym.policies.shared.making_room import Block, plan_moves
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -172,7 +172,7 @@ def run_of(every_s: float | None = None, **parameters: object) -> object:
         tables=replace(scenario.tables, segments=segments),
         disturbances=kept,
     )
-    policy = FirstComeFirstServed(round_s=None, **parameters)
+    policy = FcfsWithOptions(round_s=None, **parameters)
     return simulate(scenario, policy, Buddy(defragment_s=None)).simulation
 
 

@@ -116,3 +116,13 @@ def test_a_preset_is_a_policy_by_name_with_other_parameters() -> None:
 def test_a_name_in_other_letters_is_suggested_alone(name: str, meant: str) -> None:
     with pytest.raises(InputError, match=rf"unknown policy '{name}' \(did you mean {meant}\?\)"):
         registry.make_policy({"name": name})
+
+
+def test_a_policy_with_an_option_of_another_class_is_of_that_class() -> None:
+    """So that a newcomer reads plain FCFS in one file, and recorded parameters still make the policy."""
+    made = {words: registry.parse_policy(words, "") for words in ("fcfs queue=cluster", "fcfs backfill=none")}
+    assert [type(one).__name__ for one in made.values()] == ["FirstComeFirstServed", "FcfsWithOptions"]
+    assert {one.name for one in made.values()} == {"fcfs"}
+    assert registry.make_policy({"name": "fcfs-backfill"}).backfill == "aggressive"
+    with pytest.raises(InputError, match=r"unknown key 'backfil' \(did you mean backfill\?\)"):
+        registry.parse_policy("fcfs backfil=easy", "")

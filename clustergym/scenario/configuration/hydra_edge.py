@@ -203,8 +203,10 @@ def _flags_first(argv: list[str]) -> list[str]:
     return [*multirun, *(word for word in argv if word not in multirun)]
 
 
-_OPEN = re.compile(r"costs\.(measured_s|search_s_per_gpu|search_s_max)[.=]")
-"""Mappings that accept keys which are not in `conf/`."""
+_OPEN = re.compile(
+    r"costs\.(measured_s|search_s_per_gpu|search_s_max)[.=]|policy\.(any_type|backfill|moves_per_hour|notice)="
+)
+"""Mappings that accept keys which are not in `conf/`, and options of `policy=fcfs`, whose file has none."""
 
 
 def _open_overrides(words: Sequence[str]) -> list[str]:
