@@ -121,11 +121,6 @@ def oracle_from_config(mapping: Mapping[str, Any]) -> Oracle:
     ----------
     mapping : mapping
         `name`, and the keys of that oracle's choice.
-
-    Raises
-    ------
-    InputError
-        For an unknown name, key or value (names the nearest), and a key that is missing.
     """
     if not isinstance(mapping, Mapping):
         raise InputError("must be a mapping of keys", field="oracle", remedy="give oracle.name")

@@ -123,13 +123,7 @@ class Disturbance(ABC):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
-        """Build the disturbance from its keys under `scenario`; None if it is switched off.
-
-        Raises
-        ------
-        InputError
-            If a key, a value or a file that it names is not valid.
-        """
+        """Build the disturbance from its keys under `scenario`; None if it is switched off."""
 
     @abstractmethod
     def start(self, run: DisturbedRun) -> ActiveDisturbance | None:

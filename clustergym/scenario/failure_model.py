@@ -107,7 +107,7 @@ class FailureModel(Parameters):
     Attributes
     ----------
     switch_path : str or None
-        A CSV file of failures of switches (`failure_files.SWITCH_COLUMNS`).
+        A CSV file of failures of switches (`failure_draws.SWITCH_COLUMNS`).
     leaf_mtbf_s, minipod_mtbf_s : float or None
         Mean seconds until a leaf, or the spine of a minipod, fails, which takes out all nodes below it.
     switch_mttr_s : float

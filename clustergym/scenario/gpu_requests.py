@@ -124,11 +124,6 @@ def with_parts(trace: Trace, cluster: DivisibleCluster, other_models: str) -> tu
     cluster : DivisibleCluster
     other_models : str
         `error`, or `any`: a job that accepts only models that the cluster does not have accepts any.
-
-    Raises
-    ------
-    InputError
-        For a model that the cluster does not have.
     """
     n = len(trace)
     accepted = tuple(

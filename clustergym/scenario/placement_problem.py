@@ -112,13 +112,7 @@ class PretrainingJob:
         return 1.0 - (self.tensor_parallel - 1 + sum(rings)) / max(1, self.gpus - 1)
 
     def groups(self, unit: Unit) -> Groups:
-        """Return the number of communication groups of type `unit` (`pp` or `dp`), and the nodes of each.
-
-        Raises
-        ------
-        InputError
-            If `unit` is neither `pp` nor `dp`.
-        """
+        """Return the number of communication groups of type `unit` (`pp` or `dp`), and the nodes of each."""
         if unit not in UNITS:
             raise InputError(f"{unit!r} is not a unit of placement", field="unit", remedy="give pp or dp")
         by_unit = {"pp": Groups(self.rows, self.columns), "dp": Groups(self.columns, self.rows)}
@@ -159,11 +153,6 @@ class Instance:
         Weight of the DP spread in the score, 0 to 1; the PP spread has the rest.
     unit : {"pp", "dp"}
         The communication groups that are placed.
-
-    Raises
-    ------
-    InputError
-        If a value is out of its range.
     """
 
     job: PretrainingJob
@@ -366,11 +355,6 @@ def algorithm(name: str) -> Algorithm:
     """Return the placement algorithm (a function) that has a name.
 
     For an instance that does not fit it returns an infeasible assignment and raises nothing.
-
-    Raises
-    ------
-    InputError
-        For an unknown name; the message names the nearest ones.
     """
     if name not in ALGORITHMS:
         raise InputError(f"unknown placement algorithm {name!r}", remedy=nearest(name, ALGORITHMS))

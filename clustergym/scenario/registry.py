@@ -60,11 +60,6 @@ def make_policy(parameters: Mapping[str, Any]) -> Policy:
     """Build a policy from its name and parameters, `{name: …, parameter: value, …}`.
 
     The name may be that of a preset, which is a file of conf/policy such as `crius`.
-
-    Raises
-    ------
-    InputError
-        If a name or parameter is unknown, or a value has the wrong type.
     """
     policy: Policy = _make("policy", parameters)
     check_value(policy.round_s, Period | None, "policy.round_s")
@@ -167,11 +162,6 @@ def parse_policy(text: str, where: str) -> Policy:
     """Build a policy from a text such as `NAME parameter=value`; errors name the field `where`.
 
     Values are YAML.
-
-    Raises
-    ------
-    InputError
-        For an unknown policy or parameter, or a word that is neither.
     """
     name, *words = text.split() or [""]
     parameters: dict[str, Any] = {"name": name}

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -142,11 +143,6 @@ class Conditions:
         chosen : mapping or TraceChoice
             The `trace` group of the configuration.
         seed : int
-
-        Raises
-        ------
-        InputError
-            If the trace or the seed is not valid, or the trace does not go with the conditions.
         """
         cluster, rules = self.cluster, self.rules
         seed = check_value(seed, Seed, "seed")
@@ -296,35 +292,29 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     ----------
     config : mapping
         Groups `cluster`, `trace`, `oracle`, `costs`, `scenario`, and `seed`, `horizon_s`.
-
-    Raises
-    ------
-    InputError
-        If anything in the configuration, or in a file it names, is not valid.
     """
     return Conditions.from_config(config).scenario(config["trace"], config["seed"])
 
 
 GROUPS = ("cluster", "trace", "oracle", "costs", "scenario", "seed", "horizon_s")
 """Keys of a configuration that a scenario depends on."""
-KEPT_JOBS = 20_000
-"""Jobs of all scenarios together that are kept for the next runs of a sweep."""
-_kept: dict[str, Scenario] = {}
 
 
 def kept_scenario(config: Mapping[str, Any]) -> Scenario:
-    """Return a configuration's scenario; reuse the object if an earlier run of a sweep has built it.
+    """Return a configuration's scenario; reuse the object if one of the last runs of a sweep has built it.
 
     One that names a file by its absolute path is built anew, for the file may have changed.
     """
-    key = json.dumps({group: config.get(group) for group in GROUPS}, sort_keys=True, default=repr)
-    if any(os.path.isabs(word) for word in re.findall(r'"([^"]*)"', key)):
+    text = json.dumps({group: config[group] for group in GROUPS if group in config})
+    if any(os.path.isabs(word) for word in re.findall(r'"([^"]*)"', text)):
         return build_scenario(config)
-    found = _kept.pop(key, None) or build_scenario(config)
-    _kept[key] = found
-    while len(_kept) > 1 and sum(len(scenario.trace) for scenario in _kept.values()) > KEPT_JOBS:
-        del _kept[next(iter(_kept))]
-    return found
+    return build_from_json(text)
+
+
+@lru_cache(maxsize=8)
+def build_from_json(text: str) -> Scenario:
+    """Build the scenario of a configuration that is given as JSON."""
+    return build_scenario(json.loads(text))
 
 
 def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:

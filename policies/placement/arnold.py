@@ -45,15 +45,10 @@ def solve(
     ----------
     instance : Instance
     rng : Generator, optional
-        Not used.
+        What every algorithm is given; this one draws nothing.
     node_limit : int
         A twentieth of the choices that each search may make; a limit in seconds would make results depend
         on the machine. Where it is hit, `solution.proven` is False and the best known assignment is returned.
-
-    Raises
-    ------
-    InputError
-        For a limit below 1.
     """
     if node_limit < 1:
         raise InputError(f"{node_limit} is not valid", field="node_limit", remedy="give a number from 1")

@@ -107,11 +107,6 @@ def solve(
         Relative distance to the bound at which a solution counts as optimal.
     nodes : int
         Most nodes of the search.
-
-    Raises
-    ------
-    InputError
-        For an unknown solver.
     """
     check_solver(solver)
     value = np.where(problem.gpus <= problem.capacity[problem.gpu_type], problem.value, -np.inf)

@@ -31,6 +31,7 @@ def run_hydra(
     program: str,
     cells: Mapping[str, Sequence[str]] | None = None,
     name: str = "config",
+    after_sweep: Callable[[Path], None] | None = None,
 ) -> int:
     """Compose `conf/NAME.yaml`, call `job` once or for each run of a sweep, and return the exit status.
 
@@ -45,30 +46,28 @@ def run_hydra(
         `argv` says which runs, where, and by which launcher.
     name : str
         `config`, or a configuration that has all of its keys.
+    after_sweep : callable, optional
+        Called with the folder of a sweep of which a table is wanted.
 
     Returns
     -------
     int
         0, or 2 if a run of a sweep failed; the others have run.
-
-    Raises
-    ------
-    InputError
-        If Hydra does not accept an override; the error lists the nearest valid names.
     """
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from clustergym.scenario.configuration.sweeps import FAILED, SweepCallback
+    from clustergym.scenario.configuration.sweeps import ENDED, FAILED, EndedSweep
 
     os.environ["HYDRA_FULL_ERROR"] = "1"
     runs = list((cells or {}).items())
     OmegaConf.register_new_resolver("clustergym.folder", folder_name, replace=True)
     OmegaConf.register_new_resolver("clustergym.cell", lambda number: runs[number][0], replace=True)
     _offer_plugins()
-    SweepCallback.failures, SweepCallback.folder = (), None
+    ended: list[EndedSweep] = []
+    ENDED.set(ended)
     failed: list[InputError] = []
 
     def task(config: Any) -> float | None:
@@ -104,7 +103,11 @@ def run_hydra(
     status = _call_hydra(task, name if cells is None else "study", program, words)
     if failed:
         raise failed[0]
-    return status or _report(SweepCallback.failures)
+    for sweep in ended:
+        status = status or _report(sweep.failures)
+        if sweep.table and after_sweep is not None:
+            after_sweep(sweep.folder)
+    return status
 
 
 def _call_hydra(task: Callable[[Any], float | None], name: str, program: str, words: list[str]) -> int:
@@ -134,13 +137,7 @@ def _call_hydra(task: Callable[[Any], float | None], name: str, program: str, wo
 
 
 def compose_config(name: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return `conf/NAME.yaml` composed with overrides as plain values, without a run or any output.
-
-    Raises
-    ------
-    InputError
-        If Hydra does not accept an override; the error lists the nearest valid names.
-    """
+    """Return `conf/NAME.yaml` composed with overrides as plain values, without a run or any output."""
     import hydra
     from hydra.errors import HydraException
     from omegaconf import OmegaConf

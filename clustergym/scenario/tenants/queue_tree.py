@@ -316,13 +316,7 @@ def _types(*amounts: Amount) -> list[str]:
 
 
 def load_queues(path: Path) -> QueueTree:
-    """Read a tree of queues from a YAML file.
-
-    Raises
-    ------
-    InputError
-        Naming the file, the line, the queue and the remedy.
-    """
+    """Read a tree of queues from a YAML file."""
     source = read_mapping(path)
     given = dict(source.content)
     try:
