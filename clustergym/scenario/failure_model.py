@@ -193,9 +193,11 @@ class FailureModel(Parameters):
         if self.checkpoint_rule == "fixed":
             return fixed_s
         write_s, mttf_s = self.checkpoint_write_s, 1.0 / failures_per_s
+        # Young: the cost of writing, w / t, and of undone work, t / 2 MTTF, are least together at this t.
         young_s = math.sqrt(2.0 * write_s * mttf_s)
         if self.checkpoint_rule == "young":
             return max(young_s, 1.0)
+        # Daly's series holds for writes below twice the time to a failure; beyond he takes that time.
         if write_s >= 2.0 * mttf_s:
             return max(mttf_s, 1.0)
         part = write_s / (2.0 * mttf_s)

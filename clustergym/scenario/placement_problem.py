@@ -89,6 +89,7 @@ class PretrainingJob:
     @property
     def rows(self) -> int:
         """Number of pipeline-parallel (PP) groups, each with one node from every pipeline stage."""
+        # A node holds gpus_per_node / TP data-parallel ranks of one stage.
         return self.data_parallel * self.tensor_parallel // self.gpus_per_node
 
     @property
@@ -108,6 +109,7 @@ class PretrainingJob:
         Those of a tensor-parallel group all do; data-parallel groups are rings, and so are the stages
         of a pipeline.
         """
+        # A ring of two has one neighbour, not two.
         rings = (min(2, size - 1) for size in (self.data_parallel, self.pipeline_parallel))
         return 1.0 - (self.tensor_parallel - 1 + sum(rings)) / max(1, self.gpus - 1)
 
@@ -274,6 +276,7 @@ class Assignment:
         if self.shortfall != instance.shortfall:
             raise ValueError(f"shortfall {self.shortfall}, the instance lacks {instance.shortfall}")
         wanted = instance.group_nodes if self.feasible else 0
+        # All or nothing: a gang that lacks a node cannot train.
         if (self.counts.sum(axis=1) != wanted).any():
             raise ValueError(f"a group has not its {wanted} nodes")
         if self.missing(instance.free_nodes):
@@ -329,6 +332,7 @@ def cells(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Ints:
         raise ValueError(f"nothing is placed, {assignment.shortfall} nodes are lacking")
     minipods = np.arange(assignment.counts.shape[1], dtype=np.int64)
     rows = [np.repeat(minipods, counts) for counts in assignment.counts]
+    # Groups in the same minipods side by side, so that consecutive ranks are close.
     rows.sort(key=lambda row: row.tolist())
     matrix = np.stack(rows)
     return matrix if unit == "pp" else np.ascontiguousarray(matrix.T)

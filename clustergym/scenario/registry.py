@@ -46,12 +46,14 @@ def entry_points(component: str) -> Mapping[str, str]:
     `_`; other packages name theirs
     in an entry point.
     """
+    # A file of this package wins over an entry point of its name: nobody replaces a published policy unseen.
     found = {point.name: point.value for point in metadata.entry_points(group=COMPONENTS[component].group)}
     return found | dict(_list_built_in(COMPONENTS[component].package))
 
 
 def _list_built_in(package: str) -> Iterator[tuple[str, str]]:
     for folder in importlib.import_module(package).__path__:
+        # A folder listing, as importing every policy would take seconds and need what only some of them need.
         for path in sorted(Path(folder).glob("[!_]*.py")):
             yield path.stem.replace("_", "-"), f"{package}.{path.stem}"
 
@@ -89,6 +91,7 @@ def _make(component: str, parameters: Mapping[str, Any]) -> Any:
         given |= {**preset, **given, "name": preset["name"]}
     made_by = find_class(component, str(given.pop("name", "")))
     module = getattr(made_by, "with_options", "")
+    # By the names of the keys, not their values: recorded parameters then have the class that recorded them.
     if module and not given.keys() <= {f.name for f in dataclasses.fields(made_by)}:
         made_by = _only_class(importlib.import_module(module), Policy)
     return build(made_by, given, component)
@@ -123,6 +126,7 @@ def find_class(component: str, name: str) -> type[Any]:
     if not (isinstance(made_by, type) and issubclass(made_by, base)):
         message = f"{target} is not a {base.__name__}"
         raise InputError(message, field=f"{component}.name", remedy="mend the entry point")
+    # Here, as building it would end in a TypeError of Python's own.
     lacks = ", ".join(sorted(getattr(made_by, "__abstractmethods__", ())))
     if lacks:
         raise InputError(f"{made_by.__name__} lacks {lacks}", field=f"{component}.name", remedy="define it")

@@ -120,6 +120,7 @@ class Conditions:
         costs: Costs = build(Costs, config["costs"], "costs")
         horizon_s = check_value(config.get("horizon_s"), Duration | None, "horizon_s")
         cluster = make_cluster(config["cluster"])
+        # A job may be profiled on every type, so the type with fewest GPUs is the limit.
         most = int(cluster.capacity.min())
         for name, price in costs.profile.items():
             remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
@@ -152,6 +153,7 @@ class Conditions:
             if self.pairs is not None:
                 message, remedy = "are of whole GPUs, and these can be divided", "give scenario.pairs=null"
                 raise InputError(message, field="scenario.pairs", remedy=remedy)
+            # The requests hold the models that each job accepts; the trace then names no type.
             trace, parts = with_parts(trace, cluster, rules.other_types)
         else:
             whole_gpus_alone(trace, cluster)
@@ -213,6 +215,7 @@ class Conditions:
         from clustergym.trace.draw import ReferenceTimes
 
         if cluster not in self._times:
+            # Tables that are kept on disk are built for all counts at once: one file serves all draws.
             counts = list_allowed_counts(cluster, self.rules.counts) if self.oracle.worth_caching else ()
             remedy = self.oracle.remedy if self.oracle.name == "table" else ""
             self._times[cluster] = ReferenceTimes(cluster, self.oracle_tables, counts, remedy)
@@ -250,6 +253,7 @@ class Conditions:
     def _checkpoint(self, model: ModelClass, trace: Trace) -> float:
         """Return the seconds to save and load the checkpoint of a model class of a trace."""
         if not self.oracle.knows_models:
+            # No model says how large the checkpoint is.
             return self.costs.restart_s or 0.0
         if model not in self._checkpoint_s:
             spec = _find_model_spec(model, self.oracle.catalog, trace)
@@ -264,6 +268,7 @@ def _check_some_fit(scenario: Scenario, oracle: Oracle) -> None:
     jobs, cluster = len(scenario.trace), scenario.cluster.name
     if not jobs or scenario.request_gpus.any():
         return
+    # The remedy depends on the reason: a larger cluster helps against one of the two only.
     large = int(scenario.oversize_jobs.sum())
     why = [f"{large} ask for more GPUs than it has"] * bool(large)
     why += [f"{jobs - large} {oracle.lacks}"] * (jobs > large)
@@ -305,6 +310,7 @@ def kept_scenario(config: Mapping[str, Any]) -> Scenario:
 
     One that names a file by its absolute path is built anew, for the file may have changed.
     """
+    # Text, as a mapping is no key of a cache; a composed configuration has plain values throughout.
     text = json.dumps({group: config[group] for group in GROUPS if group in config})
     if any(os.path.isabs(word) for word in re.findall(r'"([^"]*)"', text)):
         return build_scenario(config)

@@ -98,6 +98,7 @@ def run_hydra(
         finally:
             remove_empty(folder)
 
+    # Hydra takes `-m` at the front only; people write it where they think of it.
     words = _flags_first(argv)
     check_words(words)
     status = _call_hydra(task, name if cells is None else "study", program, words)
@@ -122,6 +123,7 @@ def _call_hydra(task: Callable[[Any], float | None], name: str, program: str, wo
     if "hydra/launcher=ray" in words:
         # Otherwise Ray joins the cluster that the address file of an earlier one names, even if it is gone.
         os.environ.setdefault("RAY_ADDRESS", "local")
+    # Hydra reads the command line itself, and gives it no other way in.
     before = sys.argv
     sys.argv = [program, *_open_overrides(words)]
     try:
@@ -168,6 +170,7 @@ def _hydra() -> Iterator[None]:
 
     from clustergym.scenario.configuration.composing import composing_once
 
+    # Hydra is one object a process, and a task of a sweep composes while the sweep's own is alive.
     around = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
@@ -227,6 +230,7 @@ def _offer_plugins() -> None:
 
 def folder_name(text: str) -> str:
     """Return the name of the folder for a run of a sweep, made from its overrides."""
+    # What was changed or cut gets a digest, so that two sets of overrides never share a folder.
     plain = re.sub(r"[^A-Za-z0-9_.,=+-]+", "_", text) or "default"
     if plain == text and len(plain) <= 120:
         return plain
@@ -235,6 +239,7 @@ def folder_name(text: str) -> str:
 
 def remove_empty(folder: Path) -> None:
     """Remove a folder if it is empty, and then its empty parents inside the working directory."""
+    # Never above the working directory: those folders are not ours.
     below = [path for path in folder.parents if path.is_relative_to(Path.cwd()) and path != Path.cwd()]
     for path in (folder, *below):
         try:
@@ -316,6 +321,7 @@ def _one_line(error: BaseException, argv: list[str]) -> InputError:
     if isinstance(error, MemoryError):
         return out_of_memory(error)
     text = " ".join(str(error).split())
+    # Hydra has no types for these errors, only texts; what no pattern knows is passed on as it is.
     for pattern, explain in _EXPLAIN:
         found = re.search(pattern, text)
         if found:
@@ -364,6 +370,7 @@ def _keys(argv: Sequence[str]) -> list[str]:
 
     with _hydra():
         try:
+            # With the chosen groups, as keys differ between the files of a group.
             composed = compose("config", overrides=chosen)
         except HydraException:
             composed = compose("config")

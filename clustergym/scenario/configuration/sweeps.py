@@ -77,6 +77,7 @@ class SweepCallback(Callback):
         _make_absolute(config, folder)
         sweeper = config.hydra.sweeper
         total = total_runs(sweeper.get("params"), list(config.hydra.overrides.task))
+        # Of an earlier sweep in the same folder, whose failures are not this one's.
         for path in folder.glob(f"*/{FAILED}"):
             path.unlink()
         _remove_old_marks(folder)

@@ -49,6 +49,7 @@ class Checkpoints(Parameters, Disturbance):
         InputError
             Also if writing takes longer than the interval, or is given without one.
         """
+        # Checked without an interval, too: the price of a write would then have no effect.
         chosen: Self = build(cls, given, cls.config_key)
         if chosen.write_s > (chosen.every_s or 0.0):
             message = f"a write of {chosen.write_s:g} s is given, "

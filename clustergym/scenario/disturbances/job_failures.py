@@ -58,7 +58,9 @@ class JobFailures(Parameters, Disturbance):
 
     def delays_s(self, row: int) -> list[float]:
         """Return the seconds from one random failure of a job to the next, at first from its first launch."""
+        # A stream for each job, so that a job's failures do not depend on what a policy does with others.
         rng = random_streams.JOB_FAILURES.generator(self.seed or 0, row)
+        # All draws are made, whatever the luck: a larger share adds failures and moves none.
         draws = [(rng.random(), float(rng.exponential(self.after_s))) for _ in range(self.most)]
         fails = next((at for at, (luck, _) in enumerate(draws) if luck >= self.share), self.most)
         return [delay_s for _, delay_s in draws[:fails]]
@@ -74,6 +76,7 @@ class PendingJobFailures(ActiveDisturbance):
 
     def note_launch(self, row: int) -> None:
         """Plan a job's failures at its first launch; let it fail at a later one if a failure is due."""
+        # A failure that came due while the job waited comes before the next one is planned.
         if row in self._pending:
             self._pending.remove(row)
             self._run.follow(self._fail(row, self._run.now))
@@ -92,6 +95,7 @@ class PendingJobFailures(ActiveDisturbance):
             yield begins
             begins = self._run.find_work_tick(row)
         if begins is None or begins > self._run.now:
+            # It waits, or stands still once more: it fails when it next begins to work.
             self._pending.add(row)
             return
         self._run.interrupt(row, "job failed", CAUSE)

@@ -91,10 +91,12 @@ class ActiveMaintenance(ActiveDisturbance):
         assert self._plan.every_s is not None
         turn = 0
         while True:
+            # From the turn, not from the last time: adding up intervals would add up their rounding.
             due_s = (phase + turn) * self._plan.every_s
             yield ticks(max(due_s - self._plan.grace_s, 0.0))
             self._draining[node] = "maintenance"
             yield ticks(due_s)
+            # Still in the list: it has not become empty in the meantime.
             if node in self._draining:
                 self._run.clear((node,))
             turn += 1
@@ -107,6 +109,7 @@ class ActiveMaintenance(ActiveDisturbance):
         """Take drained nodes out of use once they are empty."""
         allocations = self._run.allocations
         for node in sorted(self._draining):
+            # A node that failed meanwhile is empty, too, and is maintained while it is down.
             if node in allocations.down or allocations.free_on_node[node] == allocations.spec.node_gpus[node]:
                 del self._draining[node]
                 self._run.take_out(node, ticks(self._plan.duration_s), EVENTS, "maintenance", "maintenance")

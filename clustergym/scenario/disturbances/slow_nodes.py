@@ -74,12 +74,15 @@ class SlowNodes(Parameters, Disturbance):
     def _slow(self, run: DisturbedRun) -> Iterator[int]:
         nodes = range(len(run.allocations.spec.node_type))
         for start_s, node, duration_s in heapq.merge(*(self._draw_slow_times(node) for node in nodes)):
+            # At least a tick, as an event that ends when it begins would never be seen.
             yield ticks(start_s)
             run.slow(node, self.factor, max(ticks(duration_s), 1), EVENTS, "slow node")
 
     def _draw_slow_times(self, node: int) -> Iterator[tuple[float, int, float]]:
         """Yield (start, node, duration) of the times in which a node is slow."""
         rng = random_streams.SLOW_NODES.generator(self.seed or 0, node)
+        # Of the mean times, duration / (duration + normal) = share. The first state is drawn by that share,
+        # so that it holds from the start on.
         normal_s = self.duration_s * (1.0 - self.share) / self.share
         now_s = 0.0 if rng.random() < self.share else float(rng.exponential(normal_s))
         while True:

@@ -61,6 +61,7 @@ class _ActiveTimeLimits(ActiveDisturbance):
 
     def note_launch(self, row: int) -> None:
         """Start the clock of a job that has just started or resumed, not of one that was moved."""
+        # When it last began to wait names the run: a job that is moved keeps it, and its clock goes on.
         since, limit_s = self._run.find_queued_tick(row), float(self._limit_s[row])
         if math.isfinite(limit_s) and self._watched.get(row) != since:
             self._watched[row] = since

@@ -147,6 +147,7 @@ class QueueTree:
         """Raise an `InputError` if top queues' quotas exceed the cluster's GPUs and that is not allowed."""
         top = self.children[None]
         for gpu, gpus in zip(gpu_types, capacity, strict=True):
+            # An unlimited quota (infinite) exceeds nothing: it means all of the parent's.
             finite = [own for name in top if (own := of_type(self.queues[name].quota, gpu)) < math.inf]
             if sum(finite) > gpus and not self.settings.oversubscribe:
                 message = (
@@ -158,6 +159,7 @@ class QueueTree:
     def plain(self) -> dict[str, Any]:
         """Return the settings and queues as plain values, for the scenario's digest."""
         settings = asdict(self.settings)
+        # Left out where off: boards were frozen before it existed.
         if not self.settings.eviction_s:
             del settings["eviction_s"]
         return {
@@ -171,6 +173,7 @@ class QueueTree:
         That of the queue on the victim's side just below what both are in, or else of the nearest above it.
         """
         mine, other = self.path(taker), self.path(victim)
+        # The first queue on the victim's side that the taker is not in.
         depth = next(
             (at for at, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b), len(other) - 1
         )
@@ -210,6 +213,7 @@ class QueueTree:
                     self._refuse(message, last, "parent", remedy)
                 path[at], last = None, at
                 at = queues[at].parent
+            # Parents before children, whatever the order in the file.
             found |= dict.fromkeys(reversed(path))
         return list(found)
 
@@ -272,6 +276,7 @@ def _sums(amounts: Sequence[Amount], types: Sequence[str]) -> dict[str, float]:
 
     In time linear in what the amounts name: every one may name types of its own.
     """
+    # fsum, as the order of queues in a file must not decide whether a sum exceeds its parent.
     of_all = math.fsum(of_type(amount, "") for amount in amounts if not isinstance(amount, Mapping))
     named: dict[str, list[float]] = {gpu: [of_all] for gpu in types}
     for amount in amounts:
