@@ -1,7 +1,4 @@
-"""The interface of every performance oracle, and the dense tables the simulator reads.
-
-Extrapolates iteration times from a job's times on few GPUs.
-"""
+"""The interface of every performance oracle, and the dense tables the simulator reads."""
 
 from __future__ import annotations
 

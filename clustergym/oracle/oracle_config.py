@@ -1,7 +1,4 @@
-"""Builds the oracle that a configuration names.
-
-Splits iteration times into the time on free links and the traffic between nodes.
-"""
+"""Builds the oracle that a configuration names, and splits its times into free links and traffic."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Draw failures of nodes and switches, and find out how long each takes a node out.
+"""Failures of nodes and switches, drawn or read from schedules, and how long each takes a node out.
 
 Each node and switch has random streams of its own under one seed, so that the same failures hit every policy.
-
-Schedules of failures: CSV files of nodes and of switches.
 """
 
 from __future__ import annotations

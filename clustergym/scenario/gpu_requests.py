@@ -1,7 +1,4 @@
-"""Turns the GPUs that jobs ask for into counts and types on which they run.
-
-What jobs ask for of a cluster whose nodes state CPU and memory, and whose GPUs can be divided.
-"""
+"""Turns what jobs ask for into counts and types of GPUs on which they run, or into parts of GPUs."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""A placement problem, and its answer: the nodes of each communication group in each minipod.
-
-The spread of communication groups over minipods, and the score of Arnold's objective.
-
-All placement algorithms by name; each is a function `solve(instance, rng) -> Assignment`.
-
-The communication matrix of an LLM pre-training job: which nodes exchange data.
-"""
+"""The problem of placing the communication groups of a pre-training job over minipods: answer and score."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Find policies and placers by name, in this package and in installed plugins.
-
-Reads a policy with parameters from a text: `ares alpha=0.6 work_conserving=true`.
-"""
+"""Find policies and placers by name, in this package and in installed plugins, and build them."""
 
 from __future__ import annotations
 

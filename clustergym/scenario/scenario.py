@@ -1,7 +1,4 @@
-"""A scenario: everything a run depends on besides its policy, placer and seed.
-
-Progress of jobs at global batches other than the requested one.
-"""
+"""A scenario: everything a run depends on besides its policy, placer and seed."""
 
 from __future__ import annotations
 

@@ -202,12 +202,7 @@ class Conditions:
         Raises the errors of `scenario`.
         """
         return make_trace(
-            chosen,
-            seed,
-            self.cluster,
-            self.rules.counts,
-            self.make_reference_times,
-            self.oracle_tables,
+            chosen, seed, self.cluster, self.rules.counts, self.make_reference_times, self.oracle_tables
         )
 
     def make_reference_times(self, cluster: ClusterSpec) -> ReferenceTime:

@@ -1,11 +1,4 @@
-"""Read or generate the trace that the `trace` group of a configuration names.
-
-Time limits of jobs: those of the log, none, or drawn from how long jobs run.
-
-Users ask for more time than their jobs take. Drawn limits are the f-model of Mu'alem and Feitelson (TPDS
-2001): a limit is drawn evenly between the run time and f + 1 times it. A lower factor below 1 makes limits
-that some jobs exceed.
-"""
+"""Read or generate the trace that the `trace` group of a configuration names."""
 
 from __future__ import annotations
 
@@ -248,6 +241,9 @@ def with_time_limits(
     tables_of: TablesOf | None = None,
 ) -> Trace:
     """Return the trace with time limits by a rule: none, its own, or random multiples of jobs' run times.
+
+    The f-model of Mu'alem and Feitelson (TPDS 2001): users ask for more time than their jobs take, evenly
+    between the run time and f + 1 times it. A lower factor below 1 makes limits that some jobs exceed.
 
     `cluster` is where run times are measured, by the tables of `tables_of` (`build_tables`). A job's run time
     is that of all the work it asks for, at its request. A job whose run time is not known has no limit.

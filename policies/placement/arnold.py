@@ -11,8 +11,6 @@ j being used and p_ij the share of group i in j, minimise
 
 alpha weighs the DP spread. With PP groups as units sum_j y_j counts for it; with DP groups T does, and
 the weights change places.
-
-Arnold's optimum, found from the trade-off between minipods used and minipods of one group.
 """
 
 from __future__ import annotations
@@ -32,10 +30,7 @@ NODE_LIMIT = 5_000
 
 
 def solve(
-    instance: Instance,
-    rng: np.random.Generator | None = None,
-    *,
-    node_limit: int = NODE_LIMIT,
+    instance: Instance, rng: np.random.Generator | None = None, *, node_limit: int = NODE_LIMIT
 ) -> Assignment:
     """Place a job such that it and its communication groups span few minipods (groups of nodes).
 

@@ -1,7 +1,4 @@
-"""Account of the GPUs that tenants' queues hold and may hold.
-
-Jobs that are to stop, or to give GPUs back, and keep what they hold for a while.
-"""
+"""Account of the GPUs that tenants' queues hold and may hold, and of jobs that are to give some back."""
 
 from __future__ import annotations
 

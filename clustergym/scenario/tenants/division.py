@@ -1,8 +1,6 @@
-"""GPUs of a cluster divided down a tree of queues.
+"""GPUs of a cluster divided down a tree of queues, by fair shares (`fair_share`) or by what queues deserve.
 
-Queues with a guarantee, a deserved share and a hard cap (Volcano's capacity plugin; YARN's scheduler).
-
-Sources: Volcano, docs/design/capacity-scheduling; Apache Hadoop, capacity scheduler.
+Sources of the latter: Volcano, docs/design/capacity-scheduling; Apache Hadoop, capacity scheduler.
 """
 
 from __future__ import annotations

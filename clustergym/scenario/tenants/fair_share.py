@@ -1,8 +1,6 @@
 """Division of GPUs among queues by quota, then priority, then weight with history (KAI-Scheduler).
 
 Source: NVIDIA KAI-Scheduler, docs/fairness and docs/time-based-fairshare.
-
-How much of a parent's GPU time each queue has had, of late.
 """
 
 from __future__ import annotations

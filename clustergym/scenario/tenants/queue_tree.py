@@ -1,7 +1,4 @@
-"""The tree of queues that jobs belong to, and its YAML file.
-
-The queues of a scenario, and whose each job is.
-"""
+"""The tree of queues that jobs belong to, and its YAML file."""
 
 from __future__ import annotations
 
@@ -162,10 +159,7 @@ class QueueTree:
         # Left out where off: boards were frozen before it existed.
         if not self.settings.eviction_s:
             del settings["eviction_s"]
-        return {
-            "settings": settings,
-            "queues": {name: asdict(one) for name, one in self.queues.items()},
-        }
+        return {"settings": settings, "queues": {name: asdict(one) for name, one in self.queues.items()}}
 
     def reclaim_min_runtime_s(self, taker: str, victim: str) -> float:
         """Return for how many seconds of running the victim's jobs are safe from the queue `taker`.
