@@ -203,15 +203,18 @@ def _flags_first(argv: list[str]) -> list[str]:
     return [*multirun, *(word for word in argv if word not in multirun)]
 
 
-_OPEN = re.compile(
-    r"costs\.(measured_s|search_s_per_gpu|search_s_max)[.=]|policy\.(any_type|backfill|moves_per_hour|notice)="
-)
-"""Mappings that accept keys which are not in `conf/`, and options of `policy=fcfs`, whose file has none."""
+_OPEN = re.compile(r"costs\.(measured_s|search_s_per_gpu|search_s_max)[.=]")
+"""Mappings that accept keys which are not in `conf/`."""
+_OF_FCFS = re.compile(r"policy\.(any_type|backfill|moves_per_hour|notice)=")
+"""Options of `policy=fcfs`, whose file has none of them: with one it is the policy of another class."""
 
 
 def _open_overrides(words: Sequence[str]) -> list[str]:
     """Prefix overrides of open mappings with `++`, without which Hydra refuses new keys."""
-    return [f"++{word}" if _OPEN.match(word) else word for word in words]
+    return [
+        f"++{word}" if _OPEN.match(word) or ("policy=fcfs" in words and _OF_FCFS.match(word)) else word
+        for word in words
+    ]
 
 
 def _offer_plugins() -> None:
