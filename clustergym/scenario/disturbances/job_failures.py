@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
-from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
 from clustergym.common.parameter_types import Duration, FractionBelowOne, PositiveInt, Seed
-from clustergym.common.parameters import Parameters, build
+from clustergym.common.parameters import Parameters
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.disturbance import ActiveDisturbance, Disturbance, DisturbedRun
-from clustergym.trace.trace import Trace
 
 CAUSE = "job"
 
@@ -38,19 +36,12 @@ class JobFailures(Parameters, Disturbance):
 
     config_key: ClassVar[str] = "scenario.job_failures"
     key = "job_failures"
+    switch = "share"
 
     share: FractionBelowOne = 0.0
     after_s: Duration = 300.0
     most: PositiveInt = 3
     seed: Seed | None = None
-
-    @classmethod
-    def from_config(
-        cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
-    ) -> Self | None:
-        """Build the job failures from their configuration keys; None if no share of jobs fails."""
-        chosen: Self = build(cls, given, cls.config_key)
-        return replace(chosen, seed=seed if chosen.seed is None else chosen.seed) if chosen.share else None
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
         """Start to watch the launches of a run's jobs, some of which are to fail."""
