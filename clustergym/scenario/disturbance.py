@@ -133,7 +133,7 @@ class Disturbance(ABC):
         chosen.check(trace)
         if not getattr(chosen, cls.switch):
             return None
-        return replace(chosen, seed=seed) if getattr(chosen, "seed", 0) is None else chosen  # type: ignore
+        return replace(chosen, seed=seed) if getattr(chosen, "seed", 0) is None else chosen  # type: ignore[type-var]
 
     def check(self, trace: Trace) -> None:  # noqa: B027 -- most have nothing to check
         """Raise an `InputError` if keys do not go with each other or with the trace; by default nothing."""
