@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -86,12 +86,18 @@ def _make(component: str, parameters: Mapping[str, Any]) -> Any:
     preset = presets(component).get(str(given.get("name")))
     if preset is not None:
         given |= {**preset, **given, "name": preset["name"]}
-    made_by = find_class(component, str(given.pop("name", "")))
+    name = str(given.pop("name", ""))
+    return build(choose_class(component, name, given), given, component)
+
+
+def choose_class(component: str, name: str, keys: Collection[str]) -> type[Any]:
+    """Return the class of a policy or placer by its name, or by `Policy.with_options` if a key needs that."""
+    made_by = find_class(component, name)
     module = getattr(made_by, "with_options", "")
     # By the names of the keys, not their values: recorded parameters then have the class that recorded them.
-    if module and not given.keys() <= {f.name for f in dataclasses.fields(made_by)}:
-        made_by = _only_class(importlib.import_module(module), Policy)
-    return build(made_by, given, component)
+    if module and not set(keys) <= {f.name for f in dataclasses.fields(made_by)}:
+        return _only_class(importlib.import_module(module), Policy)
+    return made_by
 
 
 def find_class(component: str, name: str) -> type[Any]:
@@ -149,9 +155,9 @@ def list_parameters(made: Policy | Placer) -> dict[str, Any]:
     return {f.name: getattr(made, f.name) for f in dataclasses.fields(made) if f.init}
 
 
-def default_parameters(component: str, name: str) -> dict[str, Any]:
-    """Return a policy's or placer's name and default parameters as one mapping."""
-    made_by = find_class(component, name)
+def default_parameters(component: str, name: str, keys: Collection[str] = ()) -> dict[str, Any]:
+    """Return a policy's or placer's name and default parameters as one mapping; `keys` as `choose_class`."""
+    made_by = choose_class(component, name, keys)
     parameters: dict[str, Any] = {"name": name}
     for f in (f for f in dataclasses.fields(made_by) if f.init):
         value = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
