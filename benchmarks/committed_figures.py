@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from clustergym.papers.claims import LARGER, REPRODUCED, REVERSED, SMALLER, TOLERANCE, PaperClaim
 
 from clustergym.benchmark.leaderboard.board import Board, Cell, board_names, load_board
@@ -17,9 +18,10 @@ from clustergym.benchmark.leaderboard.entry import Entry
 from clustergym.benchmark.leaderboard.gains import read_chance
 from clustergym.benchmark.leaderboard.score import RankedEntry, cell_bounds, gap_text, optimum, standings
 from clustergym.common.arrays import Floats
+from clustergym.common.paths import conf_dir
 from clustergym.common.tables import table
 from clustergym.oracle.calibration.accuracy import PAPER_COUNTS
-from clustergym.results.metrics.statistics import Aggregate, aggregate_paired_difference, aggregate_stratified
+from clustergym.results.metrics.statistics import Aggregate, aggregate_stratified
 
 ROOT = Path(__file__).parent.parent
 WORLDS = {
@@ -44,8 +46,6 @@ COMPARED = frozenset(
 )  # fmt: skip
 """Entries that the README's table compares: of learned ones, those that saw no traces like the boards'.
 Pages and docs/results.md have all."""
-OURS = ("ares-work-conserving", "arena-tuned", "random")
-"""Entries that nobody else published, besides learned ones: they are compared, and set apart."""
 TOLD = {
     "none": "none",
     "bootstrap": "speed on the fewest GPUs that fit",
@@ -55,11 +55,12 @@ TOLD = {
 }
 KINDS = {
     **dict.fromkeys(("fcfs", "sjf", "srtf", "las"), "simple"),
+    **dict.fromkeys(("hesrpt", "optimus", "gandiva"), "published, with rules of ours"),
     "random": "random",
-    "learned": "**learned**",
-    "arena-tuned": "tuned by us",
+    "learned": "learned",
 }
-"""Of the policies of entries that nobody published as a system."""
+"""Of the policies that are not as somebody published them. Rules of ours are parameters of heSRPT
+(`hysteresis`, `leftover`), Optimus (`hysteresis`, `turn_restarts`) and Gandiva (`slice_per_restart`)."""
 NEWEST, LISTED = "placement", 5
 TUNED = "tuned-"
 """How the names of entries with tuned parameters begin."""
@@ -105,29 +106,13 @@ class World:
         """Return that of the lowest mean JCT of each cell; None on boards of another metric."""
         return self._aggregate(read_chance(self.board).best) if self._of_jct else None
 
-    def best(self, names: Iterable[str]) -> str | None:
-        """Return the best of some entries; None if there are none."""
-        return min(names, key=lambda name: self.figure(name).value, default=None)
-
-    def told(self, published: bool) -> list[str]:
-        """Return the entries that are no oracles; of `published`, policies of others alone."""
-        mine = [name for name, one in self.standings.items() if not one.division.startswith("clairvoyant")]
-        return [name for name in mine if not (published and (name in OURS or name.startswith("learned")))]
-
-    def shown(self, name: str, best: str | None) -> str:
-        """Return the figure of an entry; bold if it is statistically tied with the best."""
-        if name not in self.standings:
-            return "-"
-        text = interval(self.figure(name))
-        return f"**{text}**" if best is not None and self._ties(name, best) else text
-
-    def _ties(self, name: str, best: str) -> bool:
-        pair = self.ratios(name), self.ratios(best)
-        return aggregate_paired_difference(*pair, self.board.families).low <= 0.0
+    def shown(self, name: str) -> str:
+        """Return the figure of an entry, a dash if the board has no such entry."""
+        return interval(self.figure(name)) if name in self.standings else "-"
 
 
 def interval(found: Aggregate) -> str:
-    """Return a figure with its 95 % interval, to two digits after the point, or three where it is small."""
+    """Return a figure with its brackets, to two digits after the point, or three where it is small."""
     decimals = 2 if abs(found.value) >= 0.1 else 3
     return " ".join((f"{found.value:.{decimals}f}", f"[{found.low:.{decimals}f}, {found.high:.{decimals}f}]"))
 
@@ -139,7 +124,6 @@ HEADS = ["scheduler", "from", "information available", *WORLDS.values()]
 def best_table() -> str:
     """Return the README's table: a row for each scheduler that it compares, a column for each world."""
     worlds = [World(name) for name in WORLDS]
-    best = [world.best(world.told(published=False)) for world in worlds]
     entries: dict[str, Entry] = {}
     for world in worlds:
         compared = [name for name in world.standings if name in COMPARED]
@@ -147,7 +131,7 @@ def best_table() -> str:
             entries.setdefault(name, world.standings[name].entry)
     rows = [
         [entry.title, find_kind(entry), TOLD[entry.information_class]]
-        + [world.shown(name, top) for world, top in zip(worlds, best, strict=True)]
+        + [world.shown(name) for world in worlds]
         for name, entry in entries.items()
     ]
     known = [world.known() for world in worlds]
@@ -155,7 +139,35 @@ def best_table() -> str:
     rows.append(["*the best entry in each cell*", "", "", *shown])
     rows.append(["*lower bound*", "", "", *(interval(world.bound()) for world in worlds)])
     text = table(HEADS, rows, words=range(len(HEADS)))
-    return f"{text}\n\n{speeds_of(world.board for world in worlds)}"
+    return f"{describe_limits(worlds)}\n\n{text}\n\n{speeds_of(world.board for world in worlds)}"
+
+
+def describe_limits(worlds: Iterable[World]) -> str:
+    """Return what the README's figures cannot say: how many seeds they have, and what a search costs."""
+    by_name = {world.board.name: world for world in worlds}
+    seeds = {name: len(world.board.seeds) for name, world in by_name.items()}
+    assert seeds == {"llm-2026": 3, "testbed": 1, "ares": 1, "scale": 1}, "the text below says otherwise"
+    testbed = by_name["testbed"]
+    families = len(set(testbed.board.families))
+    (pai,) = testbed.ratios("arena")[testbed.board.families.index("pai-like")]
+    share = pai / families / testbed.figure("arena").value
+    costs = yaml.safe_load((conf_dir() / "costs" / "default.yaml").read_text(encoding="utf-8"))
+    most_s = costs["search_s_max"][costs["search"]]
+    return f"""\
+**These figures do not decide an order:**
+
+- On three clusters a cell (a trace at a load) has one seed. Brackets are the range over the two loads, \
+and no confidence interval. The LLM cluster has {seeds["llm-2026"]} traces, each used twice (with and \
+without failures); its brackets are the range of resamples of these. Of ratios measured anew with other \
+seeds most are outside of the brackets. A single cell, PAI's, makes {100 * share:.0f} % of Arena's figure \
+on its testbed.
+- A search for a parallel plan costs at most {most_s:.0f} s on Arena's clusters; its paper (section 5.8) \
+says one to two minutes. Speeds on more than {max(PAPER_COUNTS)} GPUs are extrapolated: on Arena's \
+simulation Arena spends most GPU time on such counts, and without them the order is another one.
+- *Rules of ours* are not in the paper: they prevent frequent restarts, and heSRPT's use idle GPUs. Ares \
+and Gavel have none.
+- *Learned* policies were trained on other jobs, but three of the four with the testbed's cluster, speeds \
+and prices. The recipe of one was changed after its entries had been scored."""
 
 
 def find_kind(entry: Entry) -> str:
@@ -231,7 +243,7 @@ def training_table() -> str:
     for pair in TRAININGS.items():
         for name in pair:
             entry = next(world.standings[name].entry for world in worlds if name in world.standings)
-            shown = [world.shown(name, None) for world in worlds]
+            shown = [world.shown(name) for world in worlds]
             rows.append([TOLD[entry.information_class], trained_on(entry), *shown])
     return table(["information available", "trained on", *WORLDS.values()], rows, words=(0, 1))
 
@@ -321,7 +333,7 @@ def range_off(paper: str) -> str:
 
 
 def oracle_errors(row: str, oracle: str) -> str:
-    """Return a figure of the oracle's page: of `stack`, each model predicted by a fit to all others."""
+    """Return a figure of the oracle's page: of `grid`, each model predicted by a fit to all others."""
     text = (ROOT / "docs" / "oracle-accuracy.md").read_text(encoding="utf-8")
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
     column = next(line for line in lines if "roofline" in line).index(ORACLE_COLUMNS[oracle])
@@ -362,10 +374,10 @@ def speeds_of(boards: Iterable[Board]) -> str:
     )
 
 
-ORACLE_COLUMNS = {"stack": "leave one model out", "roofline": "roofline"}
+ORACLE_COLUMNS = {"grid": "leave one model out", "roofline": "roofline"}
 """The column of an oracle in the first table of its page."""
 ERROR_IS_OF = {
-    "stack": "each model is left out of the fit that predicts it",
+    "grid": "each model is left out of the fit that predicts it",
     "roofline": "its constants were chosen on the same measurements",
 }
 
@@ -428,7 +440,8 @@ def validated() -> str:
     """Return what the figures were held against."""
     return f"""\
 - **Measured hardware**: `oracle=roofline` made the tables of Ares's cluster. \
-Its error is {error_of("roofline")}. `oracle=stack` made the others. Its error is {error_of("stack")} \
+Its error is {error_of("roofline")}. `oracle=grid` made those of Arena's clusters. Its error is \
+{error_of("grid")}. `oracle=stack` made those of the LLM cluster. Its error is {error_on_language_models()} \
 ([where the errors are large](docs/oracle-accuracy.md)).
 - **Arena's simulator**: {arena_simulator()} ([runs](docs/reproduction/arena.md)).
 - **Sia's and Gavel's simulators**: the mean JCT differs from Sia's by {range_off("sia")} \

@@ -12,7 +12,7 @@ import yaml
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.score import RankedEntry, interval, standings
 from clustergym.scenario.policy import KNOWS
-from clustergym.scenario.registry import find_class, make_policy
+from clustergym.scenario.registry import make_policy
 
 ROOT = Path(__file__).parent.parent
 PRESETS = sorted((ROOT / "conf" / "policy").glob("*.yaml"))
@@ -86,7 +86,7 @@ def _gallery() -> str:
 
 
 def _class(path: Path) -> tuple[str, type]:
-    cls = find_class("policy", yaml.safe_load(path.read_text(encoding="utf-8"))["name"])
+    cls = type(make_policy(yaml.safe_load(path.read_text(encoding="utf-8"))))
     return f"{cls.__module__}.{cls.__qualname__}", cls
 
 

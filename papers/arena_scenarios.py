@@ -40,12 +40,12 @@ PLACES = {
     "philly": f"large {_PHILLY} {_MEASURED} {_SIMULATED}",
     "venus": f"large {_VENUS} {_MEASURED} {_SIMULATED}",
     "testbed-a": f"testbed {_TESTBED} {_MEASURED}",
-    "testbed-b": f"testbed cluster=arena-b {_REVISION} oracle=stack oracle.stack=alpa-2022",
-    "h100": f"testbed cluster=arena-b {_REVISION} oracle=stack oracle.stack=alpa-2022 {_H100}",
+    "testbed-b": f"testbed cluster=arena-b {_REVISION} oracle=grid",
+    "h100": f"testbed cluster=arena-b {_REVISION} oracle=grid {_H100}",
     "venus-day": f"large {_VENUS} {_MEASURED} {_SIMULATED}",
     "pai-day": f"large {_PAI_DAY} {_MEASURED} {_SIMULATED}",
-    "venus-our-oracle": f"large {_VENUS} oracle=stack oracle.stack=alpa-2022 {_SIMULATED}",
-    "philly-our-oracle": f"large {_PHILLY} oracle=stack oracle.stack=alpa-2022 {_SIMULATED} horizon_s=199200",
+    "venus-our-oracle": f"large {_VENUS} oracle=grid {_SIMULATED}",
+    "philly-our-oracle": f"large {_PHILLY} oracle=grid {_SIMULATED} horizon_s=199200",
 }
 """The clusters and traces on which Arena is compared: a file of conf/scenario, and overrides."""
 OTHER_PLACES = [name for name in PLACES if name not in ("philly", "venus")]

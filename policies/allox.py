@@ -206,9 +206,7 @@ class _MachinePlan:
         self.view, self.left_s = view, left_s
         self.gpu_type = view.gpu_type.copy()
         self.free = view.available - np.bincount(
-            view.gpu_type[view.gpus > 0],
-            weights=view.gpus[view.gpus > 0],
-            minlength=len(view.available),
+            view.gpu_type[view.gpus > 0], weights=view.gpus[view.gpus > 0], minlength=len(view.available)
         ).astype(np.int64)
         self.held_s = np.where(
             view.gpus > 0, left_s[np.arange(len(view)), np.maximum(view.gpu_type, 0)], np.inf

@@ -1,7 +1,4 @@
-"""Ares: a policy that serves elastic jobs in the order in which fair sharing would end them.
-
-The virtual clock of fluid fair sharing, by which fair queuing orders jobs.
-"""
+"""Ares: a policy that serves elastic jobs in the order in which fair sharing would end them."""
 
 from __future__ import annotations
 

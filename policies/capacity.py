@@ -29,14 +29,8 @@ class Capacity(GangQueues):
 
     Parameters
     ----------
-    victims : str
-        Who stops first of the jobs of a queue of equal priority: the most `recent` to start, or the
-        `cheapest`, which loses fewest GPU-seconds for each GPU that it gives; our own choice.
-    notice : str
-        Who saves before it stops, where stops lose work: `never` anybody; `cheaper`: who has worked for
-        longer since its last checkpoint than saving takes; `always`.
-    round_s : float or None
-        Seconds between decision points where the scenario leaves them to the policy.
+    victims, notice, round_s : str, str, float or None
+        As of `GangQueues` and `NoticePolicy`; that victims may be the `cheapest` is our own choice.
     """
 
     name: ClassVar[str] = "capacity"

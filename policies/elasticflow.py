@@ -127,7 +127,8 @@ class ElasticFlow(Policy):
         """Admit, drop and scale jobs if jobs or GPUs have come or left; otherwise repeat the decision."""
         # The plan is for continuous time and already says what happens later, so between events it stays
         # valid.
-        if not len(view) or (self._key(view.job, view) == self._last and self._hold_all(view)):
+        held = np.isin(self._running, view.job[view.gpus > 0]).all()
+        if not len(view) or (held and self._key(view.job, view) == self._last):
             return Decision.keep(view)
         rate, at_request_s = self._rates(view)
         gpu_type = self._types(view, rate, at_request_s)
@@ -145,10 +146,6 @@ class ElasticFlow(Policy):
 
     def _key(self, jobs: Ints, view: View) -> bytes:
         return jobs.tobytes() + view.available.tobytes()
-
-    def _hold_all(self, view: View) -> bool:
-        """Return whether every job that the last decision gave GPUs still holds them."""
-        return bool(np.isin(self._running, view.job[view.gpus > 0]).all())
 
     def _rates(self, view: View) -> tuple[Floats, Floats]:
         """Return iterations per second, shape (n, T, K), and seconds per iteration, (n, T).

@@ -164,7 +164,7 @@ class Gandiva(Policy):
         waiting.sort(key=lambda at: (float(view.queued_s[at]), int(view.job[at])))
         # From the cheapest way to the dearest: all jobs are tried with idle GPUs before anybody shrinks, and
         # all with shrinking (grow-shrink) before a slice ends (suspend-resume).
-        for make_room in (_free_as_it_is, self._shrink, self._end_slices):
+        for make_room in (None, self._shrink, self._end_slices):
             waiting = [at for at in waiting if not self._start(table, at, make_room)]
         if self.pack and view.partner is not None:
             self._part_losers(table)
@@ -185,8 +185,7 @@ class Gandiva(Policy):
         for at in np.flatnonzero(view.gpus > 0):
             watch = self._watch[int(view.job[at])]
             worked_s = view.now_s - watch.works_from_s
-            # Profiling: the rate is work done since the allotment began over the time it
-            # could work.
+            # Profiling: the rate is work done since the allotment began over the time it could work.
             done = watch.remaining - float(view.remaining_iterations[at])
             allotment = int(view.gpu_type[at]), int(level[at])
             partner = -1 if view.partner is None else int(view.partner[at])
@@ -221,12 +220,12 @@ class Gandiva(Policy):
     # Waiting jobs
 
     def _start(
-        self, table: PackingTable, at: int, make_room: Callable[[PackingTable, int, int, int], bool]
+        self, table: PackingTable, at: int, make_room: Callable[[PackingTable, int, int, int], bool] | None
     ) -> bool:
         """Start a job at its request, on the first type where enough GPUs are free or can be freed."""
         for gpu_type in np.flatnonzero(table.options[at]).tolist():
             missing = int(table.counts[table.requested[at]] - table.free[gpu_type])
-            if missing <= 0 or make_room(table, at, gpu_type, missing):
+            if missing <= 0 or (make_room is not None and make_room(table, at, gpu_type, missing)):
                 table.give(at, gpu_type, int(table.requested[at]))
                 return True
         return False
@@ -249,8 +248,7 @@ class Gandiva(Policy):
         if view.now_s - view.queued_s[at] < self.slice_s:
             return False
         running = np.flatnonzero((table.gpu_type == gpu_type) & (view.gpus > 0))
-        # A pair counts once, and ends its slice together.
-        # Both jobs of a pair stop, and free their GPUs once.
+        # A pair counts once, and ends its slice together: both jobs stop, and free their GPUs once.
         running = running[
             [table.partner.get(position, position) >= position for position in running.tolist()]
         ]
@@ -307,8 +305,7 @@ class Gandiva(Policy):
                 kept = [
                     self._watch[rows[one]].kept.get(rows[two], 0.5) for one, two in ((at, other), (other, at))
                 ]
-                # Packing is kept only where the pair together does more than one job alone
-                # would.
+                # Packing is kept only where the pair together does more than one job alone would.
                 if sum(kept) < 1.0:
                     self._apart.add(frozenset((rows[at], rows[other])))
                     table.give(other, -1, -1)
@@ -368,7 +365,3 @@ class Gandiva(Policy):
 
     def _count(self, what: str, by: int = 1) -> None:
         self._counts[what] = self._counts.get(what, 0) + by
-
-
-def _free_as_it_is(table: PackingTable, at: int, gpu_type: int, missing: int) -> bool:
-    return False

@@ -188,11 +188,7 @@ def _water_filling(view: View, times: finish_times.RequestTimes, _second_stage: 
 
 
 def _finish_time_fairness(view: View, times: finish_times.RequestTimes, second_stage: bool) -> Floats:
-    columns = (
-        view.now_s - view.submit_s,
-        view.remaining_iterations,
-        finish_times.ideal_s(view, times),
-    )
+    columns = (view.now_s - view.submit_s, view.remaining_iterations, finish_times.ideal_s(view, times))
     # Section 4.2, as Themis has it: time so far plus remaining time, over the time on an isolated share.
     problem, (elapsed_s, remaining, ideal_s), group = _problem(view, times, *columns)
     given = (elapsed_s, remaining, ideal_s, second_stage)

@@ -9,27 +9,20 @@ import numpy as np
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.parameter_types import (
-    AtLeastTwo,
-    FractionBelowOne,
-    NonNegativeFloat,
-    NonZeroFloat,
-    Period,
-    PositiveInt,
-)
+from clustergym.common.parameter_types import AtLeastTwo, NonNegativeFloat, NonZeroFloat, Period, PositiveInt
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 
 from .shared.genetic import GeneticSearch
 from .shared.goodput import (
-    BatchMode,
     GoodputPolicy,
     ObservedSpeeds,
     batch_options,
     get_requested_time_s,
     goodput_at_best_batch,
     open_configurations,
+    restart_factor,
 )
-from .shared.integer_programs import Choices, Solver
+from .shared.integer_programs import Choices
 from .shared.requests import find_held_level
 
 FLOOR = 0.004
@@ -73,9 +66,8 @@ class Pollux(GoodputPolicy):
 
     Parameters
     ----------
-    batch : str
-        Whose batch is chosen: `known`, of jobs whose model has a noise scale and times at other
-        batches in the scenario; `chosen`, of all jobs, and one without is an error; `requested`, of none.
+    batch, solver, gap, nodes
+        As of `policies.shared.goodput.GoodputPolicy`.
     power : float
         Power p of the mean, not 0.
     at_least_request : bool
@@ -86,24 +78,18 @@ class Pollux(GoodputPolicy):
         `genetic`, as published, or `exact`: the same fitness by one integer program.
     population, generations : int
         Individuals and generations of the genetic search.
-    solver, gap, nodes
-        Parameters of the integer program (`policies.shared.integer_programs.solve`).
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
 
     name: ClassVar[str] = "pollux"
     information_class: ClassVar[InformationClass] = InformationClass.BOOTSTRAP
-    batch: BatchMode = "known"
     power: NonZeroFloat = -1.0
     at_least_request: bool = False
     restart_s: NonNegativeFloat | None = 30.0
     search: Literal["genetic", "exact"] = "genetic"
     population: AtLeastTwo = 100
     generations: PositiveInt = 100
-    solver: Solver = "scip"
-    gap: FractionBelowOne = 1e-4
-    nodes: PositiveInt = 10_000
     round_s: Period | None = 60.0
 
     def __post_init__(self) -> None:
@@ -132,7 +118,7 @@ class Pollux(GoodputPolicy):
         good, batch = goodput_at_best_batch(view, options, time_s)
         allowed = self._find_allowed(view)
         home = self._homes(view, np.where(self._enough(view), good, 0.0))
-        factor = self._restart_factor(view)
+        factor = np.maximum(restart_factor(view, True, self.restart_s), LEAST_FACTOR)
         allotments: list[tuple[int, int, int]] = []
         for gpu_type in range(len(view.setting.gpu_types)):
             row = np.flatnonzero(home == gpu_type)
@@ -167,22 +153,6 @@ class Pollux(GoodputPolicy):
         open_now = open_configurations(view, np.maximum(most_gpus, view.requested_gpus), 2)
         enough = open_now & self._enough(view)
         return np.where(enough.any(axis=(1, 2), keepdims=True), enough, open_now)
-
-    def _restart_factor(self, view: View) -> Floats:
-        """Return the restart factor, 1 for the allotment a job holds, shape (n, T, K)."""
-        restart_s = (
-            view.restart_cost_s() if self.restart_s is None else np.full(view.feasible.shape, self.restart_s)
-        )
-        age_s = (view.now_s - view.submit_s)[:, None, None]
-        # Section 4.2: RE_FACTOR(a) = (T - R * delta) / (T + delta), T the age and R the re-allocations so
-        # far.
-        left_s = np.maximum(age_s - view.restarts[:, None, None] * restart_s, 0.0)
-        total_s = age_s + restart_s
-        factor = np.divide(left_s, total_s, out=np.ones_like(total_s), where=total_s > 0)
-        factor = np.maximum(factor, LEAST_FACTOR)
-        row = np.flatnonzero(view.gpus > 0)
-        factor[row, view.gpu_type[row], find_held_level(view)[row]] = 1.0
-        return factor
 
     def _fit_times(self, view: View, time_s: Floats) -> Floats:
         """Return seconds per iteration by each job's fitted speed model, shape (n, T, K)."""

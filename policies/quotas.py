@@ -324,13 +324,7 @@ class Quotas(MovingPolicy):
 
 
 def _refuse_unused(tree: QueueTree, rule: DivisionRule) -> None:
-    """Refuse what a tree gives that would have no effect.
-
-    Raises
-    ------
-    InputError
-        Naming the file, the line, the queue and the remedy.
-    """
+    """Refuse what a tree gives that would have no effect."""
     plain = Queue()
     unused = ["preempt_min_runtime_s"]
     because = {"preempt_min_runtime_s": "the policy in a queue says which of its jobs stop: leave it out"}

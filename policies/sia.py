@@ -10,18 +10,10 @@ import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import require
-from clustergym.common.parameter_types import (
-    AtLeastTwo,
-    FractionBelowOne,
-    NonNegativeFloat,
-    NonZeroFloat,
-    Period,
-    PositiveInt,
-)
+from clustergym.common.parameter_types import AtLeastTwo, NonNegativeFloat, NonZeroFloat, Period
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 
 from .shared.goodput import (
-    BatchMode,
     GoodputPolicy,
     ObservedSpeeds,
     batch_options,
@@ -30,7 +22,7 @@ from .shared.goodput import (
     open_configurations,
     restart_factor,
 )
-from .shared.integer_programs import Choices, Solver
+from .shared.integer_programs import Choices
 from .shared.requests import find_held_level
 
 
@@ -58,9 +50,8 @@ class Sia(GoodputPolicy):
 
     Parameters
     ----------
-    batch : str
-        Whose batch is chosen: `known`, of jobs whose model has a noise scale and times at other
-        batches in the scenario; `chosen`, of all jobs, and one without is an error; `requested`, of none.
+    batch, solver, gap, nodes
+        As of `policies.shared.goodput.GoodputPolicy`.
     hold : bool
         Whether a job that restarts keeps its allocation until it works (`preserve_ckpt_allocs` of the
         published simulator).
@@ -75,27 +66,17 @@ class Sia(GoodputPolicy):
     growth : int or None
         A job gets at most so many times the most GPUs it has held, from its least count on; None: no
         limit.
-    solver : str
-        `highs` or `scip`.
-    gap : float
-        Relative gap at which a solution counts as optimal.
-    nodes : int
-        Most nodes of a search.
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
 
     name: ClassVar[str] = "sia"
     information_class: ClassVar[InformationClass] = InformationClass.BOOTSTRAP
-    batch: BatchMode = "known"
     hold: bool = True
     waiting_factor: bool = True
     power: NonZeroFloat = -0.5
     incentive: NonNegativeFloat = 1.1
     growth: AtLeastTwo | None = 2
-    solver: Solver = "scip"
-    gap: FractionBelowOne = 1e-4
-    nodes: PositiveInt = 10_000
     round_s: Period | None = 60.0
 
     def __post_init__(self) -> None:

@@ -12,13 +12,7 @@ from clustergym.common.errors import require
 from clustergym.common.parameter_types import AscendingFloats, NonNegativeFloat, Period, PositiveFloat
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
-from .shared.queues import (
-    fill,
-    find_queue_index,
-    first_type,
-    restart_gpu_s,
-    staying_options,
-)
+from .shared.queues import fill, find_queue_index, first_type, restart_gpu_s, staying_options
 
 
 @dataclass

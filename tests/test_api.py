@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from clustergym.policies.fcfs import FirstComeFirstServed
 
 import clustergym
 from clustergym.common.errors import InputError
@@ -78,7 +77,7 @@ def test_simulate_takes_names_and_files(tmp_path):
     mine.write_text("name: fcfs\nbackfill: aggressive\n")
     few = clustergym.load_scenario("testbed", FEW)
     found = clustergym.simulate(few, policy=str(mine)).run.simulation
-    assert found.log.digest == clustergym.simulate(few, FirstComeFirstServed(backfill="aggressive")).digest
+    assert found.log.digest == clustergym.simulate(few, "fcfs-backfill").digest
     named = clustergym.simulate("ares", "fcfs").digest
     assert named == clustergym.simulate(clustergym.load_scenario("ares"), "fcfs").digest
 

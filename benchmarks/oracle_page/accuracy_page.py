@@ -39,6 +39,11 @@ were listed before the fit (`clustergym/oracle/calibration/validation.py`).
 """
 
 PLANNING_NOTE = """\
+`oracle=grid` estimates how fast a job trains with adaptive parallelism, as Arena (EuroSys '26) and its
+preprint Crius do: a grid is a GPU type, a number of GPUs and a number of stages; its proxy plan is timed
+operator by operator, with the constants of `alpa-2022` (`conf/oracle/grid.yaml`). Jobs run at the time of
+the best plan of the full search.
+
 An allocation is a number of GPUs of one type, placed on as few nodes as possible. The tables have all 54
 model classes of Arena's evaluation on every GPU type and power-of-two number of GPUs of Arena's three
 clusters, where the class fits. The optimum is the best plan of the full search. The papers' figures were
@@ -52,7 +57,7 @@ finds better plans and saves less time. `clustergym oracle explain` shows `wide`
 """
 
 RULES_NOTE = """\
-The table compares the papers' rules with ours, on 1 to 16 GPUs, by the keys of `oracle=stack`.
+The table compares the papers' rules with ours, on 1 to 16 GPUs, by the keys of `oracle=grid`.
 `least_bias` follows Arena's text literally: of the plans with exactly the least bias it takes the one
 with the least communication, without transfers between stages. `frontier`, the default, treats biases as
 equal if they differ by less than a sixteenth of the GPUs, and includes the transfers. `overlap` leaves
@@ -322,7 +327,7 @@ def planning_section(planning: Figures) -> str:
     ]
     shared = ("best proxy plan", "pruned search", "GPU time saved")
     return _paragraphs(
-        "## Estimates, proxy plans and pruned search",
+        "## The grid-based estimates of adaptive parallelism",
         PLANNING_NOTE,
         table(("", "ours, 1-16 GPUs", "ours, 1-64 GPUs", "papers"), rows),
         table(("GPUs", "allocations", "estimate error", "Arena's", *shared), by_count),

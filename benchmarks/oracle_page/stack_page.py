@@ -34,9 +34,10 @@ to all other rows. For mixtures of experts only the newest release of each confi
 the releases of one configuration differ by factors of 1.0 to 2.9.
 
 One oracle contains all stacks (`oracle=stack`, the default). For each model and GPU type it uses the
-newest stack that was measured on both; for the papers' models on their GPUs this is `alpa-2022`,
-described below. If there is none, it extrapolates the nearest stack and prints a note. The settings of
-papers and frozen boards still use `oracle=roofline`.
+newest stack that was measured on both. If there is none, it extrapolates the nearest stack and prints a
+note. For the papers' models on their GPUs the stack is `alpa-2022`, and the times are those of
+[`oracle=grid`](#the-grid-based-estimates-of-adaptive-parallelism). The settings of papers and some frozen
+boards still use `oracle=roofline`.
 """
 
 TARGETS = {

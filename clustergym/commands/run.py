@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from clustergym.common.errors import exits_on_bad_input
 from clustergym.results.run_job import run_job
@@ -17,16 +18,17 @@ def main(argv: list[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     if print_help_if_asked("run", RUN_SUMMARY, given, "config", RUN_MORE):
         return 0
-    status = run_hydra(run_job, given, "clustergym.run")
-    from clustergym.scenario.configuration.sweeps import SweepCallback
+    return run_hydra(run_job, given, "clustergym.run", after_sweep=print_sweep)
 
-    if SweepCallback.folder is not None and any(SweepCallback.folder.glob("*/result.json")):
+
+def print_sweep(folder: Path) -> None:
+    """Print one table of all runs of a sweep that have a result."""
+    if any(folder.glob("*/result.json")):
         from clustergym.results.report.collection import print_tables
         from clustergym.results.report.groups import group_results
         from clustergym.results.result_files import read_results
 
-        print_tables(group_results(read_results([SweepCallback.folder])), None)
-    return status
+        print_tables(group_results(read_results([folder])), None)
 
 
 if __name__ == "__main__":

@@ -81,14 +81,16 @@ def _shorten_part(part: str, longest: int) -> str:
 def nearest(name: object, valid: Iterable[object], limit: int = 3) -> str:
     """Return a remedy for an unknown name, such as "did you mean …?", with the most similar valid names.
 
-    Names may be whole numbers, as keys of YAML are.
+    Names may be whole numbers, as keys of YAML are. They are compared without case.
     """
     import difflib
 
     options = sorted(set(map(str, valid)))
-    close = difflib.get_close_matches(str(name), options, n=limit, cutoff=0.5)
+    by_folded = {option.casefold(): option for option in options}
+    folded = str(name).casefold()
+    close = [folded] if folded in by_folded else difflib.get_close_matches(folded, by_folded, limit, 0.5)
     if close:
-        return "did you mean " + " or ".join(close) + "?"
+        return "did you mean " + " or ".join(by_folded[one] for one in close) + "?"
     shown = ", ".join(options[:12]) + (", …" if len(options) > 12 else "")
     return f"valid: {shown}" if shown else "there is nothing to choose from"
 

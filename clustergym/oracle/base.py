@@ -1,7 +1,4 @@
-"""The interface of every performance oracle, and the dense tables the simulator reads.
-
-Extrapolates iteration times from a job's times on few GPUs.
-"""
+"""The interface of every performance oracle, and the dense tables the simulator reads."""
 
 from __future__ import annotations
 
@@ -180,14 +177,7 @@ class Oracle(ABC):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Predict the iteration times of model classes on all GPU types, counts and network tiers.
-
-        Raises
-        ------
-        InputError
-            If a class is unknown to the oracle (names the nearest known ones), a count is below 1, or a file
-            that the oracle reads is malformed.
-        """
+        """Predict the iteration times of model classes on all GPU types, counts and network tiers."""
 
     def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
         """Return texts that warn about predictions, as of models or GPUs never measured; none by default."""
@@ -257,11 +247,6 @@ def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Fl
     -------
     ndarray of float, shape (..., K)
         Scaled values carry six significant digits; inf where infeasible.
-
-    Raises
-    ------
-    InputError
-        If `precise` is below 1.
     """
     if precise < 1:
         raise InputError(f"{precise} is not valid", field="precise", remedy="give at least 1")

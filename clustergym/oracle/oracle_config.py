@@ -1,7 +1,4 @@
-"""Builds the oracle that a configuration names.
-
-Splits iteration times into the time on free links and the traffic between nodes.
-"""
+"""Builds the oracle that a configuration names, and splits its times into free links and traffic."""
 
 from __future__ import annotations
 
@@ -80,8 +77,20 @@ class RecordedChoice(Choice):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GridChoice(Choice):
+    """The configuration of the grid-based estimates of adaptive parallelism (Arena, EuroSys '26)."""
+
+    module, made_by = "stacks.stack_oracle", "make_operators_oracle"
+    stack: str = "alpa-2022"
+    strategy: str = "frontier"
+    micro_batches: str | int = "fixed"
+    schedule: str = "1f1b"
+    overlap: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class StackChoice(Choice):
-    """The configuration of the oracle that predicts times by a software stack's constants."""
+    """The configuration of the oracle that has for each model and GPU type a measured software stack."""
 
     module, made_by = "stacks.stack_oracle", "StackOracle"
     stack: str = "auto"
@@ -89,12 +98,10 @@ class StackChoice(Choice):
     sequence_length: int | None = None
     segment: int | None = None
     strategy: str = "frontier"
-    micro_batches: str | int = "fixed"
-    schedule: str = "1f1b"
-    overlap: bool = False
 
 
 ORACLES: dict[str, type[Choice]] = {
+    "grid": GridChoice,
     "roofline": RooflineChoice,
     "sia": SiaChoice,
     "table": TableChoice,
@@ -111,18 +118,10 @@ def oracle_from_config(mapping: Mapping[str, Any]) -> Oracle:
     ----------
     mapping : mapping
         `name`, and the keys of that oracle's choice.
-
-    Raises
-    ------
-    InputError
-        For an unknown name, key or value (names the nearest), and a key that is missing.
     """
     if not isinstance(mapping, Mapping):
         raise InputError("must be a mapping of keys", field="oracle", remedy="give oracle.name")
     name = mapping.get("name")
-    if name == "grid":
-        remedy = "choose oracle=stack oracle.stack=alpa-2022"
-        raise InputError("the grid oracle is the stack alpa-2022", field="oracle.name", remedy=remedy)
     if not isinstance(name, str) or name not in ORACLES:
         message = "is missing" if name is None else f"unknown oracle {name!r}"
         raise InputError(message, field="oracle.name", remedy=nearest(str(name or ""), ORACLES))

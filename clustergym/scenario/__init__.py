@@ -1,4 +1,1 @@
-"""Scenarios: everything a run depends on besides its policy, placer and seed.
-
-What a policy sees and answers.
-"""
+"""Scenarios: all that a run depends on but policy, placer and seed; what a policy sees and answers."""

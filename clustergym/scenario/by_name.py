@@ -9,13 +9,7 @@ from clustergym.scenario.scenario import Scenario
 
 
 def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the configuration that `python -m clustergym.run` would use with these overrides.
-
-    Raises
-    ------
-    InputError
-        If Hydra does not accept an override; the error lists the nearest valid names.
-    """
+    """Return the configuration that `python -m clustergym.run` would use with these overrides."""
     from clustergym.scenario.configuration.hydra_edge import compose_config
 
     return compose_config("config", overrides)
@@ -30,11 +24,6 @@ def load_scenario(name: str = "testbed", overrides: Sequence[str] = (), seed: in
     overrides : sequence of str
         As on the command line: `cluster=arena-sim`, `horizon_s=3600`.
     seed : int
-
-    Raises
-    ------
-    InputError
-        If something in it is not valid.
     """
     from clustergym.scenario.scenario_config import build_scenario
 

@@ -103,6 +103,7 @@ class Costs(Parameters):
 
         So the digest of a scenario without them stays the same.
         """
+        # Boards were frozen before there were these two.
         off = {"first_launch": not self.first_launch, "restart_s": self.restart_s is None}
         return {key: value for key, value in asdict(self).items() if not off.get(key, False)}
 
@@ -124,11 +125,13 @@ class Costs(Parameters):
         """Return the seconds to save and load a model's checkpoint: fixed, measured, or from its size."""
         if self.restart_s is not None:
             return self.restart_s
+        # The model's own before its family's, and both before the catalogue's.
         for name in (model, family):
             if name in self.measured_s:
                 return float(self.measured_s[name])
         if self.measured and relaunch_s is not None:
             return float(relaunch_s)
+        # Saved once and loaded once.
         return 2 * parameters * BYTES_PER_PARAMETER[dtype] / (self.storage_gbs * 1e9)
 
     def search_s(self, counts: Ints) -> Floats:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import ClusterSpec, Nodes
+from clustergym.common.parameters import build
 from clustergym.scenario.policy import Placer
 from clustergym.trace.trace import Trace
 
@@ -101,8 +102,8 @@ class Disturbance(ABC):
 
     Attributes
     ----------
-    key : str
-        Key of its settings under `scenario` in the configuration.
+    key, switch : str
+        Key of its settings under `scenario` in the configuration; which of these says whether it is on.
     outages : tuple of (str, str)
         Names of the events that take a node out of use and give it back. Reports show the time between.
     metrics : tuple of DisturbanceMetric
@@ -113,23 +114,29 @@ class Disturbance(ABC):
     """
 
     key: ClassVar[str]
+    switch: ClassVar[str]
     ends_jobs: ClassVar[bool] = False
     stops_lose: ClassVar[bool] = False
     outages: ClassVar[tuple[tuple[str, str], ...]] = ()
     metrics: ClassVar[tuple[DisturbanceMetric, ...]] = ()
 
     @classmethod
-    @abstractmethod
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
         """Build the disturbance from its keys under `scenario`; None if it is switched off.
 
-        Raises
-        ------
-        InputError
-            If a key, a value or a file that it names is not valid.
+        Here the keys are the fields of its dataclass; one without a seed of its own has the run's.
         """
+        chosen: Self = build(cls, given, f"scenario.{cls.key}")
+        # Before it is switched off, as a key that is wrong then would be overlooked.
+        chosen.check(trace)
+        if not getattr(chosen, cls.switch):
+            return None
+        return replace(chosen, seed=seed) if getattr(chosen, "seed", 0) is None else chosen  # type: ignore[type-var]
+
+    def check(self, trace: Trace) -> None:  # noqa: B027 -- most have nothing to check
+        """Raise an `InputError` if keys do not go with each other or with the trace; by default nothing."""
 
     @abstractmethod
     def start(self, run: DisturbedRun) -> ActiveDisturbance | None:

@@ -121,6 +121,7 @@ def _scheduling(family: str, gpus: int | None) -> Environment:
 def _tenants(family: str, gpus: int | None, version: int) -> Environment:
     size = gpus or 64
     kwargs: dict[str, Any] = {"cluster": _ONE_TYPE[size], "jobs": _JOBS[size]}
+    # The families' own default has 64 GPUs; quotas of other sizes are in files of their own.
     if size != 64:
         kwargs["queues"] = f"philly-{size}"
     name = family if gpus is None else f"{family}-{gpus}"

@@ -1,8 +1,6 @@
-"""Draw failures of nodes and switches, and find out how long each takes a node out.
+"""Failures of nodes and switches, drawn or read from schedules, and how long each takes a node out.
 
 Each node and switch has random streams of its own under one seed, so that the same failures hit every policy.
-
-Schedules of failures: CSV files of nodes and of switches.
 """
 
 from __future__ import annotations
@@ -67,6 +65,7 @@ class Draw:
     def __init__(self, seed: int, mtbf_s: float | None, mttr_s: float, model: FailureModel) -> None:
         self.seed, self.mtbf_s, self.mttr_s, self.model = seed, mtbf_s, mttr_s, model
         weights = np.array([float(weight) for weight in model.causes.values()])
+        # Without causes the sum is 0, and so are all of the shares.
         self._causes, self._up_to = list(model.causes), np.cumsum(weights) / max(weights.sum(), 1e-300)
 
     def offends(self, node: int) -> bool:
@@ -74,18 +73,15 @@ class Draw:
         share = self.model.offenders.share
         return share > 0 and random_streams.OFFENDING_NODES.generator(self.seed, node).random() < share
 
-    def times(self, node: int) -> Iterator[NodeFailure]:
-        """Yield a node's random failures as if it were always repaired and never replaced by a spare."""
-        for fault in self.of_node(node):
-            yield NodeFailure(fault.time_s, node, fault.repair_s)
-
     def of_node(self, node: int) -> Iterator[Fault]:
         """Yield the random failures of a node in order of time."""
         assert self.mtbf_s is not None
         offenders, mean_s = self.model.offenders, self.mtbf_s / self.model.rate_scale
         if offenders.share:
+            # The mean rate of all nodes stays 1 / mtbf: (s f + 1 - s) / m for m = mtbf (1 + s (f - 1)).
             mean_s *= 1.0 + offenders.share * (offenders.factor - 1.0)
             mean_s /= offenders.factor if self.offends(node) else 1.0
+        # Causes have a stream of their own: giving causes moves no failure.
         rng, now_s = random_streams.NODE_FAILURES.generator(self.seed, node), 0.0
         draws = random_streams.FAILURE_CAUSES.generator(self.seed, node)
         while True:
@@ -93,10 +89,12 @@ class Draw:
             repair_s = float(rng.exponential(self.mttr_s))
             fault = self._fault(now_s, node, repair_s, draws)
             yield fault
+            # A node under repair cannot fail, but with spares another works in its place and can.
             if fault.step == NEW_NODE and not self.model.spares.nodes:
                 now_s += repair_s
 
     def _fault(self, now_s: float, node: int, repair_s: float, draws: np.random.Generator) -> Fault:
+        # Always three draws, so that each failure has the same ones whatever the model's other keys are.
         of_cause, of_step, luck = draws.random(3).tolist()
         cause = self._causes[int(np.searchsorted(self._up_to, of_cause, "right"))] if self._causes else ""
         return Fault(now_s, NODE, node, repair_s, cause, self._step(cause, of_step), luck)
@@ -127,6 +125,7 @@ class Draw:
     ) -> Iterator[Fault]:
         """Yield all failures of a cluster, random and scheduled, in order of time."""
         tiers = {"leaf": LEAF, "minipod": MINIPOD}
+        # Merged, not sorted: drawn streams are endless. Of equal times nodes come before switches.
         streams: list[Iterator[Fault]] = [
             (Fault(time_s, NODE, node, repair_s) for time_s, node, repair_s in nodes),
             (
@@ -182,15 +181,18 @@ class Repairs:
             while seen[0] < fault.time_s - exclusion.within_s:
                 seen.popleft()
             if len(seen) >= exclusion.after:
+                # The count begins anew after the exclusion.
                 seen.clear()
                 self._replaced.add(fault.number)
                 repair_s = exclusion.for_s
         spares = self._spares[int(self._cluster.node_type[fault.number])]
         if not spares:
             return repair_s
+        # The spare that is free first, a heap's first: it may still be under repair itself.
         swapped_s = max(spares[0] - fault.time_s, 0.0) + self._model.spares.swap_s
         if swapped_s >= repair_s:
             return repair_s
+        # The failed node is a spare from its repair on.
         heapq.heapreplace(spares, fault.time_s + repair_s)
         return swapped_s
 
@@ -239,6 +241,7 @@ def read_schedule(path: str | Path, nodes: int) -> tuple[NodeFailure, ...]:
         table.line,
         strict=True,
     )
+    # By time, as rows may stand in any order; with their lines, which an error names.
     ordered = sorted((NodeFailure(time_s, node, repair_s), line) for time_s, node, repair_s, line in rows)
     back_s: dict[int, float] = {}
     for failure, line in ordered:

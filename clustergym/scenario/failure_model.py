@@ -107,7 +107,7 @@ class FailureModel(Parameters):
     Attributes
     ----------
     switch_path : str or None
-        A CSV file of failures of switches (`failure_files.SWITCH_COLUMNS`).
+        A CSV file of failures of switches (`failure_draws.SWITCH_COLUMNS`).
     leaf_mtbf_s, minipod_mtbf_s : float or None
         Mean seconds until a leaf, or the spine of a minipod, fails, which takes out all nodes below it.
     switch_mttr_s : float
@@ -193,9 +193,11 @@ class FailureModel(Parameters):
         if self.checkpoint_rule == "fixed":
             return fixed_s
         write_s, mttf_s = self.checkpoint_write_s, 1.0 / failures_per_s
+        # Young: the cost of writing, w / t, and of undone work, t / 2 MTTF, are least together at this t.
         young_s = math.sqrt(2.0 * write_s * mttf_s)
         if self.checkpoint_rule == "young":
             return max(young_s, 1.0)
+        # Daly's series holds for writes below twice the time to a failure; beyond he takes that time.
         if write_s >= 2.0 * mttf_s:
             return max(mttf_s, 1.0)
         part = write_s / (2.0 * mttf_s)

@@ -1,7 +1,4 @@
-"""Turns the GPUs that jobs ask for into counts and types on which they run.
-
-What jobs ask for of a cluster whose nodes state CPU and memory, and whose GPUs can be divided.
-"""
+"""Turns what jobs ask for into counts and types of GPUs on which they run, or into parts of GPUs."""
 
 from __future__ import annotations
 
@@ -54,6 +51,7 @@ def fit_requests(
         Whether a class fits on (type, count).
     counts : ndarray of int, shape (K,)
     """
+    # A request is raised on its own type first, and moved to another only if none of that type's counts fits.
     every, nowhere = np.arange(len(asked)), len(counts)
     least = _least_level(feasible)[class_of, :, np.searchsorted(counts, asked)]
     lowest = least.min(axis=1)
@@ -62,6 +60,7 @@ def fit_requests(
     wanted = np.where(moved & (lowest < nowhere) & (named >= 0), least.argmin(axis=1), named)
     wanted[moved & (lowest == nowhere)] = -1
     gpus = np.append(counts, 0)[np.where(moved, lowest, level)]
+    # An oversize request is dropped (0 GPUs), even where fewer GPUs would do.
     wanted, gpus = np.where(oversize, named, wanted), np.where(oversize, 0, gpus)
     return GpuRequests(wanted, gpus, oversize | (gpus != asked) | (wanted != named))
 
@@ -69,6 +68,7 @@ def fit_requests(
 def _least_level(feasible: Bools) -> Ints:
     """Return the least index, from each on, of a count at which a class fits, (C, T, K + 1); K: none."""
     levels = feasible.shape[-1]
+    # A running minimum from the right; the last place is for requests above all counts.
     level = np.full((*feasible.shape[:2], levels + 1), levels)
     level[..., :-1] = np.where(feasible, np.arange(levels), levels)
     return np.minimum.accumulate(level[..., ::-1], axis=-1)[..., ::-1]
@@ -124,11 +124,6 @@ def with_parts(trace: Trace, cluster: DivisibleCluster, other_models: str) -> tu
     cluster : DivisibleCluster
     other_models : str
         `error`, or `any`: a job that accepts only models that the cluster does not have accepts any.
-
-    Raises
-    ------
-    InputError
-        For a model that the cluster does not have.
     """
     n = len(trace)
     accepted = tuple(
@@ -141,6 +136,7 @@ def with_parts(trace: Trace, cluster: DivisibleCluster, other_models: str) -> tu
     rows = Requests(
         cpu_milli=zeros if trace.cpu_milli is None else trace.cpu_milli,
         memory_mib=zeros if trace.memory_mib is None else trace.memory_mib,
+        # A job of CPUs alone has 1 in the trace, as every job has there.
         gpus=np.where(milli == 0, 0, trace.gpus),
         gpu_milli=milli,
         models=np.array([bits[text] for text in accepted]),

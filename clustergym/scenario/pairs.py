@@ -69,6 +69,7 @@ class PairSpeeds:
                 remedy = f"it has {types}; give a table of all types of cluster {cluster.name}"
                 raise InputError(f"has no pairs on {name}", file=table.path, field="gpu_type", remedy=remedy)
         kept = _lookup(table.kept, classes, cluster.gpu_types, counts)
+        # Of the table, not of the estimate: it says which speeds were measured.
         missing = np.isnan(kept)
         if interference == "estimate":
             kept = estimate_missing_pairs(kept)
@@ -105,6 +106,8 @@ def estimate_missing_pairs(kept: Floats) -> Floats:
     all keep on average, at most 1. A class without known pairs counts as average. NaN where no pair
     of the type and count is known.
     """
+    # Of rank one: own x beside / overall is the least model in which both jobs have an effect. A pair that
+    # may not share (0) says nothing of how fast others are.
     possible = np.where(kept > 0, kept, np.nan)
     known = np.isfinite(possible)
     overall = _mean(possible, known, (0, 1))

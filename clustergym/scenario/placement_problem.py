@@ -1,11 +1,4 @@
-"""A placement problem, and its answer: the nodes of each communication group in each minipod.
-
-The spread of communication groups over minipods, and the score of Arnold's objective.
-
-All placement algorithms by name; each is a function `solve(instance, rng) -> Assignment`.
-
-The communication matrix of an LLM pre-training job: which nodes exchange data.
-"""
+"""The problem of placing the communication groups of a pre-training job over minipods: answer and score."""
 
 from __future__ import annotations
 
@@ -89,6 +82,7 @@ class PretrainingJob:
     @property
     def rows(self) -> int:
         """Number of pipeline-parallel (PP) groups, each with one node from every pipeline stage."""
+        # A node holds gpus_per_node / TP data-parallel ranks of one stage.
         return self.data_parallel * self.tensor_parallel // self.gpus_per_node
 
     @property
@@ -108,17 +102,12 @@ class PretrainingJob:
         Those of a tensor-parallel group all do; data-parallel groups are rings, and so are the stages
         of a pipeline.
         """
+        # A ring of two has one neighbour, not two.
         rings = (min(2, size - 1) for size in (self.data_parallel, self.pipeline_parallel))
         return 1.0 - (self.tensor_parallel - 1 + sum(rings)) / max(1, self.gpus - 1)
 
     def groups(self, unit: Unit) -> Groups:
-        """Return the number of communication groups of type `unit` (`pp` or `dp`), and the nodes of each.
-
-        Raises
-        ------
-        InputError
-            If `unit` is neither `pp` nor `dp`.
-        """
+        """Return the number of communication groups of type `unit` (`pp` or `dp`), and the nodes of each."""
         if unit not in UNITS:
             raise InputError(f"{unit!r} is not a unit of placement", field="unit", remedy="give pp or dp")
         by_unit = {"pp": Groups(self.rows, self.columns), "dp": Groups(self.columns, self.rows)}
@@ -159,11 +148,6 @@ class Instance:
         Weight of the DP spread in the score, 0 to 1; the PP spread has the rest.
     unit : {"pp", "dp"}
         The communication groups that are placed.
-
-    Raises
-    ------
-    InputError
-        If a value is out of its range.
     """
 
     job: PretrainingJob
@@ -285,6 +269,7 @@ class Assignment:
         if self.shortfall != instance.shortfall:
             raise ValueError(f"shortfall {self.shortfall}, the instance lacks {instance.shortfall}")
         wanted = instance.group_nodes if self.feasible else 0
+        # All or nothing: a gang that lacks a node cannot train.
         if (self.counts.sum(axis=1) != wanted).any():
             raise ValueError(f"a group has not its {wanted} nodes")
         if self.missing(instance.free_nodes):
@@ -340,6 +325,7 @@ def cells(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Ints:
         raise ValueError(f"nothing is placed, {assignment.shortfall} nodes are lacking")
     minipods = np.arange(assignment.counts.shape[1], dtype=np.int64)
     rows = [np.repeat(minipods, counts) for counts in assignment.counts]
+    # Groups in the same minipods side by side, so that consecutive ranks are close.
     rows.sort(key=lambda row: row.tolist())
     matrix = np.stack(rows)
     return matrix if unit == "pp" else np.ascontiguousarray(matrix.T)
@@ -366,11 +352,6 @@ def algorithm(name: str) -> Algorithm:
     """Return the placement algorithm (a function) that has a name.
 
     For an instance that does not fit it returns an infeasible assignment and raises nothing.
-
-    Raises
-    ------
-    InputError
-        For an unknown name; the message names the nearest ones.
     """
     if name not in ALGORITHMS:
         raise InputError(f"unknown placement algorithm {name!r}", remedy=nearest(name, ALGORITHMS))

@@ -88,6 +88,7 @@ class Decision:
 
     def also(self, allotments: Iterable[tuple[int, int, int]]) -> Decision:
         """Return a copy of this decision with further (trace row, GPU type index, GPU count) triples."""
+        # A new start trains at the requested batch (0) and shares with nobody (-1).
         more = Decision.of(allotments)
         if not len(more.job):
             return self
@@ -103,6 +104,7 @@ class Decision:
 
     def paired(self, pairs: Iterable[tuple[int, int]]) -> Decision:
         """Return a copy of this decision in which the two jobs of each pair (trace rows) share their GPUs."""
+        # Each of a pair names the other, which the engine checks.
         beside = {row: other for pair in pairs for row, other in (pair, pair[::-1])}
         partner = np.array([beside.get(row, -1) for row in self.job.tolist()], dtype=np.int64)
         return replace(self, partner=partner)
@@ -110,6 +112,7 @@ class Decision:
     @staticmethod
     def keep(view: View) -> Decision:
         """Build the decision in which every job keeps what it holds."""
+        # With batch and partner: leaving them out would ask for the requested batch, and end a pair.
         held = np.flatnonzero(view.gpus > 0)
         partner = None if view.partner is None else view.partner[held]
         table = view.job[held], view.gpu_type[held], view.gpus[held]
@@ -130,12 +133,15 @@ class Policy(Parameters, ABC):
         Whether it starts jobs that ask for parts of GPUs where there is room for them.
     needs_queues : bool
         Whether it divides GPUs among the queues of tenants, and refuses a scenario without.
+    with_options : str
+        Module of the class that is built in its place where a parameter is given that it lacks; empty: none.
     """
 
     config_key: ClassVar[str] = "policy"
     name: ClassVar[str]
     serves_parts: ClassVar[bool] = False
     needs_queues: ClassVar[bool] = False
+    with_options: ClassVar[str] = ""
     round_s: float | None = None
 
     @property

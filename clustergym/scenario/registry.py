@@ -1,13 +1,10 @@
-"""Find policies and placers by name, in this package and in installed plugins.
-
-Reads a policy with parameters from a text: `ares alpha=0.6 work_conserving=true`.
-"""
+"""Find policies and placers by name, in this package and in installed plugins, and build them."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +16,8 @@ import yaml
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import Period
 from clustergym.common.parameters import build, check_value
+from clustergym.common.paths import conf_dir
+from clustergym.common.yaml_file import read_mapping
 from clustergym.scenario.policy import Placer, Policy
 
 
@@ -44,12 +43,14 @@ def entry_points(component: str) -> Mapping[str, str]:
     `_`; other packages name theirs
     in an entry point.
     """
+    # A file of this package wins over an entry point of its name: nobody replaces a published policy unseen.
     found = {point.name: point.value for point in metadata.entry_points(group=COMPONENTS[component].group)}
     return found | dict(_list_built_in(COMPONENTS[component].package))
 
 
 def _list_built_in(package: str) -> Iterator[tuple[str, str]]:
     for folder in importlib.import_module(package).__path__:
+        # A folder listing, as importing every policy would take seconds and need what only some of them need.
         for path in sorted(Path(folder).glob("[!_]*.py")):
             yield path.stem.replace("_", "-"), f"{package}.{path.stem}"
 
@@ -57,10 +58,7 @@ def _list_built_in(package: str) -> Iterator[tuple[str, str]]:
 def make_policy(parameters: Mapping[str, Any]) -> Policy:
     """Build a policy from its name and parameters, `{name: …, parameter: value, …}`.
 
-    Raises
-    ------
-    InputError
-        If a name or parameter is unknown, or a value has the wrong type.
+    The name may be that of a preset, which is a file of conf/policy such as `crius`.
     """
     policy: Policy = _make("policy", parameters)
     check_value(policy.round_s, Period | None, "policy.round_s")
@@ -74,9 +72,32 @@ def make_placer(parameters: Mapping[str, Any]) -> Placer:
     return placer
 
 
+@cache
+def presets(component: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the keys of each file of conf/policy (or conf/placer) that is another policy with parameters."""
+    files = (
+        path for path in (conf_dir() / component).glob("*.yaml") if path.stem not in entry_points(component)
+    )
+    return {path.stem: read_mapping(path).content for path in files}
+
+
 def _make(component: str, parameters: Mapping[str, Any]) -> Any:
     given = dict(parameters)
-    return build(find_class(component, str(given.pop("name", ""))), given, component)
+    preset = presets(component).get(str(given.get("name")))
+    if preset is not None:
+        given |= {**preset, **given, "name": preset["name"]}
+    name = str(given.pop("name", ""))
+    return build(choose_class(component, name, given), given, component)
+
+
+def choose_class(component: str, name: str, keys: Collection[str]) -> type[Any]:
+    """Return the class of a policy or placer by its name, or by `Policy.with_options` if a key needs that."""
+    made_by = find_class(component, name)
+    module = getattr(made_by, "with_options", "")
+    # By the names of the keys, not their values: recorded parameters then have the class that recorded them.
+    if module and not set(keys) <= {f.name for f in dataclasses.fields(made_by)}:
+        return _only_class(importlib.import_module(module), Policy)
+    return made_by
 
 
 def find_class(component: str, name: str) -> type[Any]:
@@ -90,7 +111,9 @@ def find_class(component: str, name: str) -> type[Any]:
     base, points = COMPONENTS[component].base, entry_points(component)
     if name not in points:
         raise InputError(
-            f"unknown {component} {name!r}", field=f"{component}.name", remedy=nearest(name, points)
+            f"unknown {component} {name!r}",
+            field=f"{component}.name",
+            remedy=nearest(name, [*points, *presets(component)]),
         )
     target = points[name]
     module, _, attribute = target.partition(":")
@@ -106,6 +129,7 @@ def find_class(component: str, name: str) -> type[Any]:
     if not (isinstance(made_by, type) and issubclass(made_by, base)):
         message = f"{target} is not a {base.__name__}"
         raise InputError(message, field=f"{component}.name", remedy="mend the entry point")
+    # Here, as building it would end in a TypeError of Python's own.
     lacks = ", ".join(sorted(getattr(made_by, "__abstractmethods__", ())))
     if lacks:
         raise InputError(f"{made_by.__name__} lacks {lacks}", field=f"{component}.name", remedy="define it")
@@ -131,9 +155,9 @@ def list_parameters(made: Policy | Placer) -> dict[str, Any]:
     return {f.name: getattr(made, f.name) for f in dataclasses.fields(made) if f.init}
 
 
-def default_parameters(component: str, name: str) -> dict[str, Any]:
-    """Return a policy's or placer's name and default parameters as one mapping."""
-    made_by = find_class(component, name)
+def default_parameters(component: str, name: str, keys: Collection[str] = ()) -> dict[str, Any]:
+    """Return a policy's or placer's name and default parameters as one mapping; `keys` as `choose_class`."""
+    made_by = choose_class(component, name, keys)
     parameters: dict[str, Any] = {"name": name}
     for f in (f for f in dataclasses.fields(made_by) if f.init):
         value = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
@@ -145,11 +169,6 @@ def parse_policy(text: str, where: str) -> Policy:
     """Build a policy from a text such as `NAME parameter=value`; errors name the field `where`.
 
     Values are YAML.
-
-    Raises
-    ------
-    InputError
-        For an unknown policy or parameter, or a word that is neither.
     """
     name, *words = text.split() or [""]
     parameters: dict[str, Any] = {"name": name}

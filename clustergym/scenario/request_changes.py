@@ -57,7 +57,9 @@ def request_changes(scenario: Scenario) -> RequestChanges:
     trace, given, counts = scenario.trace, scenario.request_gpus, scenario.tables.counts
     read = trace.gpus
     asked = read if trace.asked_gpus is None else trace.asked_gpus
+    # 0 for what is above all counts, which is dropped.
     next_allowed = np.append(counts, 0)[np.searchsorted(counts, read)]
+    # In this order a job counts once, by the greatest change to it.
     gone, oversize = given == 0, scenario.oversize_jobs
     moved = ~gone & (scenario.request_type != index_named_types(trace, scenario.cluster))
     raised = ~gone & ~moved & (given > next_allowed)

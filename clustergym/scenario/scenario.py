@@ -1,7 +1,4 @@
-"""A scenario: everything a run depends on besides its policy, placer and seed.
-
-Progress of jobs at global batches other than the requested one.
-"""
+"""A scenario: everything a run depends on besides its policy, placer and seed."""
 
 from __future__ import annotations
 
@@ -122,6 +119,7 @@ class Scenario:
             "counts_rule": self.counts_rule,
             "oversize": self.oversize,
         }
+        # What is off is left out, so that digests of scenarios that were frozen before it existed stay.
         if self.communication_s is not None:
             parts["communication_s"] = self.communication_s.tolist()
         if self.tenants is not None:
@@ -156,6 +154,7 @@ class Scenario:
     def compact(self) -> Ints:
         """Network tier of the most compact placement by GPU type and count, shape (T, K)."""
         types = range(len(self.cluster.gpu_types))
+        # A count above a type's capacity is infeasible anyway, but needs a tier, as all arrays are dense.
         return np.array(
             [
                 [
@@ -230,6 +229,7 @@ class Scenario:
         alone = float(self.execution[cell] if column < 0 else self.batch_execution[*cell, column])
         if slowdown == 1.0 or self.communication_s is None:
             return alone
+        # To six digits, as the tables, so that no last bit differs between machines.
         return float(f"{alone + (slowdown - 1.0) * float(self.communication_s[cell]):.6g}")
 
     @cached_property
@@ -259,10 +259,13 @@ class Scenario:
         }.get(information, self.execution)
         times = self._compact_execution if table is self.execution else self._at_compact(table)
         if information == InformationClass.PROFILED:
+            # What can run has an estimate: without one of its own, the time itself.
             times = np.where(np.isfinite(times), times, self._compact_execution)
         times = np.where(self.feasible, times, np.inf)
         if information == InformationClass.BOOTSTRAP:
+            # After what is infeasible is gone: the line starts at the least count that fits.
             times = linear(times, self.feasible, self.tables.counts)
+        # A clairvoyant policy stands for the truth, so no error of estimates may reach it.
         if self.estimates_off is not None and information != InformationClass.CLAIRVOYANT:
             times = times * self.estimates_off[:, :, None]
         return times
@@ -280,6 +283,7 @@ class Scenario:
         known = np.where(self.feasible[..., None], times, np.inf)
         if information == InformationClass.BOOTSTRAP:
             known = same_local_batch(known, sizes, self.feasible, self.tables.counts)
+        # Without a choice the times are those of `known_times`, whose rules differ by information class.
         alone = (sizes > 0).sum(axis=1) == 1
         known[alone, ..., 0] = self.known_times(information)[alone]
         return known
@@ -289,6 +293,7 @@ class Scenario:
         """Whether each job requests more GPUs than the cluster has of its type, shape (n,)."""
         if self.parts is not None:
             return ~self.parts.fits
+        # The last entry is for -1, a request of any type: the type with most GPUs.
         most_of = np.append(self.cluster.capacity, self.cluster.capacity.max())
         most = most_of[index_named_types(self.trace, self.cluster)]
         oversize: Bools = self.trace.gpus > np.minimum(most, self.tables.counts[-1])
@@ -346,6 +351,7 @@ class Scenario:
         GPUs; NaN if it fits nowhere. On a cluster of one type it is the reference iteration time.
         """
         at_count, fits = self._at_request(self._compact_execution), self._at_request(self.feasible)
+        # The mean is of speeds (1 / time), not of times: a fluid share is a share of the work done.
         weight = np.where(fits & (self.request_gpus > 0)[:, None], self.cluster.capacity, 0.0)
         total = weight.sum(axis=1)
         speed = (weight / np.where(fits, at_count, 1.0)).sum(axis=1)
@@ -423,6 +429,7 @@ class BatchChoices:
             Requested iterations the job has left, which set its segment.
         """
         model = self._class_of[row]
+        # M / M0 x E(M): see the class.
         scale = float(self._sizes[model, column] / self._requested[row])
         return scale * float(self._efficiency[model, self._segment(row, remaining), column])
 

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -119,6 +120,7 @@ class Conditions:
         costs: Costs = build(Costs, config["costs"], "costs")
         horizon_s = check_value(config.get("horizon_s"), Duration | None, "horizon_s")
         cluster = make_cluster(config["cluster"])
+        # A job may be profiled on every type, so the type with fewest GPUs is the limit.
         most = int(cluster.capacity.min())
         for name, price in costs.profile.items():
             remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
@@ -142,11 +144,6 @@ class Conditions:
         chosen : mapping or TraceChoice
             The `trace` group of the configuration.
         seed : int
-
-        Raises
-        ------
-        InputError
-            If the trace or the seed is not valid, or the trace does not go with the conditions.
         """
         cluster, rules = self.cluster, self.rules
         seed = check_value(seed, Seed, "seed")
@@ -156,6 +153,7 @@ class Conditions:
             if self.pairs is not None:
                 message, remedy = "are of whole GPUs, and these can be divided", "give scenario.pairs=null"
                 raise InputError(message, field="scenario.pairs", remedy=remedy)
+            # The requests hold the models that each job accepts; the trace then names no type.
             trace, parts = with_parts(trace, cluster, rules.other_types)
         else:
             whole_gpus_alone(trace, cluster)
@@ -204,12 +202,7 @@ class Conditions:
         Raises the errors of `scenario`.
         """
         return make_trace(
-            chosen,
-            seed,
-            self.cluster,
-            self.rules.counts,
-            self.make_reference_times,
-            self.oracle_tables,
+            chosen, seed, self.cluster, self.rules.counts, self.make_reference_times, self.oracle_tables
         )
 
     def make_reference_times(self, cluster: ClusterSpec) -> ReferenceTime:
@@ -217,6 +210,7 @@ class Conditions:
         from clustergym.trace.draw import ReferenceTimes
 
         if cluster not in self._times:
+            # Tables that are kept on disk are built for all counts at once: one file serves all draws.
             counts = list_allowed_counts(cluster, self.rules.counts) if self.oracle.worth_caching else ()
             remedy = self.oracle.remedy if self.oracle.name == "table" else ""
             self._times[cluster] = ReferenceTimes(cluster, self.oracle_tables, counts, remedy)
@@ -254,6 +248,7 @@ class Conditions:
     def _checkpoint(self, model: ModelClass, trace: Trace) -> float:
         """Return the seconds to save and load the checkpoint of a model class of a trace."""
         if not self.oracle.knows_models:
+            # No model says how large the checkpoint is.
             return self.costs.restart_s or 0.0
         if model not in self._checkpoint_s:
             spec = _find_model_spec(model, self.oracle.catalog, trace)
@@ -268,6 +263,7 @@ def _check_some_fit(scenario: Scenario, oracle: Oracle) -> None:
     jobs, cluster = len(scenario.trace), scenario.cluster.name
     if not jobs or scenario.request_gpus.any():
         return
+    # The remedy depends on the reason: a larger cluster helps against one of the two only.
     large = int(scenario.oversize_jobs.sum())
     why = [f"{large} ask for more GPUs than it has"] * bool(large)
     why += [f"{jobs - large} {oracle.lacks}"] * (jobs > large)
@@ -296,35 +292,30 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     ----------
     config : mapping
         Groups `cluster`, `trace`, `oracle`, `costs`, `scenario`, and `seed`, `horizon_s`.
-
-    Raises
-    ------
-    InputError
-        If anything in the configuration, or in a file it names, is not valid.
     """
     return Conditions.from_config(config).scenario(config["trace"], config["seed"])
 
 
 GROUPS = ("cluster", "trace", "oracle", "costs", "scenario", "seed", "horizon_s")
 """Keys of a configuration that a scenario depends on."""
-KEPT_JOBS = 20_000
-"""Jobs of all scenarios together that are kept for the next runs of a sweep."""
-_kept: dict[str, Scenario] = {}
 
 
 def kept_scenario(config: Mapping[str, Any]) -> Scenario:
-    """Return a configuration's scenario; reuse the object if an earlier run of a sweep has built it.
+    """Return a configuration's scenario; reuse the object if one of the last runs of a sweep has built it.
 
     One that names a file by its absolute path is built anew, for the file may have changed.
     """
-    key = json.dumps({group: config.get(group) for group in GROUPS}, sort_keys=True, default=repr)
-    if any(os.path.isabs(word) for word in re.findall(r'"([^"]*)"', key)):
+    # Text, as a mapping is no key of a cache; a composed configuration has plain values throughout.
+    text = json.dumps({group: config[group] for group in GROUPS if group in config})
+    if any(os.path.isabs(word) for word in re.findall(r'"([^"]*)"', text)):
         return build_scenario(config)
-    found = _kept.pop(key, None) or build_scenario(config)
-    _kept[key] = found
-    while len(_kept) > 1 and sum(len(scenario.trace) for scenario in _kept.values()) > KEPT_JOBS:
-        del _kept[next(iter(_kept))]
-    return found
+    return build_from_json(text)
+
+
+@lru_cache(maxsize=8)
+def build_from_json(text: str) -> Scenario:
+    """Build the scenario of a configuration that is given as JSON."""
+    return build_scenario(json.loads(text))
 
 
 def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:

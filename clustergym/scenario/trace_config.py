@@ -1,11 +1,4 @@
-"""Read or generate the trace that the `trace` group of a configuration names.
-
-Time limits of jobs: those of the log, none, or drawn from how long jobs run.
-
-Users ask for more time than their jobs take. Drawn limits are the f-model of Mu'alem and Feitelson (TPDS
-2001): a limit is drawn evenly between the run time and f + 1 times it. A lower factor below 1 makes limits
-that some jobs exceed.
-"""
+"""Read or generate the trace that the `trace` group of a configuration names."""
 
 from __future__ import annotations
 
@@ -129,6 +122,7 @@ def make_trace(
     """
     choice = config if isinstance(config, TraceChoice) else trace_choice(config)
     seed = seed if choice.seed is None else choice.seed
+    # First the jobs, then how they end, then their limits, which are drawn from the run time asked for.
     trace = _plain_trace(choice, seed, cluster, counts, times_on)
     if choice.outcomes != "ignore" or trace.outcome is not None:
         from clustergym.trace.drawn_outcomes import with_outcomes
@@ -202,6 +196,7 @@ def _read_options(
     """Return the options for reading a trace of another format for a cluster."""
     from clustergym.trace.records import make_options
 
+    # A log's seconds hold where it was recorded: types are drawn, and seconds turned into iterations, there.
     reference = cluster if choice.reference_cluster is None else _reference(choice.reference_cluster)
     node_gpus = dict(zip(reference.gpu_types, reference.gpus_per_node.tolist(), strict=True))
     return make_options(
@@ -247,6 +242,9 @@ def with_time_limits(
 ) -> Trace:
     """Return the trace with time limits by a rule: none, its own, or random multiples of jobs' run times.
 
+    The f-model of Mu'alem and Feitelson (TPDS 2001): users ask for more time than their jobs take, evenly
+    between the run time and f + 1 times it. A lower factor below 1 makes limits that some jobs exceed.
+
     `cluster` is where run times are measured, by the tables of `tables_of` (`build_tables`). A job's run time
     is that of all the work it asks for, at its request. A job whose run time is not known has no limit.
 
@@ -263,6 +261,7 @@ def with_time_limits(
             raise InputError("says no job's time limit", file=trace.path or None, field=field, remedy=remedy)
         return trace
     low, high = (float(factor) for factor in choice)
+    # As asked: a user sets a limit without knowing that the job will fail or be killed.
     run_s = offer(trace.as_asked(), cluster, build_tables(trace, cluster, tables_of)).duration_s
     factor = low + (high - low) * random_streams.TIME_LIMITS.generator(seed).random(len(trace))
     drawn = {"time_limits": {"factors": [low, high], "seed": seed}}

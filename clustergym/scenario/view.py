@@ -166,20 +166,6 @@ class Places:
     def __post_init__(self) -> None:
         _lock(self)
 
-    def free_in_domains(self, gpu_type: int) -> Ints:
-        """Return the free GPUs of a type in each NVLink domain, shape (domains,)."""
-        free = np.where(self.node_type == gpu_type, self.free_on_node, 0)
-        return np.bincount(self.domain, weights=free).astype(np.int64)
-
-    def stranded_gpus(self, gpu_type: int, gpus: int) -> int:
-        """Return how many of a type's free GPUs are left if jobs of `gpus` GPUs fill each NVLink domain."""
-        return int((self.free_in_domains(gpu_type) % gpus).sum())
-
-    def fragmentation(self, gpu_type: int, gpus: int) -> float:
-        """Return the share of a type's free GPUs that jobs of `gpus` GPUs cannot use; 0 if none is free."""
-        free = int(self.free_in_domains(gpu_type).sum())
-        return self.stranded_gpus(gpu_type, gpus) / free if free else 0.0
-
 
 @dataclass(frozen=True)
 class StopCosts:
@@ -324,6 +310,7 @@ class View:
 
         In a quarter of the time of `dataclasses.replace`, for those who make thousands.
         """
+        # Not by `__init__`: it would lock arrays that are locked already.
         view = object.__new__(View)
         view.__dict__.update(self.__dict__)
         view.__dict__.update(columns)

@@ -61,6 +61,7 @@ def _job(view: Any, row: int) -> str:
         words.append(f"waits since {view.queued_s[row]:.10g} s")
     words.append(f"{view.remaining_iterations[row]:.6g} of {view.iterations[row]:.6g} iterations left")
     words.append(f"{view.restarts[row]} restarts, {view.attained_gpu_s[row]:.6g} GPU-seconds held")
+    # What is 0 or not given is left out: a reader's window is small.
     if view.priority[row]:
         words.append(f"priority {view.priority[row]}")
     if np.isfinite(view.deadline_s[row]):

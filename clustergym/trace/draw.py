@@ -246,9 +246,6 @@ class ReferenceTimes:
         return ClusterSpec(gpu_type, (group,), replace(self._cluster.fabric, minipods=None))
 
 
-_shared: dict[str, ReferenceTimes] = {}
-
-
 @lru_cache(maxsize=64)
 def reference_key(cluster: ClusterSpec) -> str:
     """Return a key of all that a cluster's reference times depend on: the cluster and the model catalogue."""
@@ -257,12 +254,10 @@ def reference_key(cluster: ClusterSpec) -> str:
     return json.dumps([cluster.fingerprint(), load_catalog().fingerprint()], sort_keys=True)
 
 
+@lru_cache(maxsize=64)
 def get_reference_times(cluster: ClusterSpec) -> ReferenceTimes:
     """Return the reference iteration times on a cluster, cached for all traces of this process."""
-    key = reference_key(cluster)
-    if key not in _shared:
-        _shared[key] = ReferenceTimes(cluster)
-    return _shared[key]
+    return ReferenceTimes(cluster)
 
 
 @cache

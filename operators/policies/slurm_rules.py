@@ -87,13 +87,7 @@ class _Config:
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
-    """Read a file with `scontrol show config` as parameters of the policy `slurm-multifactor`; count guesses.
-
-    Raises
-    ------
-    InputError
-        If it has no `SchedulerType`, or a value is not what Slurm prints.
-    """
+    """Read a file with `scontrol show config` as parameters of the policy `slurm-multifactor`."""
     config, guessed = _Config(path), Counter[str]()
     given = config.text
     if "schedulertype" not in given:

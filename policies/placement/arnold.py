@@ -11,8 +11,6 @@ j being used and p_ij the share of group i in j, minimise
 
 alpha weighs the DP spread. With PP groups as units sum_j y_j counts for it; with DP groups T does, and
 the weights change places.
-
-Arnold's optimum, found from the trade-off between minipods used and minipods of one group.
 """
 
 from __future__ import annotations
@@ -32,10 +30,7 @@ NODE_LIMIT = 5_000
 
 
 def solve(
-    instance: Instance,
-    rng: np.random.Generator | None = None,
-    *,
-    node_limit: int = NODE_LIMIT,
+    instance: Instance, rng: np.random.Generator | None = None, *, node_limit: int = NODE_LIMIT
 ) -> Assignment:
     """Place a job such that it and its communication groups span few minipods (groups of nodes).
 
@@ -45,15 +40,10 @@ def solve(
     ----------
     instance : Instance
     rng : Generator, optional
-        Not used.
+        What every algorithm is given; this one draws nothing.
     node_limit : int
         A twentieth of the choices that each search may make; a limit in seconds would make results depend
         on the machine. Where it is hit, `solution.proven` is False and the best known assignment is returned.
-
-    Raises
-    ------
-    InputError
-        For a limit below 1.
     """
     if node_limit < 1:
         raise InputError(f"{node_limit} is not valid", field="node_limit", remedy="give a number from 1")

@@ -2,8 +2,6 @@
 
 Source: Amaral et al. (SC '17), a baseline of Arnold's; each cut of the job is refined by Fiduccia and
 Mattheyses (DAC '82).
-
-Cuts of a graph into two parts at a low weight, by Fiduccia and Mattheyses (DAC '82).
 """
 
 from __future__ import annotations

@@ -60,14 +60,7 @@ class LearnedPlacer(Placer):
         self._weights = self._loaded.weights
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a run; raise an `InputError` if only one of checkpoint and cluster has parts of GPUs.
-
-        Raises
-        ------
-        InputError
-            If the checkpoint places parts of GPUs and those of the cluster cannot be divided, or the other
-            way round.
-        """
+        """Prepare for a run; raise an `InputError` if only checkpoint or cluster has parts of GPUs."""
         divisible = isinstance(cluster, DivisibleCluster)
         if divisible != self._of_parts:
             places = "parts of GPUs" if self._of_parts else "whole GPUs"

@@ -51,13 +51,7 @@ class MinipodPlacer(Buddy):
         return self.algorithm in ("best_fit", "random_fit", "gpu_packing")
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a run on a cluster; raise an `InputError` if the algorithm is unknown.
-
-        Raises
-        ------
-        InputError
-            For an unknown algorithm.
-        """
+        """Prepare for a run on a cluster; raise an `InputError` if the algorithm is unknown."""
         algorithm(self.algorithm)
         super().reset(cluster, rng)
         self._rng = rng

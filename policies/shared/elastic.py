@@ -223,12 +223,8 @@ class VirtualCluster(Allotments):
         most : int, optional
             Scalings; any number by default.
         """
-        if (self.free > 0).any():
-            self._grow_all(most)
-
-    def _grow_all(self, most: int | None) -> None:
         held = np.flatnonzero(self.gpu_type >= 0)
-        if not len(held):
+        if not len(held) or not (self.free > 0).any():
             return
         gain, gpu_type, level = self._growth(held)
         for _ in count() if most is None else range(most):
@@ -239,14 +235,10 @@ class VirtualCluster(Allotments):
             self.enact([Scaling(int(held[best]), int(gpu_type[best]), int(level[best]))])
             # A growth takes idle GPUs away and may give some of another type back; a best choice that still
             # fits is kept, so jobs are not looked at again for the GPUs that were given back.
-            stale = np.flatnonzero((gain > 0) & ~self._still_fits(held, gpu_type, level))
+            own = np.where(gpu_type == self.gpu_type[held], self.counts[self.level[held]], 0)
+            stale = np.flatnonzero((gain > 0) & (self.free[gpu_type] + own < self.counts[level]))
             again = np.union1d(stale, [best])
             gain[again], gpu_type[again], level[again] = self._growth(held[again])
-
-    def _still_fits(self, held: Ints, gpu_type: Ints, level: Ints) -> Bools:
-        own = np.where(gpu_type == self.gpu_type[held], self.counts[self.level[held]], 0)
-        fits: Bools = self.free[gpu_type] + own >= self.counts[level]
-        return fits
 
     def _growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
         """Return each job's best (gain, type, level) among those that fit on the GPUs free now."""

@@ -1,17 +1,16 @@
-"""Code that goodput policies share: their base, configurations, the restart factor, observed times.
-
-The choice of a job's global batch by its goodput on an allotment, if its model has a choice.
-"""
+"""What goodput policies share: base, configurations, restart factor, observed times, choice of batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import FractionBelowOne, PositiveInt
 from clustergym.scenario.policy import BatchOptions, Decision, Policy, Setting, View
 from clustergym.trace.trace import Trace
 
@@ -22,20 +21,24 @@ LATE_S = 1e-3
 """Seconds after its decision from which a launch counts as late; less is rounding."""
 
 
-def restart_factor(view: View, waiting: bool = False) -> Floats:
+def restart_factor(view: View, waiting: bool = False, each_s: float | None = None) -> Floats:
     """Return the factor by which a restart lowers each job's goodput, by GPU type and count, shape (n, T, K).
 
     The share of its age that a job will have worked after one more restart (Sia, section 3.4; Pollux,
-    section 4.2); 1 for the allotment a job holds, and, unless `waiting`, for jobs that hold none.
+    section 4.2); 1 for the allotment a job holds, and, unless `waiting`, for jobs that hold none. Restarts
+    cost what the scenario charges, or `each_s` seconds.
     """
-    restart_s = view.restart_cost_s()
-    # Sia, equation for r_i: (T_i - N_i S_i) / (T_i + S_i), with T the age, N the restarts and S their cost.
+    restart_s = view.restart_cost_s() if each_s is None else np.full(view.feasible.shape, each_s)
+    # Sia, equation for r_i, and Pollux, RE_FACTOR: (T_i - N_i S_i) / (T_i + S_i), with T the age, N the
+    # restarts and S their cost.
     age_s = (view.now_s - view.submit_s)[:, None, None]
     left_s = np.maximum(age_s - view.restarts[:, None, None] * restart_s, 0.0)
     total_s = age_s + restart_s
     factor = np.divide(left_s, total_s, out=np.ones_like(total_s), where=total_s > 0)
     if not waiting:
         factor[view.gpus == 0] = 1.0
+    held = np.flatnonzero(view.gpus > 0)
+    factor[held, view.gpu_type[held], find_held_level(view)[held]] = 1.0
     return factor
 
 
@@ -333,21 +336,27 @@ def goodput_at_best_batch(view: View, options: BatchOptions | None, time_s: Floa
     return np.take_along_axis(good, best[..., None], axis=3)[..., 0], chosen
 
 
+@dataclass
 class GoodputPolicy(Policy):
     """Base of policies that choose GPUs and batches of great goodput by an integer program.
 
-    Attributes
+    Parameters
     ----------
     batch : str
-        Whose batch is chosen: `known`, `chosen` or `requested`.
-    solver, gap, nodes : str, float, int
-        As `solve` takes them. All four are fields of the policies.
+        Whose batch is chosen: `known`, of jobs whose model has a noise scale and times at other
+        batches in the scenario; `chosen`, of all jobs, and one without is an error; `requested`, of none.
+    solver : str
+        `highs` or `scip`.
+    gap : float
+        Relative gap at which a solution counts as optimal.
+    nodes : int
+        Most nodes of a search.
     """
 
-    batch: BatchMode
-    solver: Solver
-    gap: float
-    nodes: int
+    batch: BatchMode = "known"
+    solver: Solver = "scip"
+    gap: FractionBelowOne = 1e-4
+    nodes: PositiveInt = 10_000
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -82,11 +82,7 @@ class ProgramSolution:
 
 
 def solve(
-    problem: Choices,
-    start: Ints,
-    solver: str = "scip",
-    gap: float = 1e-4,
-    nodes: int = 10_000,
+    problem: Choices, start: Ints, solver: str = "scip", gap: float = 1e-4, nodes: int = 10_000
 ) -> ProgramSolution:
     """Choose at most one GPU type and count per job for the greatest total value, beginning with `start`.
 
@@ -107,11 +103,6 @@ def solve(
         Relative distance to the bound at which a solution counts as optimal.
     nodes : int
         Most nodes of the search.
-
-    Raises
-    ------
-    InputError
-        For an unknown solver.
     """
     check_solver(solver)
     value = np.where(problem.gpus <= problem.capacity[problem.gpu_type], problem.value, -np.inf)
@@ -283,13 +274,7 @@ def _lagrangian(problem: Choices, members: Ints, prices: Floats) -> tuple[float,
 
 
 def _integral(
-    problem: Choices,
-    members: Ints,
-    usable: Bools,
-    start: Ints,
-    solver: str,
-    gap: float,
-    nodes: int,
+    problem: Choices, members: Ints, usable: Bools, start: Ints, solver: str, gap: float, nodes: int
 ) -> tuple[Ints, float, str]:
     """Return how many jobs of each row take each configuration, the solver's bound, and its status."""
     row, column = np.nonzero(usable)

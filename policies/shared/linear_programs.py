@@ -190,11 +190,7 @@ def _only_fastest(problem: ShareProblem, full: Bools) -> ShareProblem:
 
 
 def least_finish_ratio_shares(
-    problem: ShareProblem,
-    elapsed_s: Floats,
-    remaining: Floats,
-    ideal_s: Floats,
-    second_stage: bool = True,
+    problem: ShareProblem, elapsed_s: Floats, remaining: Floats, ideal_s: Floats, second_stage: bool = True
 ) -> tuple[Floats, float]:
     """Compute shares of time that minimise the worst job's (elapsed + remaining / progress) / ideal.
 

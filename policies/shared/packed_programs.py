@@ -1,7 +1,4 @@
-"""Linear programs over shares of time in which jobs may run alone or in pairs (Gavel, OSDI '20).
-
-Gavel's objectives, and its FIFO, where jobs may share GPUs in pairs.
-"""
+"""Linear programs over shares of time in which jobs may run alone or in pairs (Gavel, OSDI '20)."""
 
 from __future__ import annotations
 

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from clustergym.cluster.allocation import PartAllocations
-from clustergym.cluster.parts import Parts, Place
+from clustergym.cluster.parts import Place
 from clustergym.scenario.policy import Infeasible
 
-if TYPE_CHECKING:
-    from clustergym.sim.parts.fragmentation import UsualRequests
-
 NO_ROOM = Infeasible("no node has room for what it asks for")
-
-
-def usual_requests(parts: Parts) -> UsualRequests:
-    """Return the usual requests of a trace: the commonest, which together cover 95 % of its jobs."""
-    from clustergym.sim.parts.fragmentation import find_usual_requests
-
-    return find_usual_requests(parts.rows, parts.accepted)
 
 
 class PartScores:
@@ -40,11 +30,13 @@ class PartScores:
 
     def place(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
         """Choose the node with the highest score for a job, and a GPU there."""
+        from clustergym.sim.parts.fragmentation import find_usual_requests
         from clustergym.sim.parts.placers import PLACERS, best_place, no_scores
 
         nodes, parts = allocations.nodes, allocations.parts
         if self._known is None or self._known[0] is not allocations:
-            self._known = allocations, usual_requests(parts), no_scores(parts.requests, nodes)
+            usual = find_usual_requests(parts.rows, parts.accepted)
+            self._known = allocations, usual, no_scores(parts.requests, nodes)
         _, usual, scores = self._known
         chances = self._rng.random(2) if self._score == "random-fit" else np.zeros(2)
         request = int(parts.request[job])

@@ -1,7 +1,4 @@
-"""Views of some of the jobs, on some of the GPUs.
-
-Decisions on them are remembered for as long as they hold.
-"""
+"""Views of some of the jobs, on some of the GPUs; decisions on them, for as long as they hold."""
 
 from __future__ import annotations
 

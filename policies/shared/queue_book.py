@@ -1,7 +1,4 @@
-"""Account of the GPUs that tenants' queues hold and may hold.
-
-Jobs that are to stop, or to give GPUs back, and keep what they hold for a while.
-"""
+"""Account of the GPUs that tenants' queues hold and may hold, and of jobs that are to give some back."""
 
 from __future__ import annotations
 
@@ -13,13 +10,8 @@ from clustergym.scenario.tenants.queue_tree import QueueTree, of_type
 
 
 def get_queues(policy: str, setting: Setting) -> QueueTree:
-    """Return the tree of queues of a run; raise an `InputError` if there is none.
-
-    Raises
-    ------
-    InputError
-        If it has none: a policy that divides GPUs among queues would do so without effect.
-    """
+    """Return the tree of queues of a run; raise an `InputError` if there is none."""
+    # Without queues a policy that divides GPUs among them would do so without effect.
     if setting.queues is None:
         message = f"is null, and {policy} divides GPUs among queues"
         remedy = "name their queues, as scenario.queues=virtual_cluster or a file, or choose another policy"

@@ -1,7 +1,4 @@
-"""The GPUs that each tenant's queue may use, and the queues that give back what others lack.
-
-How many GPUs a queue may use, by its limits and by what other queues keep.
-"""
+"""The GPUs that each tenant's queue may use, and the queues that give back what others lack."""
 
 from __future__ import annotations
 

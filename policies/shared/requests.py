@@ -1,7 +1,4 @@
-"""Requests and allotments of jobs, as indices into the View's axes.
-
-A table of allotments that a policy changes before it decides.
-"""
+"""Requests and allotments of jobs, as indices into the View's axes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Gavel's round mechanism, which turns shares of time into rounds of gangs (OSDI '20, section 5).
-
-Gavel's round mechanism where jobs may run alone or in pairs (OSDI '20, section 5).
-"""
+"""Gavel's round mechanism, which turns shares of time into rounds of gangs (OSDI '20, section 5)."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_keys_reach_the_oracle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "oracle.name: is missing (valid: recorded, roofline, sia, stack, table)"),
+        ({}, "oracle.name: is missing (valid: grid, recorded, roofline, sia, stack, table)"),
         ({"name": "rofline"}, "oracle.name: unknown oracle 'rofline' (did you mean roofline?)"),
         ({"name": ["table"]}, "oracle.name: unknown oracle ['table']"),
         ({"name": "table"}, "oracle.path: is missing"),

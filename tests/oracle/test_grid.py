@@ -199,7 +199,7 @@ def test_bad_classes_and_counts(oracle: GridOracle) -> None:
 )
 def test_bad_configuration(mapping: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        oracle_from_config({"name": "stack", **mapping})
+        oracle_from_config({"name": "grid", **mapping})
 
 
 def test_micro_batches_must_divide_the_batch() -> None:
@@ -219,11 +219,20 @@ def test_micro_batches_must_divide_the_batch() -> None:
 
 
 def test_configuration_by_name() -> None:
-    made = oracle_from_config({"name": "stack", "strategy": "assembly", "micro_batches": "four_stages"})
-    assert isinstance(made, StackOracle)
-    assert (made.operators.strategy, made.operators.micro_batches) == ("assembly", "four_stages")
-    with pytest.raises(InputError, match=r"choose oracle=stack oracle.stack=alpa-2022"):
-        oracle_from_config({"name": "grid"})
+    made = oracle_from_config({"name": "grid", "strategy": "assembly", "micro_batches": "four_stages"})
+    assert isinstance(made, GridOracle)
+    assert (made.name, made.strategy, made.micro_batches) == ("grid", "assembly", "four_stages")
+    stack = oracle_from_config({"name": "stack", "strategy": "assembly"})
+    assert isinstance(stack, StackOracle)
+    assert (stack.name, stack.operators.strategy) == ("stack", "assembly")
+    with pytest.raises(InputError, match=r"oracle\.stack: megatron-2026 has no times of operators"):
+        oracle_from_config({"name": "grid", "stack": "megatron-2026"})
+
+
+def test_the_papers_models_have_the_times_of_the_grid_by_stack_too(tables: OracleTables) -> None:
+    """So that scenarios frozen with the one name have the same digest with the other."""
+    assert oracle_from_config({"name": "grid"}).tables(MODELS, cluster(), COUNTS).sha256 == tables.sha256
+    assert oracle_from_config({"name": "stack"}).tables(MODELS, cluster(), COUNTS).sha256 == tables.sha256
 
 
 def test_the_fingerprint_follows_what_tables_depend_on(oracle: GridOracle) -> None:

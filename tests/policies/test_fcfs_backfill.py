@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.buddy import Buddy
+from clustergym.policies.shared.fcfs_backfill import FcfsWithOptions
 from clustergym.policies.shared.reservations import FreeTimeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ FLAT = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}, "Y": {1: 1.0, 2: 1.0}}}
 
 def starts(jobs, groups, backfill, queue="gpu_type"):
     scenario = small_scenario(jobs, groups, FLAT)
-    policy = FirstComeFirstServed(round_s=None, backfill=backfill, queue=queue)
+    policy = FcfsWithOptions(round_s=None, backfill=backfill, queue=queue)
     events = simulate(scenario, policy, Buddy()).simulation.log.events
     return {scenario.trace.job_id[e.job]: e.time_s for e in events if e.event_type == EventType.START}
 
@@ -119,21 +120,27 @@ def test_conservative_backfill_delays_nobody(rows):
     assert all(filled[job] <= plain[job] + 1e-5 for job in plain)
 
 
+@given(random_scenarios(), st.sampled_from(["gpu_type", "cluster"]))
+@settings(max_examples=80, deadline=None)
+def test_plain_fcfs_decides_as_without_any_option(scenario, queue):
+    plain, none = (made(queue=queue) for made in (FirstComeFirstServed, FcfsWithOptions))
+    digests = {simulate(scenario, policy, Buddy()).simulation.log.digest for policy in (plain, none)}
+    assert len(digests) == 1
+
+
 @given(random_scenarios(), st.sampled_from(["none", "aggressive", "easy", "conservative"]), st.booleans())
 @settings(max_examples=80, deadline=None)
 def test_decisions_are_legal_and_all_jobs_end(scenario, backfill, one_queue):
     queue = "cluster" if one_queue else "gpu_type"
-    assert all_left(simulate(scenario, FirstComeFirstServed(queue=queue, backfill=backfill), Buddy()))
+    assert all_left(simulate(scenario, FcfsWithOptions(queue=queue, backfill=backfill), Buddy()))
 
 
 def test_only_reservations_need_run_times():
-    known = {
-        how: FirstComeFirstServed(backfill=how).information_class for how in ("none", "aggressive", "easy")
-    }
+    known = {how: FcfsWithOptions(backfill=how).information_class for how in ("none", "aggressive", "easy")}
     none, clairvoyant = InformationClass.NONE, InformationClass.CLAIRVOYANT
     assert known == {"none": none, "aggressive": none, "easy": clairvoyant}
 
 
 def test_an_unknown_backfill_is_refused():
     with pytest.raises(InputError, match="did you mean easy"):
-        FirstComeFirstServed(backfill="eazy")
+        FcfsWithOptions(backfill="eazy")

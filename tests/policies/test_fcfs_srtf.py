@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.buddy import Buddy
+from clustergym.policies.shared.fcfs_backfill import FcfsWithOptions
 from clustergym.policies.srtf import ShortestRemainingTimeFirst
 from scenarios import Job, small_scenario
 
@@ -57,7 +58,7 @@ def test_fcfs_takes_the_last_type_though_it_is_full_as_gavels_simulator():
     times = {"m": {kind: {1: 1.0, 2: 1.0, 4: 1.0} for kind in "AB"}}
     jobs = [Job("a", 0, 20, gpus=2), Job("b", 0, 10, gpus=4), Job("c", 0, 5), Job("d", 1, 5)]
     scenario = small_scenario(jobs, {"B": (1, 4), "A": (1, 4)}, times)
-    run = simulate(scenario, FirstComeFirstServed(any_type="last", round_s=None), Buddy())
+    run = simulate(scenario, FcfsWithOptions(any_type="last", round_s=None), Buddy())
     assert ends(run) == {"a": 20.0, "b": 30.0, "c": 35.0, "d": 6.0}
     # With room: a on B, b on A, c beside a, d too.
     first = simulate(scenario, FirstComeFirstServed(round_s=None), Buddy())
@@ -69,7 +70,7 @@ def test_fcfs_with_the_last_type_passes_by_a_type_that_the_request_cannot_use_an
     times = {"a": {"A": {4: 1.0}}, "m": {"A": {1: 1.0, 4: 1.0}, "B": {1: 1.0}}}
     jobs = [Job("a", 0, 10, gpus=4, family="a"), Job("b", 0, 10, gpus=4), Job("c", 0, 5)]
     scenario = small_scenario(jobs, {"A": (1, 4), "B": (1, 2)}, times)
-    run = simulate(scenario, FirstComeFirstServed(any_type="last", round_s=None), Buddy())
+    run = simulate(scenario, FcfsWithOptions(any_type="last", round_s=None), Buddy())
     assert ends(run) == {"a": 10.0, "b": 20.0, "c": 15.0}
 
 
@@ -77,7 +78,7 @@ def test_fcfs_draws_a_type_with_room():
     jobs = [Job("a", 0, 10, gpus=2, gpu_type="X"), Job("b", 1, 10, gpus=4)]
     times = {"m": {"X": {2: 2.0, 4: 1.0}, "Y": {4: 2.0}, "Z": {4: 3.0}}}
     scenario = small_scenario(jobs, {"X": (1, 4), "Y": (1, 4), "Z": (1, 4)}, times)
-    policy = FirstComeFirstServed(any_type="random", round_s=None)
+    policy = FcfsWithOptions(any_type="random", round_s=None)
     found = {ends(simulate(scenario, policy, Buddy(), seed))["b"] for seed in range(16)}
     assert found == {1.0 + 20.0, 1.0 + 30.0}
 

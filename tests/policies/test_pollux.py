@@ -9,7 +9,13 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.pollux import Pollux, fit_time_s, goodput_of_share
 from clustergym.policies.shared.gene_limits import GeneLimits
-from clustergym.policies.shared.genetic import GeneticSearch, _sort_allowed_first, breed, repair_genes
+from clustergym.policies.shared.genetic import (
+    GeneticSearch,
+    _sort_allowed_first,
+    breed,
+    repair_genes,
+)
+from clustergym.policies.shared.goodput import restart_factor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -93,7 +99,7 @@ def test_waiting_jobs_have_the_restart_factor_too(restart_s, started, factor):
     for gpus in (1, 2):
         simulation.advance()
         simulation.apply(Decision.of([(0, 0, gpus)]))
-    found = Pollux(restart_s=restart_s)._restart_factor(simulation.advance())
+    found = restart_factor(simulation.advance(), waiting=True, each_s=restart_s)
     assert found[0, 0].tolist() == pytest.approx([factor, 1.0, factor])
     assert found[1, 0].tolist() == pytest.approx([started] * 3)
 

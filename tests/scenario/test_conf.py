@@ -100,7 +100,7 @@ def test_policy(name):
     config = run_short([*WITH_DEADLINES, *queues], name)["policy"]
     # The YAML states every parameter: of a policy at the default that the class has, of a preset
     # (a file that is not named as its policy) at least one at another value.
-    default = default_parameters("policy", config["name"])
+    default = default_parameters("policy", config["name"], config.keys() - {"name"})
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in config.items()}
     assert given.keys() == default.keys()
     assert (given == default) is (name in built_in_policies())
@@ -196,9 +196,10 @@ def test_costs(name):
 
 
 def test_oracles(tmp_path, monkeypatch):
-    assert names("oracle") == ["recorded", "roofline", "sia", "stack", "table"]
+    assert names("oracle") == ["grid", "recorded", "roofline", "sia", "stack", "table"]
     monkeypatch.setenv("CLUSTERGYM_CACHE", str(tmp_path / "cache"))
     run_short(["oracle=stack"], "arena")
+    run_short(["oracle=grid"], "arena")
     run_short(["oracle=roofline"])
     path = tmp_path / "measured.csv"
     path.write_text(

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from clustergym.scenario import scenario_config
 from clustergym.scenario.by_name import compose
-from clustergym.scenario.scenario_config import kept_scenario
+from clustergym.scenario.scenario_config import build_from_json, kept_scenario
 
 SMALL = ["scenario=testbed", "cluster=arena-16", "trace=philly-like", "trace.jobs=3"]
-
-
-@pytest.fixture(autouse=True)
-def nothing_kept(monkeypatch):
-    monkeypatch.setattr(scenario_config, "_kept", {})
 
 
 def test_runs_of_other_policies_share_a_scenario():
@@ -32,12 +24,10 @@ def test_a_scenario_of_a_file_is_built_anew(tmp_path):
     assert len(kept_scenario(config).trace) == 2
 
 
-def test_only_so_many_jobs_are_kept_the_oldest_go_first(monkeypatch):
-    monkeypatch.setattr(scenario_config, "KEPT_JOBS", 6)
-    configs = [compose([*SMALL, f"seed={seed}"]) for seed in range(3)]
-    zero, one, two = map(kept_scenario, configs)
-    # Three jobs each: two scenarios are kept. Of the one that is asked for again the turn begins anew.
+def test_only_so_many_are_kept_the_oldest_go_first():
+    build_from_json.cache_clear()
+    configs = [compose([*SMALL, f"seed={seed}"]) for seed in range(9)]
+    zero, one, *_ = map(kept_scenario, configs)
+    # Eight are kept.
     assert kept_scenario(configs[1]) is one
     assert kept_scenario(configs[0]) is not zero
-    assert kept_scenario(configs[1]) is one
-    assert kept_scenario(configs[2]) is not two

@@ -101,3 +101,28 @@ def test_a_policy_that_lacks_something_is_one_line(folder: Path) -> None:
 def test_the_text_of_a_policy_has_its_parameters_alone(name: str) -> None:
     shown = repr(registry.make_policy({"name": name}))
     assert not re.search(r"[( ]_\w+=", shown), shown
+
+
+def test_a_preset_is_a_policy_by_name_with_other_parameters() -> None:
+    """A preset is a file of conf/policy that names another policy: Crius is Arena with other rules."""
+    crius = registry.make_policy({"name": "crius"})
+    assert (type(crius).__name__, crius.queues, crius.throughput) == ("Arena", "priority", "raw")
+    assert registry.make_policy({"name": "crius", "queues": "run_time"}).queues == "run_time"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("heSRPT", "hesrpt"), ("FCFS", "fcfs"), ("SIA", "sia"), ("Crius", "crius")]
+)
+def test_a_name_in_other_letters_is_suggested_alone(name: str, meant: str) -> None:
+    with pytest.raises(InputError, match=rf"unknown policy '{name}' \(did you mean {meant}\?\)"):
+        registry.make_policy({"name": name})
+
+
+def test_a_policy_with_an_option_of_another_class_is_of_that_class() -> None:
+    """So that a newcomer reads plain FCFS in one file, and recorded parameters still make the policy."""
+    made = {words: registry.parse_policy(words, "") for words in ("fcfs queue=cluster", "fcfs backfill=none")}
+    assert [type(one).__name__ for one in made.values()] == ["FirstComeFirstServed", "FcfsWithOptions"]
+    assert {one.name for one in made.values()} == {"fcfs"}
+    assert registry.make_policy({"name": "fcfs-backfill"}).backfill == "aggressive"
+    with pytest.raises(InputError, match=r"unknown key 'backfil' \(did you mean backfill\?\)"):
+        registry.parse_policy("fcfs backfil=easy", "")

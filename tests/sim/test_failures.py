@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import heapq
 import itertools
 import json
 from dataclasses import replace
@@ -29,6 +30,8 @@ from clustergym.scenario.disturbances.failures import (
     NodeFailure,
     read_schedule,
 )
+from clustergym.scenario.failure_draws import Draw
+from clustergym.scenario.failure_model import FailureModel
 from clustergym.scenario.policy import Infeasible, InformationClass
 from clustergym.scenario.registry import entry_points, make_policy
 from clustergym.sim.drive import replay, simulate
@@ -120,19 +123,19 @@ def test_nodes_that_only_fail_end_in_an_error(monkeypatch):
 
 
 def test_drawn_failures_have_their_means_and_are_the_same_again():
-    failures = Failures(mtbf_s=1000.0, mttr_s=50.0, seed=3)
-    drawn = list(itertools.islice(failures.upcoming(20), 4000))
-    assert drawn == list(itertools.islice(failures.upcoming(20), 4000))
+    def draw(nodes, seed):
+        each = Draw(seed, 1000.0, 50.0, FailureModel())
+        return list(itertools.islice(heapq.merge(*(each.of_node(node) for node in range(nodes))), 4000))
+
+    drawn = draw(20, 3)
+    assert drawn == draw(20, 3)
     assert drawn == sorted(drawn)
     # 4,000 failures of 20 nodes, 1,050 s apart each: 210,000 s; a mean of n draws is off by 1/sqrt(n), 1.6 %.
     assert drawn[-1].time_s == pytest.approx(210_000, rel=0.06)
     assert sum(failure.repair_s for failure in drawn) / 4000 == pytest.approx(50.0, rel=0.06)
-    unseeded, seeded = (
-        Failures(mtbf_s=1000.0, mttr_s=50.0, **seed).upcoming(3) for seed in ({}, {"seed": 0})
-    )
-    assert list(itertools.islice(unseeded, 9)) == list(itertools.islice(seeded, 9)) != drawn[:9]
+    assert draw(3, 0)[:9] != drawn[:9]
     # A node's failures do not depend on how many nodes there are.
-    assert next(f for f in failures.upcoming(1)) == next(f for f in drawn if f.node == 0)
+    assert draw(1, 3)[0] == next(fault for fault in drawn if fault.number == 0)
 
 
 @pytest.mark.parametrize(

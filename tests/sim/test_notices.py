@@ -337,20 +337,6 @@ def test_a_full_domain_and_notice_where_jobs_save_anyhow_are_refused():
         simulation.apply(replace(Decision.of([(1, 0, 4)]), notice=np.array([0])))
 
 
-def test_fragmentation_of_domains_counts_what_gangs_leave():
-    # Domain 0 has 16 GPUs, domain 1 8. a holds 2 of node 0: 14 and 8 are free. Gangs of 8, each in a domain,
-    # leave 14 - 8 = 6 and 0: 6 of 22.
-    scenario = make_scenario([Job("a", 0.0, 99, 2)], nodes=6, every_s=None)
-    simulation = Simulation(replace(scenario, rounds=10.0), LowestFirst(), InformationClass.NONE)
-    simulation.advance()
-    simulation.apply(replace(Decision.of([(0, 0, 2)]), move={0: ((0, 2),)}))
-    places = simulation.advance().places()
-    assert places.domain.tolist() == [0, 0, 0, 0, 1, 1]
-    assert places.free_in_domains(0).tolist() == [14, 8]
-    assert places.stranded_gpus(0, 8) == 6
-    assert places.fragmentation(0, 8) == pytest.approx(6 / 22)
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [({"write_s": 5.0}, "but no interval"), ({"every_s": 4.0, "write_s": 5.0}, "longer than 4 s")],

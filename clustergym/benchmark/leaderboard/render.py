@@ -44,18 +44,23 @@ RULES = """\
 A cell is a scenario and a seed. Its score is 0 for what {baseline} reaches and 1 for what the
 reference ({reference}) does, by {metric} ({better} is better); beyond either, on the same line. An entry's
 score is the mean over families of traces of the interquartile mean of each family's cells, so that every
-family weighs the same, with a 95 % bootstrap interval stratified by scenario. Divisions are by the
-information about jobs' speeds that a policy has; clairvoyant entries are oracles, which know the times jobs
-will really run at, as no real scheduler can. *rank* is inside the division and *rank, all* over all of them;
-entries that are statistically tied with the best of a rank, by the difference over the same resampled cells,
-share it. *P(better)*: the probability that the entry is better in a cell than the next of its division.
+family weighs the same. {brackets}
+Divisions are by the information about jobs' speeds that a policy has; clairvoyant entries are oracles,
+which know the times jobs will really run at, as no real scheduler can. *rank* is inside the division and
+*rank, all* over all of them; an entry shares the rank of those before it unless the best of them is ahead
+by all of the brackets of their difference in the same cells. *P(better)*: the probability that the entry is
+better in a cell than the next of its division.
 *Gained over chance*: (random - x) / (random - best known) in a cell, 0 for random play and 1 for the best
 that any entry reaches, those found in hindsight among them; *{relative}*: {metric} over that of the baseline
-in the same cell; both over cells as scores are, with the same interval.{conditions} *Gap
+in the same cell; both over cells as scores are, with the same brackets.{conditions} *Gap
 to optimum*: by how much the entry's mean over cells of {metric} misses that of the best possible schedules:
 at least by as much as that of the best schedules known, at most by as much as the proven bound.
 """
 
+ONE_SEED = "Brackets are the range over the loads of each family, of one seed: no confidence interval."
+SEVERAL_SEEDS = (
+    "Brackets are the range, without its outer twentieth, of a bootstrap over {seeds} seeds of a scenario."
+)
 
 PLACERS = """\
 Entries are placers: they say which nodes a job gets, and when it moves. Which jobs run is up to the board's
@@ -112,9 +117,9 @@ def markdown(board: Board, found: Sequence[RankedEntry], best: Optimum) -> str:
         rows = [[row[key] for key in heads] for row in shown]
         text = table(list(heads.values()), rows, words=[list(heads).index("title")])
         lines += [f"## {division_words(division)}", "", text, ""]
-        tied = [one.entry.title for one in found if one.division == division and one.rank == 1]
-        if len(tied) > 1:
-            lines += [f"Statistically tied with the best: {', '.join(map(_cell, tied))}.", ""]
+        first = [one.entry.title for one in found if one.division == division and one.rank == 1]
+        if len(first) > 1:
+            lines += [f"They share rank 1: {', '.join(map(_cell, first))}.", ""]
     return "\n".join(lines)
 
 
@@ -135,7 +140,7 @@ def _render_ends(board: Board, found: Sequence[RankedEntry], best: Optimum) -> l
     lines = [table(heads, rows, words=[0]), ""]
     beaten = [one.entry.title for one in found if one.gained is not None and one.gained.high < 0.0]
     if beaten:
-        lines += [f"Random play beats, the interval clear of 0: {', '.join(map(_cell, beaten))}.", ""]
+        lines += [f"Random play beats, by all of the brackets: {', '.join(map(_cell, beaten))}.", ""]
     return lines
 
 
@@ -149,6 +154,7 @@ def _rules(board: Board) -> str:
         f" *{name[0].upper()}{name[1:]}*: the same of a run with `{' '.join(added)}`, over that baseline."
         for name, added in board.conditions.items()
     )
+    words["brackets"] = ONE_SEED if len(board.seeds) == 1 else SEVERAL_SEEDS.format(seeds=len(board.seeds))
     text = RULES.format(baseline=baseline, reference=reference, conditions=conditions, **words)
     if board.chooses == "placer":
         text = PLACERS.format(policy=_describe_keys(board.policy or {})) + text

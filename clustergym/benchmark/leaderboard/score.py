@@ -124,7 +124,7 @@ def ranks(ordered: Sequence[Sequence[Floats]], families: Sequence[str]) -> list[
     jobs) of each scenario.
 
     An entry shares the rank before it unless the best of that rank is better by a paired difference whose
-    whole interval is above 0.
+    whole interval is above 0. With one seed the interval is the range over the loads of each family.
     """
     out: list[int] = []
     for place, scores in enumerate(ordered, start=1):
@@ -282,7 +282,7 @@ def gap_text(gap: Gap) -> str:
 
 
 def interval(found: Aggregate) -> str:
-    """Return a value with its confidence interval as text."""
+    """Return a value with its brackets as text."""
     return f"{found.value:z.2f} [{found.low:z.2f}, {found.high:z.2f}]"
 
 

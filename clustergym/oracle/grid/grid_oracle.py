@@ -82,8 +82,9 @@ class GridOracle(Oracle):
         For an unknown strategy, rule or schedule.
     """
 
-    name = "stack"
+    name = "grid"
     sees_fabric = True
+    worth_caching = True
 
     def __init__(
         self,
@@ -161,14 +162,16 @@ class GridOracle(Oracle):
         return replace(Machine.from_rows(rows, self.constants, self.schedule), overlaps=self.overlap)
 
     def fingerprint(self) -> dict[str, object]:
-        """Return the oracle's version, parameters and constants, as JSON values."""
+        """Return the oracle's version, parameters, constants and models, as JSON values."""
         return {
+            "name": self.name,
             "version": VERSION,
             "strategy": self.strategy,
             "micro_batches": self.micro_batches,
             "schedule": self.schedule,
             "overlap": self.overlap,
             "constants": asdict(self.constants),
+            "catalog": self.catalog.fingerprint(),
         }
 
 

@@ -97,8 +97,8 @@ class StackOracle(Oracle):
     estimate of the best grid's proxy plan (`proxies`), from operators and collectives one by one.
     `data_parallel` is the fastest plan of data parallelism alone, its optimizer or all of its state sharded.
 
-    The stack alpa-2022, which the papers' models on their GPUs have, and all models that are no transformers:
-    see `GridOracle`.
+    The papers' models on their GPUs, and all models that are no transformers: `GridOracle` (`oracle=grid`)
+    with the stack alpa-2022.
 
     Parameters
     ----------
@@ -223,27 +223,23 @@ class StackOracle(Oracle):
             "stacks": {stack.name: asdict(stack) for stack in stacks},
             "operators": self.operators.fingerprint(),
             "machines": hashlib.sha256(machines).hexdigest(),
-            "catalog": self.catalog.fingerprint(),
         }
 
 
 def make_operators_oracle(
-    catalog: Catalog | None = None, stack: Stack | None = None, **parameters: Any
+    catalog: Catalog | None = None, stack: Stack | str = OPERATORS_STACK, **parameters: Any
 ) -> GridOracle:
-    """Build the oracle that adds up single operators' times, by default with the stack alpa-2022.
+    """Build the oracle that adds up single operators' times (`oracle=grid`), with a stack that has these.
 
     Raises
     ------
     InputError
         If the stack has formulas of a transformer's step only, or a parameter is not valid.
     """
-    chosen = stack or load_stack(OPERATORS_STACK)
+    chosen = load_stack(stack) if isinstance(stack, str) else stack
     if not isinstance(chosen.constants, Constants):
-        message, remedy = (
-            f"{chosen.name} has no times of operators",
-            f"name {OPERATORS_STACK}, or a file like it",
-        )
-        raise InputError(message, field="--stack", remedy=remedy)
+        remedy = f"name {OPERATORS_STACK}, or a file like it"
+        raise InputError(f"{chosen.name} has no times of operators", field="oracle.stack", remedy=remedy)
     return GridOracle(catalog or load_catalog(), chosen.constants, **parameters)
 
 

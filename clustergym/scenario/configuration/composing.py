@@ -80,6 +80,7 @@ class ValuesLater(ConfigLoaderImpl):
             config = super()._load_configuration_impl(
                 name, list(files), run_mode, validate_sweep_overrides=False
             )
+        # All at once: which are used again is not known, and a sweep soon has its own again.
         if len(_composed) >= MOST:
             _composed.clear()
         _composed[*key, run_mode] = _copies_of(config)
@@ -123,6 +124,7 @@ def offer(group: str, name: str, node: Mapping[str, Any]) -> None:
     """Register `node` so that configurations can choose it as if it were the file `conf/GROUP/NAME.yaml`."""
     if _offered.get((group, name)) != node:
         ConfigStore.instance().store(group=group, name=name, node=dict(node))
+        # What was composed before did not know of it.
         _offered[group, name] = dict(node)
         _composed.clear()
 

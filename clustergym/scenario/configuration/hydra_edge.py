@@ -31,6 +31,7 @@ def run_hydra(
     program: str,
     cells: Mapping[str, Sequence[str]] | None = None,
     name: str = "config",
+    after_sweep: Callable[[Path], None] | None = None,
 ) -> int:
     """Compose `conf/NAME.yaml`, call `job` once or for each run of a sweep, and return the exit status.
 
@@ -45,30 +46,28 @@ def run_hydra(
         `argv` says which runs, where, and by which launcher.
     name : str
         `config`, or a configuration that has all of its keys.
+    after_sweep : callable, optional
+        Called with the folder of a sweep of which a table is wanted.
 
     Returns
     -------
     int
         0, or 2 if a run of a sweep failed; the others have run.
-
-    Raises
-    ------
-    InputError
-        If Hydra does not accept an override; the error lists the nearest valid names.
     """
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from clustergym.scenario.configuration.sweeps import FAILED, SweepCallback
+    from clustergym.scenario.configuration.sweeps import ENDED, FAILED, EndedSweep
 
     os.environ["HYDRA_FULL_ERROR"] = "1"
     runs = list((cells or {}).items())
     OmegaConf.register_new_resolver("clustergym.folder", folder_name, replace=True)
     OmegaConf.register_new_resolver("clustergym.cell", lambda number: runs[number][0], replace=True)
     _offer_plugins()
-    SweepCallback.failures, SweepCallback.folder = (), None
+    ended: list[EndedSweep] = []
+    ENDED.set(ended)
     failed: list[InputError] = []
 
     def task(config: Any) -> float | None:
@@ -99,12 +98,17 @@ def run_hydra(
         finally:
             remove_empty(folder)
 
+    # Hydra takes `-m` at the front only; people write it where they think of it.
     words = _flags_first(argv)
     check_words(words)
     status = _call_hydra(task, name if cells is None else "study", program, words)
     if failed:
         raise failed[0]
-    return status or _report(SweepCallback.failures)
+    for sweep in ended:
+        status = status or _report(sweep.failures)
+        if sweep.table and after_sweep is not None:
+            after_sweep(sweep.folder)
+    return status
 
 
 def _call_hydra(task: Callable[[Any], float | None], name: str, program: str, words: list[str]) -> int:
@@ -119,6 +123,7 @@ def _call_hydra(task: Callable[[Any], float | None], name: str, program: str, wo
     if "hydra/launcher=ray" in words:
         # Otherwise Ray joins the cluster that the address file of an earlier one names, even if it is gone.
         os.environ.setdefault("RAY_ADDRESS", "local")
+    # Hydra reads the command line itself, and gives it no other way in.
     before = sys.argv
     sys.argv = [program, *_open_overrides(words)]
     try:
@@ -134,13 +139,7 @@ def _call_hydra(task: Callable[[Any], float | None], name: str, program: str, wo
 
 
 def compose_config(name: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return `conf/NAME.yaml` composed with overrides as plain values, without a run or any output.
-
-    Raises
-    ------
-    InputError
-        If Hydra does not accept an override; the error lists the nearest valid names.
-    """
+    """Return `conf/NAME.yaml` composed with overrides as plain values, without a run or any output."""
     import hydra
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
@@ -171,6 +170,7 @@ def _hydra() -> Iterator[None]:
 
     from clustergym.scenario.configuration.composing import composing_once
 
+    # Hydra is one object a process, and a task of a sweep composes while the sweep's own is alive.
     around = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
@@ -205,11 +205,16 @@ def _flags_first(argv: list[str]) -> list[str]:
 
 _OPEN = re.compile(r"costs\.(measured_s|search_s_per_gpu|search_s_max)[.=]")
 """Mappings that accept keys which are not in `conf/`."""
+_OF_FCFS = re.compile(r"policy\.(any_type|backfill|moves_per_hour|notice)=")
+"""Options of `policy=fcfs`, whose file has none of them: with one it is the policy of another class."""
 
 
 def _open_overrides(words: Sequence[str]) -> list[str]:
     """Prefix overrides of open mappings with `++`, without which Hydra refuses new keys."""
-    return [f"++{word}" if _OPEN.match(word) else word for word in words]
+    return [
+        f"++{word}" if _OPEN.match(word) or ("policy=fcfs" in words and _OF_FCFS.match(word)) else word
+        for word in words
+    ]
 
 
 def _offer_plugins() -> None:
@@ -228,6 +233,7 @@ def _offer_plugins() -> None:
 
 def folder_name(text: str) -> str:
     """Return the name of the folder for a run of a sweep, made from its overrides."""
+    # What was changed or cut gets a digest, so that two sets of overrides never share a folder.
     plain = re.sub(r"[^A-Za-z0-9_.,=+-]+", "_", text) or "default"
     if plain == text and len(plain) <= 120:
         return plain
@@ -236,6 +242,7 @@ def folder_name(text: str) -> str:
 
 def remove_empty(folder: Path) -> None:
     """Remove a folder if it is empty, and then its empty parents inside the working directory."""
+    # Never above the working directory: those folders are not ours.
     below = [path for path in folder.parents if path.is_relative_to(Path.cwd()) and path != Path.cwd()]
     for path in (folder, *below):
         try:
@@ -317,6 +324,7 @@ def _one_line(error: BaseException, argv: list[str]) -> InputError:
     if isinstance(error, MemoryError):
         return out_of_memory(error)
     text = " ".join(str(error).split())
+    # Hydra has no types for these errors, only texts; what no pattern knows is passed on as it is.
     for pattern, explain in _EXPLAIN:
         found = re.search(pattern, text)
         if found:
@@ -365,6 +373,7 @@ def _keys(argv: Sequence[str]) -> list[str]:
 
     with _hydra():
         try:
+            # With the chosen groups, as keys differ between the files of a group.
             composed = compose("config", overrides=chosen)
         except HydraException:
             composed = compose("config")

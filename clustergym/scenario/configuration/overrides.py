@@ -21,21 +21,8 @@ FILE_ENDINGS = (".csv", ".yaml", ".yml", ".json", ".gz", ".trace", ".swf", ".txt
 READ_WITH_FILE = {
     "cluster": ("path",),
     "trace": (
-        "path",
-        "format",
-        "rule",
-        "reference_cluster",
-        "counts",
-        "any_type",
-        "gavel_steps",
-        "sia_profiles",
-        "sia_lengths",
-        "keep_shares",
-        "outcomes",
-        "time_limits",
-        "nodes",
-        "seed",
-        "load",
+        *("path", "format", "rule", "reference_cluster", "counts", "any_type", "gavel_steps", "sia_profiles"),
+        *("sia_lengths", "keep_shares", "outcomes", "time_limits", "nodes", "seed", "load"),
     ),
 }
 """Keys of a group that are still used if its `path` names a file, which sets all other keys."""
@@ -65,6 +52,7 @@ def check_words(words: Sequence[str]) -> None:
         raise InputError("--resolve alone shows nothing", remedy="give --cfg job --resolve")
     for folder in _config_folders(words):
         _check_folder(folder)
+    # The word after such an option is its value, which may look like anything.
     after_option = False
     for word in words:
         if not (word.startswith("-") or after_option):
@@ -75,6 +63,7 @@ def check_words(words: Sequence[str]) -> None:
 
 def check_switched_off(words: Sequence[str]) -> None:
     """Raise an `InputError` if overrides set a key to null and also a key below it."""
+    # Hydra applies overrides in turn, so that the later of the two would win without a word.
     pairs = [(key.lstrip("+"), value) for key, _, value in (word.partition("=") for word in words)]
     off = {key for key, value in pairs if value == "null"}
     for key, _ in pairs:
@@ -98,6 +87,7 @@ def _check_folder(folder: Path) -> None:
 
     if not folder.is_dir():
         raise InputError("is not a folder", file=folder, field="--config-dir", remedy="name a folder of YAML")
+    # A listing that is cut off, as the folder may be a home directory given by mistake.
     files = list(islice(folder.rglob("*.yaml"), MOST_FILES + 1))
     if len(files) > MOST_FILES:
         message = f"holds more than {MOST_FILES} YAML files"
@@ -113,6 +103,7 @@ def _check_word(word: str) -> None:
         raise InputError(f"a run needs a {plain}", field=word, remedy=f"give {plain}=NAME")
     if not equals and not key.startswith("~"):
         raise InputError(f"{word!r} is not key=value", remedy=_find_group(word))
+    # Hydra imports and calls what `_target_` names: a configuration is data, and names no code.
     if key.endswith("_target_"):
         chosen = "hydra/sweeper=NAME or hydra/launcher=NAME"
         raise InputError("names code to be run", field=plain, remedy=f"choose with {chosen}")
@@ -127,6 +118,7 @@ def _check_choice(group: str, value: str) -> None:
     if value[:1] == "[" and value[-1:] == "]":
         remedy = f"give {group}=NAME; or {group}=NAME,NAME with --multirun for a run of each"
         raise InputError(f"{value} names several, and a run has one", field=group, remedy=remedy)
+    # choice(a,b), range(…) and the like are sweeps that Hydra takes apart.
     if value[:1] in ("[", "{") or "(" in value:
         return
     for name in value.split(","):

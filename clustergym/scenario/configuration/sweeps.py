@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.experimental.callback import Callback
 
@@ -37,6 +38,18 @@ def total_runs(params: Mapping[str, Any] | None, overrides: Sequence[str]) -> in
     return math.prod(lists.values())
 
 
+class EndedSweep(NamedTuple):
+    """A sweep that has ended: its folder, whether a table of it is wanted, and a line for each failed run."""
+
+    folder: Path
+    table: bool
+    failures: Sequence[str]
+
+
+ENDED: ContextVar[list[EndedSweep]] = ContextVar("ENDED")
+"""Where `run_hydra` learns of its sweep: Hydra makes the callback itself, and returns nothing."""
+
+
 class SweepCallback(Callback):
     """A Hydra callback that shows how many runs of a sweep have ended.
 
@@ -48,11 +61,6 @@ class SweepCallback(Callback):
     token : str, optional
         Names the sweep; given only to copies.
     """
-
-    failures: Sequence[str] = ()
-    """A line for each run that failed in the last sweep of this process."""
-    folder: Path | None = None
-    """Folder of the last sweep of this process whose table is wanted."""
 
     def __init__(self, token: str = "") -> None:
         self.token = token or f".sweep-{os.getpid()}-{time.time_ns()}"
@@ -69,6 +77,7 @@ class SweepCallback(Callback):
         _make_absolute(config, folder)
         sweeper = config.hydra.sweeper
         total = total_runs(sweeper.get("params"), list(config.hydra.overrides.task))
+        # Of an earlier sweep in the same folder, whose failures are not this one's.
         for path in folder.glob(f"*/{FAILED}"):
             path.unlink()
         _remove_old_marks(folder)
@@ -90,10 +99,8 @@ class SweepCallback(Callback):
             self._thread.join()
         folder = Path(str(config.hydra.sweep.dir))
         shutil.rmtree(folder / self.token, ignore_errors=True)
-        SweepCallback.folder = folder if config.get("table", True) else None
-        SweepCallback.failures = [
-            path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob(f"*/{FAILED}"))
-        ]
+        lines = [path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob(f"*/{FAILED}"))]
+        ENDED.get().append(EndedSweep(folder, bool(config.get("table", True)), lines))
 
 
 def _make_absolute(config: Any, folder: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Delay, Duration
-from clustergym.common.parameters import Parameters, build
+from clustergym.common.parameters import Parameters
 from clustergym.scenario.disturbance import Disturbance, DisturbedRun
 from clustergym.trace.trace import Trace
 
@@ -33,29 +32,19 @@ class Checkpoints(Parameters, Disturbance):
 
     config_key: ClassVar[str] = "scenario.checkpoints"
     key = "checkpoints"
+    switch = "every_s"
     stops_lose = True
 
     every_s: Duration | None = None
     write_s: Delay = 0.0
 
-    @classmethod
-    def from_config(
-        cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
-    ) -> Self | None:
-        """Build the checkpoints from their configuration keys; None without `every_s`.
-
-        Raises
-        ------
-        InputError
-            Also if writing takes longer than the interval, or is given without one.
-        """
-        chosen: Self = build(cls, given, cls.config_key)
-        if chosen.write_s > (chosen.every_s or 0.0):
-            message = f"a write of {chosen.write_s:g} s is given, "
-            message += "but no interval" if chosen.every_s is None else f"longer than {chosen.every_s:g} s"
+    def check(self, trace: Trace) -> None:
+        """Raise an `InputError` if writing takes longer than the interval, or is given without one."""
+        if self.write_s > (self.every_s or 0.0):
+            message = f"a write of {self.write_s:g} s is given, "
+            message += "but no interval" if self.every_s is None else f"longer than {self.every_s:g} s"
             remedy = "give a longer scenario.checkpoints.every_s"
             raise InputError(message, field="scenario.checkpoints.write_s", remedy=remedy)
-        return None if chosen.every_s is None else chosen
 
     def start(self, run: DisturbedRun) -> None:
         """Do nothing, since `checkpoints` returns everything that the engine needs."""

@@ -102,6 +102,7 @@ class Failures(Disturbance):
             return None
         choice: FailureChoice = build(FailureChoice, given, "scenario.failures")
         model = FailureModel(**{one.name: getattr(choice, one.name) for one in fields(FailureModel)})
+        # Keys that need a rate are refused without one, rather than left without effect.
         drawn = (choice.mtbf_s, model.leaf_mtbf_s, model.minipod_mtbf_s)
         if all(mean_s is None for mean_s in drawn):
             choice.check_without_rates(model)
@@ -126,6 +127,7 @@ class Failures(Disturbance):
         So the digest of a scenario without them stays the same. Paths count by what is in the files.
         """
         values = asdict(self)
+        # The file's content is in `switches`; where it lies does not change a run.
         values["model"].pop("switch_path")
         restart = values["model"]["restart"]
         values["model"]["restart"] = {
@@ -138,6 +140,7 @@ class Failures(Disturbance):
     def rate_per_s(self, cluster: ClusterSpec, nodes: Nodes) -> float:
         """Return how many random failures per second hit a job on these nodes."""
         on = np.array([node for node, _ in nodes])
+        # Rates of independent exponential times add up: nodes, and each leaf and minipod once.
         parts = (
             (len(on), self.mtbf_s),
             (len(np.unique(cluster.node_leaf[on])), self.model.leaf_mtbf_s),
@@ -147,6 +150,7 @@ class Failures(Disturbance):
 
     def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float]:
         """Return the seconds between a job's checkpoints on these nodes, and of writing one."""
+        # Only Young's and Daly's rules need the rate.
         fixed = self.model.checkpoint_rule == "fixed"
         rate = 0.0 if fixed else self.rate_per_s(cluster, nodes)
         return self.model.interval_s(self.checkpoint_every_s, rate), self.model.checkpoint_write_s
@@ -161,6 +165,7 @@ class Failures(Disturbance):
         repairs = Repairs(draw, cluster)
         for fault in draw.faults(cluster, self.schedule, self.switches):
             yield ticks(fault.time_s)
+            # Of a node that is down already nothing else fails, and a repair of it is not begun anew.
             if fault.tier != NODE:
                 self._fail_switch(run, fault)
             elif fault.number not in run.allocations.down and repairs.happens(fault):
@@ -197,19 +202,9 @@ class Failures(Disturbance):
         restart, in_place = self.model.restart, fault.step == IN_PLACE
         standstill = ticks(self.model.detection_s + (restart.in_place_s if in_place else restart.process_s))
         reason = f"node {fault.number}: restart {'in place' if in_place else 'of processes'}"
+        # In place a job keeps its memory; new processes read the last checkpoint.
         for row in run.list_jobs(fault.number):
             run.halt(row, standstill, not in_place, reason, fault.cause)
-
-    def upcoming(self, nodes: int) -> Iterator[NodeFailure]:
-        """Yield the node failures of a cluster of this many nodes, in order of time and then node.
-
-        With both a schedule and drawn failures, a node may be listed as failing while it is already down.
-        """
-        from heapq import merge
-
-        draw = Draw(self.seed, self.mtbf_s, self.mttr_s, self.model)
-        drawn = [] if self.mtbf_s is None else [draw.times(node) for node in range(nodes)]
-        return merge(self.schedule, *drawn)
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
-from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
 from clustergym.common.parameter_types import Duration, FractionBelowOne, PositiveInt, Seed
-from clustergym.common.parameters import Parameters, build
+from clustergym.common.parameters import Parameters
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.disturbance import ActiveDisturbance, Disturbance, DisturbedRun
-from clustergym.trace.trace import Trace
 
 CAUSE = "job"
 
@@ -38,19 +36,12 @@ class JobFailures(Parameters, Disturbance):
 
     config_key: ClassVar[str] = "scenario.job_failures"
     key = "job_failures"
+    switch = "share"
 
     share: FractionBelowOne = 0.0
     after_s: Duration = 300.0
     most: PositiveInt = 3
     seed: Seed | None = None
-
-    @classmethod
-    def from_config(
-        cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
-    ) -> Self | None:
-        """Build the job failures from their configuration keys; None if no share of jobs fails."""
-        chosen: Self = build(cls, given, cls.config_key)
-        return replace(chosen, seed=seed if chosen.seed is None else chosen.seed) if chosen.share else None
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
         """Start to watch the launches of a run's jobs, some of which are to fail."""
@@ -58,7 +49,9 @@ class JobFailures(Parameters, Disturbance):
 
     def delays_s(self, row: int) -> list[float]:
         """Return the seconds from one random failure of a job to the next, at first from its first launch."""
+        # A stream for each job, so that a job's failures do not depend on what a policy does with others.
         rng = random_streams.JOB_FAILURES.generator(self.seed or 0, row)
+        # All draws are made, whatever the luck: a larger share adds failures and moves none.
         draws = [(rng.random(), float(rng.exponential(self.after_s))) for _ in range(self.most)]
         fails = next((at for at, (luck, _) in enumerate(draws) if luck >= self.share), self.most)
         return [delay_s for _, delay_s in draws[:fails]]
@@ -74,6 +67,7 @@ class PendingJobFailures(ActiveDisturbance):
 
     def note_launch(self, row: int) -> None:
         """Plan a job's failures at its first launch; let it fail at a later one if a failure is due."""
+        # A failure that came due while the job waited comes before the next one is planned.
         if row in self._pending:
             self._pending.remove(row)
             self._run.follow(self._fail(row, self._run.now))
@@ -92,6 +86,7 @@ class PendingJobFailures(ActiveDisturbance):
             yield begins
             begins = self._run.find_work_tick(row)
         if begins is None or begins > self._run.now:
+            # It waits, or stands still once more: it fails when it next begins to work.
             self._pending.add(row)
             return
         self._run.interrupt(row, "job failed", CAUSE)

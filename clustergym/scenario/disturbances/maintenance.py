@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
-from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Delay, Duration
-from clustergym.common.parameters import Parameters, build
+from clustergym.common.parameters import Parameters
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.disturbance import ActiveDisturbance, Disturbance, DisturbanceMetric, DisturbedRun
 from clustergym.trace.trace import Trace
@@ -37,6 +36,7 @@ class Maintenance(Parameters, Disturbance):
 
     config_key: ClassVar[str] = "scenario.maintenance"
     key = "maintenance"
+    switch = "every_s"
     outages = (EVENTS,)
     metrics = (
         DisturbanceMetric(
@@ -52,25 +52,12 @@ class Maintenance(Parameters, Disturbance):
     duration_s: Duration = 3600.0
     grace_s: Delay = 0.0
 
-    @classmethod
-    def from_config(
-        cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
-    ) -> Self | None:
-        """Build the maintenance from its configuration keys; None without `every_s`.
-
-        Raises
-        ------
-        InputError
-            Also if a node would be maintained again before it is back.
-        """
-        chosen: Self = build(cls, given, cls.config_key)
-        if chosen.every_s is None:
-            return None
-        if chosen.every_s <= chosen.grace_s + chosen.duration_s:
-            message = f"{chosen.every_s:g} s are over before a node is drained and back"
-            remedy = f"give more than grace_s + duration_s = {chosen.grace_s + chosen.duration_s:g}"
-            raise InputError(message, field=f"{cls.config_key}.every_s", remedy=remedy)
-        return chosen
+    def check(self, trace: Trace) -> None:
+        """Raise an `InputError` if a node would be maintained again before it is back."""
+        if self.every_s is not None and self.every_s <= self.grace_s + self.duration_s:
+            message = f"{self.every_s:g} s are over before a node is drained and back"
+            remedy = f"give more than grace_s + duration_s = {self.grace_s + self.duration_s:g}"
+            raise InputError(message, field=f"{self.config_key}.every_s", remedy=remedy)
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
         """Start to watch for the times of maintenance in a run."""
@@ -91,10 +78,12 @@ class ActiveMaintenance(ActiveDisturbance):
         assert self._plan.every_s is not None
         turn = 0
         while True:
+            # From the turn, not from the last time: adding up intervals would add up their rounding.
             due_s = (phase + turn) * self._plan.every_s
             yield ticks(max(due_s - self._plan.grace_s, 0.0))
             self._draining[node] = "maintenance"
             yield ticks(due_s)
+            # Still in the list: it has not become empty in the meantime.
             if node in self._draining:
                 self._run.clear((node,))
             turn += 1
@@ -107,6 +96,7 @@ class ActiveMaintenance(ActiveDisturbance):
         """Take drained nodes out of use once they are empty."""
         allocations = self._run.allocations
         for node in sorted(self._draining):
+            # A node that failed meanwhile is empty, too, and is maintained while it is down.
             if node in allocations.down or allocations.free_on_node[node] == allocations.spec.node_gpus[node]:
                 del self._draining[node]
                 self._run.take_out(node, ticks(self._plan.duration_s), EVENTS, "maintenance", "maintenance")

@@ -161,6 +161,7 @@ class ActiveReservations(ActiveDisturbance):
         return {
             node: f"planned job {names[job]}"
             for job, start in self.start.items()
+            # Short jobs may still use the nodes until the planned start.
             if job in self.nodes and (until > start or job in self.due)
             for node in self.nodes[job]
         }
@@ -174,6 +175,7 @@ class ActiveReservations(ActiveDisturbance):
     def serve(self) -> None:
         """Choose nodes for planned jobs that have none, and start those that are due."""
         run = self._run
+        # In order of planned start: the earlier job chooses first.
         for row in [row for row in self.start if row in self.nodes]:
             gpu_type, gpus = self._wanted[row]
             cluster, down = run.allocations.spec, run.allocations.down

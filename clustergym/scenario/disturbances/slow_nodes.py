@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
-from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Duration, FractionBelowOne, Seed, Slowdown
-from clustergym.common.parameters import Parameters, build
+from clustergym.common.parameters import Parameters
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.disturbance import Disturbance, DisturbanceMetric, DisturbedRun
 from clustergym.trace.trace import Trace
@@ -38,6 +37,7 @@ class SlowNodes(Parameters, Disturbance):
 
     config_key: ClassVar[str] = "scenario.slow_nodes"
     key = "slow_nodes"
+    switch = "share"
     metrics = (
         DisturbanceMetric(
             "slow_nodes",
@@ -53,19 +53,11 @@ class SlowNodes(Parameters, Disturbance):
     duration_s: Duration = 3600.0
     seed: Seed | None = None
 
-    @classmethod
-    def from_config(
-        cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
-    ) -> Self | None:
-        """Build the slow nodes from their configuration keys; None if no share of nodes is slow."""
-        chosen: Self = build(cls, given, cls.config_key)
-        if chosen.share and chosen.factor == 1.0:
-            raise InputError(
-                "is 1, which slows nobody down",
-                field=f"{cls.config_key}.factor",
-                remedy="give more, or share=0",
-            )
-        return replace(chosen, seed=seed if chosen.seed is None else chosen.seed) if chosen.share else None
+    def check(self, trace: Trace) -> None:
+        """Raise an `InputError` if nodes would be slow at full speed."""
+        if self.share and self.factor == 1.0:
+            message, remedy = "is 1, which slows nobody down", "give more, or share=0"
+            raise InputError(message, field=f"{self.config_key}.factor", remedy=remedy)
 
     def start(self, run: DisturbedRun) -> None:
         """Start the processes that make nodes slow in a run."""
@@ -74,12 +66,15 @@ class SlowNodes(Parameters, Disturbance):
     def _slow(self, run: DisturbedRun) -> Iterator[int]:
         nodes = range(len(run.allocations.spec.node_type))
         for start_s, node, duration_s in heapq.merge(*(self._draw_slow_times(node) for node in nodes)):
+            # At least a tick, as an event that ends when it begins would never be seen.
             yield ticks(start_s)
             run.slow(node, self.factor, max(ticks(duration_s), 1), EVENTS, "slow node")
 
     def _draw_slow_times(self, node: int) -> Iterator[tuple[float, int, float]]:
         """Yield (start, node, duration) of the times in which a node is slow."""
         rng = random_streams.SLOW_NODES.generator(self.seed or 0, node)
+        # Of the mean times, duration / (duration + normal) = share. The first state is drawn by that share,
+        # so that it holds from the start on.
         normal_s = self.duration_s * (1.0 - self.share) / self.share
         now_s = 0.0 if rng.random() < self.share else float(rng.exponential(normal_s))
         while True:

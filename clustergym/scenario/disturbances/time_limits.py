@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
-from clustergym.common.parameters import Parameters, build
+from clustergym.common.parameters import Parameters
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.disturbance import ActiveDisturbance, Disturbance, DisturbedRun
 from clustergym.trace.trace import Trace
@@ -33,20 +32,16 @@ class TimeLimits(Parameters, Disturbance):
 
     config_key: ClassVar[str] = "scenario.time_limits"
     key = "time_limits"
+    switch = "kill"
     ends_jobs = True
 
     kill: bool = False
 
-    @classmethod
-    def from_config(
-        cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
-    ) -> Self | None:
-        """Build the time limits from their configuration keys; None without `kill`."""
-        chosen: Self = build(cls, given, cls.config_key)
-        if chosen.kill and trace.time_limit_s is None:
+    def check(self, trace: Trace) -> None:
+        """Raise an `InputError` if the trace has no time limits."""
+        if self.kill and trace.time_limit_s is None:
             remedy = "give trace.time_limits=keep, or factors to draw them by, as [1,5]"
-            raise InputError("the trace has no time limits", field=f"{cls.config_key}.kill", remedy=remedy)
-        return chosen if chosen.kill else None
+            raise InputError("the trace has no time limits", field=f"{self.config_key}.kill", remedy=remedy)
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
         """Start to watch the launches of a run's jobs, so as to stop them at their limits."""
@@ -61,6 +56,7 @@ class _ActiveTimeLimits(ActiveDisturbance):
 
     def note_launch(self, row: int) -> None:
         """Start the clock of a job that has just started or resumed, not of one that was moved."""
+        # When it last began to wait names the run: a job that is moved keeps it, and its clock goes on.
         since, limit_s = self._run.find_queued_tick(row), float(self._limit_s[row])
         if math.isfinite(limit_s) and self._watched.get(row) != since:
             self._watched[row] = since

@@ -1,15 +1,12 @@
-"""GPUs of a cluster divided down a tree of queues.
+"""GPUs of a cluster divided down a tree of queues, by fair shares (`fair_share`) or by what queues deserve.
 
-Queues with a guarantee, a deserved share and a hard cap (Volcano's capacity plugin; YARN's scheduler).
-
-Sources: Volcano, docs/design/capacity-scheduling; Apache Hadoop, capacity scheduler.
+Sources of the latter: Volcano, docs/design/capacity-scheduling; Apache Hadoop, capacity scheduler.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -125,10 +122,10 @@ class Division:
         bounds: list[Bounds] | None,
     ) -> None:
         if self.rule == "capacity":
-            deserved = [Entitlement(min(own, gpus)) for own in claims.quota]
-            found = compute_entitled_shares(gpus, deserved, claims.wanted)
+            found = compute_entitled_shares(gpus, [min(own, gpus) for own in claims.quota], claims.wanted)
         else:
             given = claims.wanted, claims.quota, claims.weight, claims.priority
+            # Without history past use changes nothing, so that there are no bounds to keep.
             offers = None if bounds is None or self.history_weight <= 0 else Offers(claims.at)
             used = [usage[at] for at in claims.at]
             found = shares_of_wanted(gpus, *given, used, self.history_weight, offers)
@@ -136,6 +133,7 @@ class Division:
                 bounds.append(offers.bounds(self.history_weight))
         for at, share in zip(claims.at, found, strict=True):
             shares[at] = share
+        # From the top down: what a queue's children divide is what the queue has got.
         for place, below in claims.below.items():
             self._give(below, found[place], usage, shares, bounds)
 
@@ -143,10 +141,12 @@ class Division:
 def _claims(rows: Sequence[_Row], requests: Mapping[str, float]) -> Claims:
     found = Claims([], [], [], [], [], {})
     for name, at, quota, most, kept, weight, priority, children in rows:
+        # Most leaves of a large tree have no jobs, and cannot change what the others get.
         if not (children or kept or name in requests):
             continue
         below = _claims(children, requests) if children else None
         asked = requests.get(name, 0.0) if below is None else sum(below.wanted)
+        # From the leaves up: a parent asks for what its queues may have, each within its own limit.
         wanted = min(max(asked, kept), most)
         if wanted > 0:
             if below is not None and below.at:
@@ -188,59 +188,29 @@ def divide_among_queues(
     return dict(zip(tree.queues, division.divide(total, division.claims(requests), used), strict=True))
 
 
-@dataclass(frozen=True)
-class Entitlement:
-    """The GPUs of one type that a queue deserves, is guaranteed and may use at most.
-
-    Attributes
-    ----------
-    deserved : float
-        GPUs that it has back on demand; others use them while it does not.
-    guarantee : float
-        GPUs of those that are never lent.
-    capability : float
-        GPUs that it never exceeds.
-    """
-
-    deserved: float
-    guarantee: float = 0.0
-    capability: float = math.inf
-
-
-def compute_entitled_shares(
-    total: float, queues: Sequence[Entitlement], requests: Sequence[float]
-) -> list[float]:
+def compute_entitled_shares(total: float, deserved: Sequence[float], wanted: Sequence[float]) -> list[float]:
     """Divide GPUs: first what each queue deserves, then the rest one by one to the least served queue.
 
-    Each has what it deserves, as far as it asks for it. What is left, but for guarantees that are not used,
-    goes one GPU at a time to the queue that then has least of what it deserves, up to its cap.
+    Each has what it deserves, as far as it wants it. What is left goes one GPU at a time to the queue that
+    then has least of what it deserves (Volcano's capacity plug-in; YARN's scheduler).
 
     Parameters
     ----------
     total : float
         GPUs of the parent.
-    queues : sequence of Entitlement
-    requests : sequence of float
-        GPUs that the jobs of each hold or wait for.
+    deserved, wanted : sequence of float
+        GPUs that each queue has back on demand; those that its jobs hold or wait for, up to its limit.
     """
-    most = [min(request, queue.capability) for request, queue in zip(requests, queues, strict=True)]
-    shares = [min(queue.deserved, wanted) for queue, wanted in zip(queues, most, strict=True)]
-    kept = sum(max(0.0, queue.guarantee - share) for queue, share in zip(queues, shares, strict=True))
-    left = total - kept - sum(shares)
+    shares = [min(own, most) for own, most in zip(deserved, wanted, strict=True)]
+    left = total - sum(shares)
     while left > EPSILON:
-        wanting = [at for at, share in enumerate(shares) if most[at] - share > EPSILON]
+        wanting = [at for at, share in enumerate(shares) if wanted[at] - share > EPSILON]
         if not wanting:
             break
         # Without anything deserved a queue comes last, the emptiest of such first.
-        at = min(
-            wanting,
-            key=lambda at: (
-                shares[at] / queues[at].deserved if queues[at].deserved else math.inf,
-                shares[at],
-                at,
-            ),
-        )
-        given = min(1.0, left, most[at] - shares[at])
+        served = {at: shares[at] / deserved[at] if deserved[at] else math.inf for at in wanting}
+        at = min(wanting, key=lambda at: (served[at], shares[at], at))
+        given = min(1.0, left, wanted[at] - shares[at])
         shares[at] += given
         left -= given
     return shares

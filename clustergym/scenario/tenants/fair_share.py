@@ -1,8 +1,6 @@
 """Division of GPUs among queues by quota, then priority, then weight with history (KAI-Scheduler).
 
 Source: NVIDIA KAI-Scheduler, docs/fairness and docs/time-based-fairshare.
-
-How much of a parent's GPU time each queue has had, of late.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,67 +20,6 @@ EPSILON = 1e-9
 """GPUs below which a difference is rounding of floating point."""
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A queue's request, quota, limit, weight and past use for a division of its parent's GPUs.
-
-    Attributes
-    ----------
-    request : float
-        GPUs that its jobs hold or wait for.
-    quota : float
-        GPUs it deserves before anybody has a surplus; infinite: all of the parent's.
-    limit : float
-        Most GPUs it may have.
-    weight : float
-        Its part of the surplus, against queues of equal priority; 0: none.
-    priority : int
-        Queues of a higher one have all they want of the surplus first.
-    usage : float
-        Part of the parent's GPU time that it has had of late, from 0 to 1 (`History.usage`).
-    """
-
-    request: float
-    quota: float = 0.0
-    limit: float = UNLIMITED
-    weight: float = 1.0
-    priority: int = 100
-    usage: float = 0.0
-
-    @property
-    def wanted(self) -> float:
-        """GPUs that the queue would get if no other queue wanted any."""
-        return min(self.request, self.limit)
-
-
-def fair_shares(total: float, claims: Sequence[Claim], history_weight: float = 1.0) -> list[float]:
-    """Divide a parent's GPUs of one type fairly among its queues; return the GPUs of each.
-
-    Each has its quota, as far as it wants it; quotas may together exceed the parent's GPUs. The rest goes,
-    priority by priority, to those that want more: by weight, less where a queue has had more than its weight
-    of late. Shares are whole unless a quota or request is not: what rounding leaves is dealt out one by one,
-    by priority, then by what rounding took, then in the order given.
-
-    Parameters
-    ----------
-    total : float
-        GPUs of the parent.
-    claims : sequence of Claim
-        Older queues first.
-    history_weight : float
-        KAI's k: how much past use counts; 0: not at all.
-    """
-    return shares_of_wanted(
-        total,
-        [claim.wanted for claim in claims],
-        [claim.quota for claim in claims],
-        [claim.weight for claim in claims],
-        [claim.priority for claim in claims],
-        [claim.usage for claim in claims],
-        history_weight,
-    )
-
-
 def shares_of_wanted(
     total: float,
     wanted: list[float],
@@ -94,12 +30,36 @@ def shares_of_wanted(
     history_weight: float,
     offers: Offers | None = None,
 ) -> list[float]:
-    """Divide GPUs as `fair_shares` does, given lists of what each queue wants and deserves."""
-    # Compiled episodes compile this and what it calls.
+    """Divide a parent's GPUs of one type fairly among its queues; return the GPUs of each.
+
+    Each has its quota, as far as it wants it; quotas may together exceed the parent's GPUs. The rest goes,
+    priority by priority, to those that want more: by weight, less where a queue has had more than its weight
+    of late. Shares are whole unless a quota or request is not: what rounding leaves is dealt out one by one,
+    by priority, then by what rounding took, then in the order given, which is that of age.
+
+    Parameters
+    ----------
+    total : float
+        GPUs of the parent.
+    wanted, quota : list of float
+        GPUs that each queue would get if no other wanted any; GPUs it deserves before anybody has a surplus,
+        infinite: all of the parent's.
+    weight, priority : list of float, list of int
+        Its part of the surplus, against queues of equal priority (0: none); queues of a higher priority have
+        all they want of the surplus first.
+    usage : list of float
+        Part of the parent's GPU time that each has had of late, from 0 to 1 (`History.usage`).
+    history_weight : float
+        KAI's k: how much past use counts; 0: not at all.
+    offers : Offers, optional
+        To which the rounding is told.
+    """
+    # Compiled episodes compile this and what it calls: lists and loops, and no calls by keyword.
     shares = [min(total if quota[at] == UNLIMITED else quota[at], wanted[at]) for at in range(len(wanted))]
     left = total - sum(shares)
     if left <= EPSILON:
         return shares
+    # The common case in one step: all have all they want, and nothing is rounded.
     fractions = [one for one in wanted + shares if one % 1.0]
     if sum(wanted) <= total and 0.0 not in weight and not fractions:
         return wanted[:]
@@ -108,6 +68,7 @@ def shares_of_wanted(
         among = [at for at, own in enumerate(priority) if own == rank and weight[at] > 0]
         counted = max(history_weight, 0.0)
         left, blocked = divide_by_weight(left, wanted, weight, usage, among, shares, lost, counted, offers)
+        # What is left over is rounding's: queues of lower priority get nothing before those above are sated.
         if blocked:
             break
     if left > EPSILON:
@@ -163,6 +124,7 @@ def divide_by_weight(
         offered = [left * part / some for part in parts]
         if offers is not None:
             offers.turn(wanting, even, left, offered, missing, EPSILON)
+        # Another turn only if somebody left some of his offer: otherwise it would round to the same.
         sated = False
         for place, at in enumerate(wanting):
             offer, lacks = offered[place], missing[place]

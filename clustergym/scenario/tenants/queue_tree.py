@@ -1,7 +1,4 @@
-"""The tree of queues that jobs belong to, and its YAML file.
-
-The queues of a scenario, and whose each job is.
-"""
+"""The tree of queues that jobs belong to, and its YAML file."""
 
 from __future__ import annotations
 
@@ -147,6 +144,7 @@ class QueueTree:
         """Raise an `InputError` if top queues' quotas exceed the cluster's GPUs and that is not allowed."""
         top = self.children[None]
         for gpu, gpus in zip(gpu_types, capacity, strict=True):
+            # An unlimited quota (infinite) exceeds nothing: it means all of the parent's.
             finite = [own for name in top if (own := of_type(self.queues[name].quota, gpu)) < math.inf]
             if sum(finite) > gpus and not self.settings.oversubscribe:
                 message = (
@@ -158,12 +156,10 @@ class QueueTree:
     def plain(self) -> dict[str, Any]:
         """Return the settings and queues as plain values, for the scenario's digest."""
         settings = asdict(self.settings)
+        # Left out where off: boards were frozen before it existed.
         if not self.settings.eviction_s:
             del settings["eviction_s"]
-        return {
-            "settings": settings,
-            "queues": {name: asdict(one) for name, one in self.queues.items()},
-        }
+        return {"settings": settings, "queues": {name: asdict(one) for name, one in self.queues.items()}}
 
     def reclaim_min_runtime_s(self, taker: str, victim: str) -> float:
         """Return for how many seconds of running the victim's jobs are safe from the queue `taker`.
@@ -171,6 +167,7 @@ class QueueTree:
         That of the queue on the victim's side just below what both are in, or else of the nearest above it.
         """
         mine, other = self.path(taker), self.path(victim)
+        # The first queue on the victim's side that the taker is not in.
         depth = next(
             (at for at, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b), len(other) - 1
         )
@@ -210,6 +207,7 @@ class QueueTree:
                     self._refuse(message, last, "parent", remedy)
                 path[at], last = None, at
                 at = queues[at].parent
+            # Parents before children, whatever the order in the file.
             found |= dict.fromkeys(reversed(path))
         return list(found)
 
@@ -272,6 +270,7 @@ def _sums(amounts: Sequence[Amount], types: Sequence[str]) -> dict[str, float]:
 
     In time linear in what the amounts name: every one may name types of its own.
     """
+    # fsum, as the order of queues in a file must not decide whether a sum exceeds its parent.
     of_all = math.fsum(of_type(amount, "") for amount in amounts if not isinstance(amount, Mapping))
     named: dict[str, list[float]] = {gpu: [of_all] for gpu in types}
     for amount in amounts:
@@ -316,13 +315,7 @@ def _types(*amounts: Amount) -> list[str]:
 
 
 def load_queues(path: Path) -> QueueTree:
-    """Read a tree of queues from a YAML file.
-
-    Raises
-    ------
-    InputError
-        Naming the file, the line, the queue and the remedy.
-    """
+    """Read a tree of queues from a YAML file."""
     source = read_mapping(path)
     given = dict(source.content)
     try:

@@ -46,7 +46,7 @@ def test_whom_random_play_beats_stands_on_the_page(root):
     words = yaml.safe_load((folder / "entry.yaml").read_text())
     words["policy"] |= {"name": "random"}
     (folder / "entry.yaml").write_text(yaml.safe_dump(words | {"title": "by chance"}))
-    assert "Statistically tied with the best: by chance, " in pages(board)[board.folder / "README.md"]
+    assert "They share rank 1: by chance, " in pages(board)[board.folder / "README.md"]
     shutil.copytree(root / "small" / "short", root / "small" / "known")
     rows = (root / "small" / "known" / "results.csv").read_text().splitlines()
     at = rows[0].split(",").index("jct_mean")
@@ -61,6 +61,6 @@ def test_whom_random_play_beats_stands_on_the_page(root):
     assert found["first"].gained is not None
     assert found["first"].gained.high < 0
     readme = pages(load_board("small", root))[board.folder / "README.md"]
-    assert "Random play beats, the interval clear of 0: " + found["first"].entry.title in readme
+    assert "Random play beats, by all of the brackets: " + found["first"].entry.title in readme
     assert "| random play |" in readme
     assert "| best known |" in readme

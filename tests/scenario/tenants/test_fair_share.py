@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustergym.scenario.tenants.fair_share import Claim, History, fair_shares
+from clustergym.scenario.tenants.fair_share import History, shares_of_wanted
+
+
+class Claim(NamedTuple):
+    """What a queue wants of its parent's GPUs, and by which rules it has them."""
+
+    request: float
+    quota: float = 0.0
+    limit: float = math.inf
+    weight: float = 1.0
+    priority: int = 100
+    usage: float = 0.0
+
+    @property
+    def wanted(self):
+        return min(self.request, self.limit)
+
+
+def fair_shares(total, claims, history_weight=1.0):
+    names = ("wanted", "quota", "weight", "priority", "usage")
+    columns = ([getattr(one, name) for one in claims] for name in names)
+    return shares_of_wanted(total, *columns, history_weight)
 
 
 def claims(requests, weights=(1, 1, 1), priorities=(1, 1, 1), quotas=(2, 2, 2), limits=(math.inf,) * 3):
