@@ -1,4 +1,19 @@
-"""The core of all scheduling environments: an agent decides at the decision points of a simulation."""
+"""The base of all scheduling environments: an agent decides at the decision points of a simulation.
+
+What `step(action)` calls, on the compiled engine:
+
+1. `SchedulingEnv.step`, here, checks the action.
+2. `CompiledEpisode.act` (vector/compiled_episode.py) plays an episode as a batch of one.
+   `SchedulingVectorEnv.step` (vector/base.py, environment.py) comes here directly, with many.
+3. `EpisodeBatch.take` and `apply` (vector/episode_batch.py) hand the rows of common arrays to threads.
+4. `apply_actions` and `play` (vector/step.py), compiled, do the rest for each row: an action that ends no
+   decision point is an edit (`edits.edit`); one that does is enacted (`clock.enact`), and the clock moves to
+   the next decision point (`clock.advance` of sim/compiled). `charge` then computes the reward.
+
+With `Auction`'s actions the fourth is `apply_auctions` (auction_step.py), with queues
+`apply_actions_with_queues` (tenants_step.py). On the SimPy engine `SimPyEpisode.act` (simpy_episode.py) comes
+second and last: `Actions.act` turns the action into a Decision for `Simulation.apply` and `advance`.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +52,7 @@ from clustergym.trace.trace import Trace
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]
 
-UNPICKLED = frozenset({"_core", "_episode", "_prepared", "_references", "features", "parts", "placer"})
+UNPICKLED = frozenset({"_batch", "_episode", "_prepared", "_references", "features", "parts", "placer"})
 """Attributes that a copy makes anew, from the parameters, the scenario and the actions taken."""
 
 

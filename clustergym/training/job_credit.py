@@ -284,7 +284,7 @@ class JobCreditLearner:
         envs, by_job = self.envs, self.settings.critic == "job"
         one = np.zeros((envs.num_envs, 1), dtype=np.int64)
         for _ in range(self.settings.n_steps):
-            masks, began = envs.action_masks(), envs.core.reached
+            masks, began = envs.action_masks(), envs.batch.reached
             jobs = envs.row_jobs() if by_job else envs.all_jobs()
             before, _ = envs.job_costs(jobs)
             rows = self.policy.read_rows(self._observations)
@@ -298,7 +298,7 @@ class JobCreditLearner:
             cost, left = after - before, gone | over[:, None]
             if not by_job:
                 cost, left, jobs = cost.sum(1, keepdims=True), over[:, None], one
-            elapsed_s = (envs.core.reached - began) / TICKS_PER_S
+            elapsed_s = (envs.batch.reached - began) / TICKS_PER_S
             step = (rows, drawn, values, jobs, cost, elapsed_s, left)
             for name, part in zip(Rollout._fields, step, strict=True):
                 kept[name].append(part)
