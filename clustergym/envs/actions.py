@@ -9,9 +9,7 @@ Which jobs have a row when there are more jobs than rows.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +19,6 @@ from clustergym.common.arrays import Bools, Ints
 from clustergym.common.errors import InputError
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.scenario.policy import Decision, Setting, View
-from clustergym.scenario.registry import parse_policy
 from clustergym.trace.trace import Trace
 
 
@@ -63,7 +60,7 @@ class Actions(ABC):
         return int(action)
 
     @abstractmethod
-    def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
+    def reset(self, trace: Trace) -> None:
         """Prepare for a new episode, in which the jobs of a trace are scheduled."""
 
     @abstractmethod
@@ -162,7 +159,7 @@ class EditActions(Actions):
         self.__dict__.update(state)
         self._link()
 
-    def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
+    def reset(self, trace: Trace) -> None:
         """Prepare for a new episode, in which no job is admitted yet."""
         self._decided, self._turn = np.zeros(len(trace), dtype=np.bool_), 0
 
@@ -277,66 +274,6 @@ class EditActions(Actions):
             gpu_type, level = divmod(option, self.levels)
             return f"row {row}: assign {self._counts[level]} {self._names[gpu_type]}"
         return f"row {row}: " + ("preempt" if option == self.options else "reject")
-
-
-class MetaActions(Actions):
-    """Actions that each choose a scheduling policy from a menu; that policy then makes the decision.
-
-    Parameters
-    ----------
-    parameters : SchedulingParameters
-    setting : Setting
-
-    Attributes
-    ----------
-    policies : tuple of Policy
-    """
-
-    def __init__(self, parameters: SchedulingParameters, setting: Setting) -> None:
-        self._texts = parameters.policies
-        self.policies = tuple(parse_policy(text, "env.policies") for text in self._texts)
-        self.number = len(self.policies)
-        self.shown = np.empty(0, dtype=np.int64)
-
-    def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
-        """Prepare for a new episode: check and reset every policy of the menu.
-
-        Each policy has the random stream that it has in a simulation.
-        """
-        for policy in self.policies:
-            policy.check(trace, setting)
-            policy.reset(setting, copy.deepcopy(rng))
-
-    def begin(self, view: View) -> None:
-        """Store the View (what a policy sees) of a new decision point, where the chosen policy decides."""
-        self.view = view
-
-    def mask(self) -> Bools:
-        """Return a mask of the legal actions, which is true everywhere, as any policy may be chosen."""
-        return np.ones(self.number, dtype=np.bool_)
-
-    def legal(self, action: int) -> bool:
-        """Return True, as every action is legal at all times."""
-        return True
-
-    def act(self, action: int) -> Decision | None:
-        """Return the scheduling decision that the policy chosen by the action makes now.
-
-        A policy that needs no profile may name a type on which a job is not profiled yet; that
-        job keeps waiting.
-        """
-        view, decision = self.view, self.policies[action].schedule(self.view)
-        at, counts = np.searchsorted(view.job, decision.job), view.setting.counts
-        fits = view.feasible[at, decision.gpu_type, np.searchsorted(counts, decision.gpus)]
-        if fits.all():
-            return decision
-        batch = None if decision.batch is None else decision.batch[fits]
-        kept = {name: getattr(decision, name)[fits] for name in ("job", "gpu_type", "gpus")}
-        return replace(decision, **kept, batch=batch)
-
-    def describe(self, action: int) -> str:
-        """Return the name and parameters of the policy that an action chooses."""
-        return self._texts[action]
 
 
 def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:

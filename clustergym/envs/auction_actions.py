@@ -15,7 +15,7 @@ from clustergym.agents import auction_features as features
 from clustergym.agents.auction import Bids, make_bids
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError, require
-from clustergym.envs.actions import Actions, EditActions, MetaActions, choose_rows
+from clustergym.envs.actions import Actions, EditActions, choose_rows
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 from clustergym.sim.compiled.numba_cache import entry_in_place
@@ -103,7 +103,7 @@ class AuctionActions(Actions):
         weights[..., self._knob] += actions
         return weights
 
-    def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
+    def reset(self, trace: Trace) -> None:
         """Prepare for a new episode."""
         self._turn = 0
 
@@ -229,13 +229,11 @@ def check_numbers(action: Any, shape: tuple[int, ...], bound: float) -> Floats:
     return numbers
 
 
-AnyActions = EditActions | MetaActions | AuctionActions
+AnyActions = EditActions | AuctionActions
 
 
 def make_actions(parameters: SchedulingParameters, setting: Setting) -> AnyActions:
     """Make the object that interprets an environment's actions, of the type that `parameters` name."""
-    if parameters.actions == "meta":
-        return MetaActions(parameters, setting)
     if parameters.actions in NAMES:
         return AuctionActions(parameters, setting)
     return EditActions(parameters, setting)

@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from clustergym.agents import auction_features
 from clustergym.common.arrays import Floats, Ints
-from clustergym.envs.actions import Actions, EditActions, MetaActions
+from clustergym.envs.actions import Actions, EditActions
 from clustergym.envs.auction_actions import RANKED, AuctionActions
 from clustergym.envs.placing import join_boxes
 from clustergym.envs.queue_imbalance import QueueRules
@@ -170,11 +170,10 @@ class Summary:
             self.time_s = view.iteration_time_s()
             self.least_gpu_s = _least(self.time_s * self.setting.counts)
         work = self.least_gpu_s * view.remaining_iterations
-        hidden = 0 if isinstance(actions, MetaActions) else n - len(actions.shown)
         queue[:] = (
             share(n, 50.0),
             share(int(waiting.sum()), 50.0),
-            share(hidden, 50.0),
+            share(n - len(actions.shown), 50.0),
             float(logarithm(age.sum() / n)),
             share(float(view.requested_gpus[waiting].sum()), self.total),
             float(logarithm(work.sum() / self.total)),

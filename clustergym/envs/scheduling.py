@@ -68,7 +68,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     Attributes
     ----------
     parameters : SchedulingParameters
-    actions : EditActions, MetaActions or AuctionActions
+    actions : EditActions or AuctionActions
     features : Summary, JobRows or MoveRows
     defaults : mapping
         Parameters that a subclass changes.
@@ -265,21 +265,14 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
 def check_features(parameters: SchedulingParameters) -> None:
     """Raise an InputError if the actions lack what is to be observed."""
-    if parameters.features != "summary" and parameters.actions == "meta":
-        message, remedy = f"{parameters.features!r} needs rows", "give features=summary"
-        raise InputError(message, field="env.features", remedy=remedy)
     if parameters.features in ("moves", "ranked") and parameters.actions not in OF_AUCTIONS:
         message = f"{parameters.features!r} needs an auction"
         raise InputError(message, field="env.features", remedy="give features=jobs")
 
 
 def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
-    """Raise an `InputError` if a scenario's queues of tenants are hidden from agents, or needed but missing.
-
-    An agent that chooses among policies leaves queues to them.
-    """
-    shown = parameters.features == "tenants" or parameters.actions == "meta"
-    if scenario.tenants is not None and not shown:
+    """Raise an `InputError` if a scenario has queues that the observation hides, or lacks queues it needs."""
+    if scenario.tenants is not None and parameters.features != "tenants":
         message = f"scenario {scenario.name} has queues of tenants, which features={parameters.features} hide"
         remedy = "make ClusterGym/Tenants-v1, or give features=tenants"
         raise InputError(message, field="env.features", remedy=remedy)

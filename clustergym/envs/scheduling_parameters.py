@@ -20,17 +20,6 @@ from clustergym.common.parameter_types import (
 from clustergym.common.parameters import Parameters
 from clustergym.scenario.policy import InformationClass
 
-MENU = (
-    "fcfs",
-    "srtf",
-    "srtf elastic=true",
-    "las",
-    "hesrpt",
-    "optimus",
-    "ares",
-    "ares work_conserving=true",
-)
-
 
 @dataclass(frozen=True)
 class SchedulingParameters(Parameters):
@@ -98,10 +87,10 @@ class SchedulingParameters(Parameters):
     """A name of conf/placer, with its default parameters."""
     rows: PositiveInt = 48
     """Most jobs that an observation shows, and actions can edit, at a decision point."""
-    actions: Literal["edit", "admit", "drop", "meta", "scores", "weights", "priorities", "knobs"] = "edit"
-    """What an action does: edit allotments, reject new jobs too (admit) or any (drop), choose a policy, or
-    score the moves of an auction: each of them, by weights of their features, by two priorities of each job,
-    or by what is added to the weights of a known auction (knobs)."""
+    actions: Literal["edit", "admit", "drop", "scores", "weights", "priorities", "knobs"] = "edit"
+    """What an action does: edit allotments, reject new jobs too (admit) or any (drop), or score the moves of
+    an auction: each of them, by weights of their features, by two priorities of each job, or by what is added
+    to the weights of a known auction (knobs)."""
     hold: PositiveInt | None = 1
     """Decision points for which weights or knobs hold; null: to the end of the episode."""
     features: Literal["jobs", "summary", "moves", "ranked", "tenants"] = "jobs"
@@ -122,8 +111,6 @@ class SchedulingParameters(Parameters):
     left."""
     on_illegal: Literal["ignore", "raise"] = "ignore"
     """An illegal action changes nothing (ignore), or is an error (raise)."""
-    policies: Annotated[tuple[str, ...], MinLen(1)] = MENU
-    """What `actions=meta` chooses among: policies, each with its parameters."""
     engine: Literal["auto", "simpy", "compiled"] = "auto"
     """What simulates: the SimPy engine, or its compiled form with the same results, which is faster. auto:
     the compiled form where it covers what the parameters and the scenario ask for."""
@@ -161,7 +148,7 @@ class SchedulingKeywords(TypedDict, total=False):
     round_s: Period | None
     placer: str
     rows: PositiveInt
-    actions: Literal["edit", "admit", "drop", "meta", "scores", "weights", "priorities", "knobs"]
+    actions: Literal["edit", "admit", "drop", "scores", "weights", "priorities", "knobs"]
     hold: PositiveInt | None
     features: Literal["jobs", "summary", "moves", "ranked", "tenants"]
     observation: Literal["dict", "flat"]
@@ -170,5 +157,4 @@ class SchedulingKeywords(TypedDict, total=False):
     mask_stop_while_idle: bool
     stall_penalty: NonNegativeFloat
     on_illegal: Literal["ignore", "raise"]
-    policies: Annotated[tuple[str, ...], MinLen(1)]
     engine: Literal["auto", "simpy", "compiled"]

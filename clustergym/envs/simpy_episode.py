@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.common import random_streams
 from clustergym.common.errors import InputError
 from clustergym.envs.actions import Actions
 from clustergym.envs.auction_actions import AnyActions, AuctionActions
@@ -113,8 +112,7 @@ class SimPyEpisode:
             scenario, parts.placer, chosen.information_class, chosen.round_s, run_seed
         )
         parts.features.queues, self.outcomes = yardsticks.queues, Outcomes(yardsticks)
-        stream = random_streams.POLICY.generator(run_seed)
-        parts.actions.reset(simulation.known_trace, simulation.setting, stream)
+        parts.actions.reset(simulation.known_trace)
         self.view: View | None = simulation.advance()
         if self.view is None:
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")

@@ -58,7 +58,7 @@ class NetworkAgent(EnvironmentAgent):
         Split of the training traces.
     """
 
-    env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Meta-16-v1"})
+    env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Priority-16-v0"})
     steps: PositiveInt = 200_000
     validate_every: PositiveInt = 20_000
     validation: PositiveInt = 16

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,7 +207,7 @@ class NetworkPlayer:
             raise InputError(
                 f"is of {checkpoint.about['environment']}, which schedules no jobs",
                 field="policy.checkpoint",
-                remedy="give one of Elastic, Fair, Deadline or Meta",
+                remedy="give one of Elastic, Fair, Deadline or Priority",
             )
         self.information_class: InformationClass = core.parameters.information_class
         self.round_s = core.parameters.round_s
@@ -238,7 +237,7 @@ class NetworkPlayer:
         self._met: set[int] = set()
         self._actions = make_actions(self._parameters, setting)
         self._features = FEATURES[self._parameters.features](setting, self._parameters.rows)
-        self._actions.reset(self._trace, setting, copy.deepcopy(rng))
+        self._actions.reset(self._trace)
 
     def schedule(self, view: View) -> Decision:
         """Return the decision that the network's most probable actions lead to."""

@@ -25,7 +25,6 @@ from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.common.paths import install_line
 from clustergym.common.version import __version__
-from clustergym.envs.actions import MetaActions
 from clustergym.envs.auction_actions import (
     BASE_OF_DOUBLING,
     PER_PRIORITY,
@@ -212,15 +211,10 @@ def episodes(env: gymnasium.Env[Any, Any], play: Play, number: int) -> Iterator[
     Raises
     ------
     InputError
-        If the environment's observations are no vectors, or its actions choose policies; and as `drive`.
+        If the environment schedules no jobs, or its observations are no vectors; and as `drive`.
     """
-    core = env.unwrapped
-    if not isinstance(core, SchedulingEnv) or isinstance(core.actions, MetaActions):
-        raise InputError(
-            "has no edits to record",
-            field="env.actions",
-            remedy="give actions=edit, admit or drop, or an environment of an auction",
-        )
+    if not isinstance(env.unwrapped, SchedulingEnv):
+        raise InputError("schedules no jobs", field="env.id", remedy="give elastic-16, or another that does")
     if not isinstance(env.observation_space, gymnasium.spaces.Box):
         raise InputError("is not recorded", field="env.observation", remedy="give observation=flat")
     recorder = Recorder(env)

@@ -1,7 +1,4 @@
-"""The common part of the agents of Stable-Baselines3.
-
-`agent=ppo`: proximal policy optimisation of Stable-Baselines3, unchanged.
-"""
+"""Agents of Stable-Baselines3: what they have in common, and `agent=ppo`, its PPO unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ import numpy as np
 from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import AtLeastTwo, Factor, PositiveFraction, PositiveInt
 from clustergym.common.processes import Processes
-from clustergym.envs.actions import MetaActions
 from clustergym.training.network_agent import NetworkAgent
 from clustergym.training.split_env import SplitEnv
 
@@ -133,7 +129,13 @@ class Ppo(StableBaselinesAgent):
 
     def check_env(self, env: SplitEnv) -> None:
         """Raise an InputError if illegal actions, which this agent may choose, are errors."""
-        _require_forgiving(env)
+        parameters = getattr(env.unwrapped, "parameters", None)
+        if getattr(parameters, "on_illegal", None) == "raise":
+            raise InputError(
+                "the agent knows no masks, and illegal actions are to raise",
+                field="env.on_illegal",
+                remedy="leave it out, or give agent=maskable_ppo",
+            )
 
     def model(self, envs: Any, seed: int) -> Any:
         """Make Stable-Baselines3's PPO for the training environments."""
@@ -147,15 +149,3 @@ class Ppo(StableBaselinesAgent):
         names = ["n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda"]
         names += ["clip_range", "ent_coef"]
         return {"device": "cpu", **{name: getattr(self, name) for name in names}}
-
-
-def _require_forgiving(env: SplitEnv) -> None:
-    """Refuse environments in which an illegal action, which the agent may choose, ends the training."""
-    core = env.unwrapped
-    raises = getattr(getattr(core, "parameters", None), "on_illegal", None) == "raise"
-    if raises and not isinstance(getattr(core, "actions", None), MetaActions):
-        raise InputError(
-            "the agent knows no masks, and illegal actions are to raise",
-            field="env.on_illegal",
-            remedy="leave it out, or give agent=maskable_ppo",
-        )

@@ -25,8 +25,6 @@ SMALL = {
         for name in ("Elastic", "Fair", "Deadline", "Auction", "Tenants")
     },
     **{f"ClusterGym/{name}-16-v0": SCHEDULING for name in ("Burst", "Priority")},
-    "ClusterGym/Meta-16-v1": {"jobs": 6},
-    "ClusterGym/Reclaim-16-v0": {"jobs": 6},
     "ClusterGym/Knobs-16-v0": {"jobs": 6},
     "ClusterGym/Placement-small-v0": {},
     "ClusterGym/Sharing-small-v1": {},

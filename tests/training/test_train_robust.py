@@ -31,7 +31,7 @@ ES = [
 PPO = [
     "agent=ppo", "processes=1", "progress=false", "agent.validation=1", "agent.traces=2", "agent.n_envs=2",
     "agent.steps=192", "agent.validate_every=64", "agent.batch_size=16", "agent.hidden=[8]",
-    "agent.n_steps=16", "agent.n_epochs=1", "env.jobs=5", "env.baseline=fcfs", "env.policies=[fcfs,srtf]",
+    "agent.n_steps=16", "agent.n_epochs=1", "env.jobs=5", "env.baseline=fcfs",
 ]  # fmt: skip
 STATES = {"auction_es": "state.json", "ppo": "state.safetensors"}
 WORDS = {"auction_es": ES, "ppo": PPO}
@@ -210,7 +210,7 @@ def test_a_network_that_is_no_numbers_is_one_line(tmp_path, capsys, monkeypatch)
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["agent=maskable_ppo", "env=meta-16"], "has no rows of jobs with masked edits"),
+        (["agent=maskable_ppo", "env=knobs-16"], "has no rows of jobs with masked edits"),
         (["agent=ppo", "env=elastic-16", "env.on_illegal=raise"], "env.on_illegal: the agent knows no masks"),
         (["agent=ppo", "env.reward={jobs_in_system: .nan}"], "env.reward"),
         (["agent=ppo", "agent.split=test"], "would leak it"),

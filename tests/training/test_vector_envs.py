@@ -72,10 +72,7 @@ def test_masked_ppo_takes_its_masks() -> None:
 
 def test_what_has_no_compiled_form_is_left_to_single_environments() -> None:
     assert split_vec_env({**SMALL, "engine": "simpy"}, 2, "train", 8) is None
-    assert (
-        split_vec_env({"id": "ClusterGym/Meta-16-v1", "policies": ["fcfs moves_per_hour=4"]}, 2, "train", 8)
-        is None
-    )
+    assert split_vec_env({**SMALL, "placer": "minipod"}, 2, "train", 8) is None
 
 
 def test_a_vector_environment_that_begins_episodes_itself_is_refused() -> None:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from clustergym.agents import auction
 from clustergym.agents import auction_features as features
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.envs.actions import MetaActions
 from clustergym.envs.auction_actions import AuctionActions, check_numbers
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
@@ -18,7 +17,6 @@ from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_step import HELD, AuctionRules
 from clustergym.envs.vector.episode_batch import EpisodeBatch
 from clustergym.envs.vector.tenants_batch import TenantsBatch
-from clustergym.sim.compiled.coverage import UncoveredError
 
 
 class AuctionBatch(EpisodeBatch):
@@ -70,7 +68,5 @@ def make_episode_batch(single: SchedulingEnv, size: int, logged: bool, threads: 
     """Make a batch of `size` compiled episodes, of the class that the environment's actions need."""
     if single.parameters.features == "tenants":
         return TenantsBatch(single, size, logged, threads)
-    if isinstance(single.actions, MetaActions):
-        raise UncoveredError("actions=meta is not covered", field="env.actions", remedy="give engine='simpy'")
     made: type[EpisodeBatch] = AuctionBatch if isinstance(single.actions, AuctionActions) else EpisodeBatch
     return made(single, size, logged, threads)

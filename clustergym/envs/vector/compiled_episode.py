@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from clustergym.common.errors import InputError
 from clustergym.envs.actions import EditActions, Edits
-from clustergym.envs.auction_actions import AnyActions, AuctionActions
+from clustergym.envs.auction_actions import AnyActions
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.envs.simpy_episode import EpisodeParts, FlatStep, PlayedEpisode, check_legal
@@ -138,10 +138,8 @@ class CompiledEpisode:
             return
         if isinstance(own, EditActions):
             own.adopt_allotments(view, collect_edits(episode, episode_state, view, own))
-        elif isinstance(own, AuctionActions):
-            own.begin_decision(view, int(episode_state.state[d.TURN]) - 1)
         else:
-            own.begin(view)
+            own.begin_decision(view, int(episode_state.state[d.TURN]) - 1)
 
 
 def keep_answers(view: View) -> None:
