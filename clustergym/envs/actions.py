@@ -45,13 +45,7 @@ class Actions(ABC):
         return spaces.Discrete(self.number)
 
     def check_action(self, action: Any) -> Any:
-        """Check that an action is in the action space, and return it in the form that `act` takes.
-
-        Raises
-        ------
-        InputError
-            If it is not in the action space.
-        """
+        """Check that an action is in the action space, and return it in the form that `act` takes."""
         # What contains() makes sure of, at a tenth of its time.
         plain = isinstance(action, (int, np.integer)) and 0 <= action < self.number
         if not plain and not self.space.contains(action):

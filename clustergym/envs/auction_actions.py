@@ -206,13 +206,7 @@ def fill_bias(priorities: Floats, bias: Floats) -> None:
 
 
 def check_numbers(action: Any, shape: tuple[int, ...], bound: float) -> Floats:
-    """Check the shape of an action and that no number exceeds `bound` in size; return it as float64.
-
-    Raises
-    ------
-    InputError
-        If they are anything else.
-    """
+    """Check the shape of an action and that no number exceeds `bound` in size; return it as float64."""
     given = np.asarray(action)
     if given.shape != shape or given.dtype.kind not in "iuf":
         message = f"has shape {given.shape} and type {given.dtype}"

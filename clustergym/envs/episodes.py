@@ -46,11 +46,6 @@ class Episodes:
     Parameters
     ----------
     parameters : SchedulingParameters
-
-    Raises
-    ------
-    InputError
-        If a parameter names what there is not.
     """
 
     def __init__(self, parameters: SchedulingParameters) -> None:
@@ -121,11 +116,6 @@ class Episodes:
             Of `reset`: `scenario` (a Scenario), `trace` (a name or file), `trace_seed`, `load`.
         rng : numpy.random.Generator
             Draws what the options leave open.
-
-        Raises
-        ------
-        InputError
-            For an unknown option, or one that does not go with the environment's cluster.
         """
         for name in options:
             if name not in OPTIONS:

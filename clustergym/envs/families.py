@@ -148,11 +148,6 @@ class ElasticEnv(EngineEnv):
     render_mode : {"ansi", "rgb_array"}, optional
     **parameters
         Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
-
-    Raises
-    ------
-    InputError
-        If a parameter, an option of `reset` or an action is not valid.
     """
 
 

@@ -80,11 +80,6 @@ class Picture:
     ----------
     pixels : ndarray of uint8, shape (height, width, 3), or (int, int)
         What it starts from, or the height and width of a white one.
-
-    Raises
-    ------
-    InputError
-        If Pillow is not installed.
     """
 
     def __init__(self, pixels: Pixels | tuple[int, int]) -> None:

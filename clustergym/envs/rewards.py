@@ -22,11 +22,6 @@ class Reward(Generic[State]):
         What can be weighted: name -> cost of a state.
     weights : mapping of str to float
         Only these costs are computed.
-
-    Raises
-    ------
-    InputError
-        For an unknown name or a weight that is not a finite number.
     """
 
     def __init__(self, costs: Mapping[str, Callable[[State], float]], weights: Mapping[str, Any]) -> None:

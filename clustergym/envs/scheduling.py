@@ -72,11 +72,6 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     features : Summary, JobRows or MoveRows
     defaults : mapping
         Parameters that a subclass changes.
-
-    Raises
-    ------
-    InputError
-        If a parameter, an option of `reset` or an action is not valid.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012

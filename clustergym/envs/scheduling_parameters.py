@@ -23,13 +23,7 @@ from clustergym.scenario.policy import InformationClass
 
 @dataclass(frozen=True)
 class SchedulingParameters(Parameters):
-    """The parameters of a scheduling environment; the text below each field describes it.
-
-    Raises
-    ------
-    InputError
-        If a value is out of its range.
-    """
+    """The parameters of a scheduling environment; the text below each field describes it."""
 
     config_key: ClassVar[str] = "env"
     scenario: str | None = None

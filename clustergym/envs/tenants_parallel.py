@@ -77,11 +77,6 @@ class TenantsParallelEnv(ParallelEnv):
     ----------
     possible_agents : list of str
         The queues that take jobs, in the order of their file.
-
-    Raises
-    ------
-    InputError
-        If the id, a parameter, an option of `reset` or an action is not valid.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012

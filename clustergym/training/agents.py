@@ -72,11 +72,6 @@ class Agent(Parameters, ABC):
             0: one per core; `ray` of agents with a population.
         state : Path
         progress : callable
-
-        Raises
-        ------
-        InputError
-            If the state is of another training, or a package is missing.
         """
 
     def leak(self) -> tuple[str, str] | None:
@@ -101,11 +96,6 @@ def make_agent(parameters: Mapping[str, Any]) -> Agent:
     """Make the trainable agent that a mapping `{name: …, parameter: value, …}` describes.
 
     `scenarios` (of `auction_es`) and `env` (of the others) are mappings of their own.
-
-    Raises
-    ------
-    InputError
-        For an unknown name or parameter, or a value of the wrong type.
     """
     given = dict(parameters)
     name = str(given.pop("name", ""))

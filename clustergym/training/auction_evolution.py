@@ -252,11 +252,6 @@ class Objective:
     ----------
     weights : mapping of str to float
         Name of a term -> its weight from 0; 0 leaves it out.
-
-    Raises
-    ------
-    InputError
-        For an unknown term, a weight that is not a number from 0, or if no term is weighed.
     """
 
     weights: Mapping[str, Any]

@@ -98,11 +98,6 @@ class Entrant:
         """Make an entrant from a policy's name, a checkpoint, or a mapping whose lists are values to tune.
 
         A list of checkpoints is not tuned: its members are training seeds of one agent.
-
-        Raises
-        ------
-        InputError
-            If it is neither, or a list is empty or names a checkpoint twice.
         """
         if isinstance(given, str):
             given = (
@@ -248,13 +243,7 @@ def _draws(rng: np.random.Generator, count: int) -> Floats:
 
 
 def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
-    """Return what an agent knows of iteration times; raise an error if its training seeds differ in that.
-
-    Raises
-    ------
-    InputError
-        If they know different things, which makes them different agents.
-    """
+    """Return what an agent knows of iteration times; raise an error if its training seeds differ in that."""
     known = [knowledge(parameters) for parameters in seeds]
     for own, parameters in zip(known, seeds, strict=True):
         if own != known[0]:

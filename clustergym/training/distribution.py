@@ -114,13 +114,7 @@ class Distribution(Parameters):
 
 
 def draw_scenario(distribution: Distribution, split: str, seed: int, index: int) -> Scenario:
-    """Sample scenario number `index` of a split; equal arguments give equal scenarios in any process.
-
-    Raises
-    ------
-    InputError
-        As `draw_window`.
-    """
+    """Sample scenario number `index` of a split; equal arguments give equal scenarios in any process."""
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}", field="split", remedy=f"one of {', '.join(SPLITS)}")
     rng = random_streams.TRAINING_WINDOWS.generator(seed, SPLITS.index(split), index)

@@ -88,13 +88,7 @@ def save(
 
 
 def load(name: str) -> NetworkCheckpoint:
-    """Read a checkpoint by path or name, and build its network.
-
-    Raises
-    ------
-    InputError
-        If it is missing, damaged, of another version of the environment or of the wrong shape.
-    """
+    """Read a checkpoint by path or name, and build its network."""
     stored = read(name, NETWORK_SCHEMA)
     about = stored.about
     _check(stored.yaml, about)
@@ -194,11 +188,6 @@ class NetworkPlayer:
     Parameters
     ----------
     checkpoint : NetworkCheckpoint
-
-    Raises
-    ------
-    InputError
-        If it was not trained to schedule.
     """
 
     def __init__(self, checkpoint: NetworkCheckpoint) -> None:

@@ -58,13 +58,7 @@ class PlacerType:
         write(path, tensors, {"schema": self.schema, **self.names}, InformationClass.NONE, about)
 
     def load(self, name: str) -> PlacerCheckpoint:
-        """Read a placer's checkpoint by its path, or by its name in the package.
-
-        Raises
-        ------
-        InputError
-            If it is missing, damaged, or of other features.
-        """
+        """Read a placer's checkpoint by its path, or by its name in the package."""
         stored = read(name, self.schema)
         weights = stored.tensors.get("weights")
         named = all(stored.about.get(axis) == names for axis, names in self.names.items())

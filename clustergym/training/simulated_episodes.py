@@ -135,11 +135,6 @@ class AuctionEpisode:
         """Run the auction with these weights until all jobs have left, and return the outcome.
 
         Those of an auction that measures jobs end in the numbers of `clustergym.agents.beliefs`.
-
-        Raises
-        ------
-        InputError
-            If no auction has as many.
         """
         scores, believed = split(weights)
         return self._run(scores, NO_BIAS, believed)

@@ -144,11 +144,5 @@ def not_compiled(mapping: Mapping[str, Any], remedy: str) -> InputError:
 def make_split_env(
     mapping: Mapping[str, Any], split: str, traces: int, reward_scale: float = 1.0
 ) -> SplitEnv:
-    """Make an environment with flat observations, whose episodes play the first traces of a split.
-
-    Raises
-    ------
-    InputError
-        As `make_env`.
-    """
+    """Make an environment with flat observations, whose episodes play the first traces of a split."""
     return SplitEnv(make_env({**mapping, "observation": "flat"}), split, traces, reward_scale)

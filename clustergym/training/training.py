@@ -189,11 +189,6 @@ class TrainingLog:
         Write TensorBoard event files.
     mirror : Mirror or None
         The run of Weights & Biases.
-
-    Raises
-    ------
-    InputError
-        On entry, if TensorBoard is asked for and missing.
     """
 
     def __init__(self, folder: Path, shown: bool, events: bool, mirror: Mirror | None = None) -> None:

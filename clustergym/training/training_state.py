@@ -67,13 +67,7 @@ def write_state(path: Path, history: History, model: Any, best: Tensors) -> None
 
 
 def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
-    """Read the saved history and tensors of a training with parameters `key`; empty if there is no file.
-
-    Raises
-    ------
-    InputError
-        If the file is not a state, or is of a training with other parameters.
-    """
+    """Read the saved history and tensors of a training with parameters `key`; empty if there is no file."""
     key = plain(key)
     if not path.is_file():
         return History(key), {}
@@ -170,13 +164,7 @@ class TrainingHistory:
 
     @classmethod
     def read(cls, path: Path, key: dict[str, Any]) -> Self:
-        """Read the progress of a training with these parameters (`key`); it is empty if there is no file.
-
-        Raises
-        ------
-        InputError
-            If the file is damaged, or of another training.
-        """
+        """Read the progress of a training with these parameters (`key`); it is empty if there is no file."""
         key = plain(key)
         if not path.is_file():
             return cls(key)

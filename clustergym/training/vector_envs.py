@@ -219,11 +219,6 @@ class ProcessEnvs(VecEnvWrapper):
     ----------
     makers : list of callable
         Each makes the environment of one process.
-
-    Raises
-    ------
-    InputError
-        From `reset` and `step`.
     """
 
     def __init__(self, makers: list[Callable[[], Any]]) -> None:

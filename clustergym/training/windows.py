@@ -100,11 +100,6 @@ def draw_window(
     jobs : int
     generators : sequence of str
         Of conf/generator; one of them is drawn for a synthetic window.
-
-    Raises
-    ------
-    InputError
-        For an unknown split, origin or generator, or if Philly's log is not there.
     """
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}", field="split", remedy=nearest(split, SPLITS))
@@ -171,11 +166,6 @@ class TraceFiles:
         """Make a source of at least `least` files from `{scenario: …, overrides: […], files: [pattern, …]}`.
 
         There must be `least` files at least: intervals need two.
-
-        Raises
-        ------
-        InputError
-            If something else is given, or a pattern finds no file.
         """
         if not isinstance(given, Mapping):
             raise InputError(
@@ -236,11 +226,6 @@ def trace_window(
 
     Iteration times are those of compact placements. The load is the GPU time of all jobs as requested, at
     the mean speed of the cluster's GPUs, over capacity x span.
-
-    Raises
-    ------
-    InputError
-        If a file has no window of so many jobs in the split.
     """
     files = _files(json.dumps(traces))
     index = int(rng.integers(len(files.files)))

@@ -34,11 +34,6 @@ def draw_free_nodes(sizes: Ints, needed: int, rng: np.random.Generator) -> Ints:
 
     Each is uniform from 0 to the size of its minipod, independently; states in which fewer than
     `needed` nodes are free in all are drawn again.
-
-    Raises
-    ------
-    InputError
-        If the cluster is too small, or no draw has enough free nodes.
     """
     if needed > sizes.sum():
         raise InputError(
@@ -154,13 +149,7 @@ GPT3_15B: Mapping[str, int | None] = {"hidden": 5120, "layers": 48, "heads": 40}
 
 @dataclass(frozen=True)
 class PlacementParameters(Parameters):
-    """The parameters of a Placement environment; the text below each field describes it.
-
-    Raises
-    ------
-    InputError
-        If a value is out of its range.
-    """
+    """The parameters of a Placement environment; the text below each field describes it."""
 
     config_key: ClassVar[str] = "env"
     setting: str = "ii"
@@ -215,13 +204,7 @@ def episode_instance(
     options: Mapping[str, Any],
     rng: np.random.Generator,
 ) -> Instance:
-    """Return the placement problem of an episode; what the options do not give is sampled.
-
-    Raises
-    ------
-    InputError
-        For an unknown option, or an instance that is not one of the environment's job and cluster.
-    """
+    """Return the placement problem of an episode; what the options do not give is sampled."""
     for name in options:
         if name not in OPTIONS:
             remedy = nearest(str(name), OPTIONS)

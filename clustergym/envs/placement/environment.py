@@ -115,11 +115,6 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     render_mode : {"ansi", "rgb_array"}, optional
     **parameters
         Fields of `clustergym.envs.placement.drawing.PlacementParameters`.
-
-    Raises
-    ------
-    InputError
-        If a parameter, or an option of `reset`, is not valid.
     """
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:

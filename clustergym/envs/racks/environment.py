@@ -103,11 +103,6 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
     render_mode : {"ansi", "rgb_array"}, optional
     **parameters
         Fields of `clustergym.envs.racks.gangs.RackParameters`.
-
-    Raises
-    ------
-    InputError
-        If a parameter, or an option of `reset`, is not valid.
     """
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:

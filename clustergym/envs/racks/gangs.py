@@ -41,13 +41,7 @@ class Gangs(NamedTuple):
 
 @dataclass(frozen=True)
 class RackParameters(Parameters):
-    """The parameters of a Rack environment; the text below each field describes it.
-
-    Raises
-    ------
-    InputError
-        If a value is out of its range, or no gang fits.
-    """
+    """The parameters of a Rack environment; the text below each field describes it."""
 
     config_key: ClassVar[str] = "env"
     racks: PositiveInt = 8
@@ -94,13 +88,7 @@ class RackParameters(Parameters):
 
 
 def episode_gangs(parameters: RackParameters, options: Mapping[str, Any], rng: np.random.Generator) -> Gangs:
-    """Return the gangs (jobs) of an episode: those in the option `gangs`, or sampled ones.
-
-    Raises
-    ------
-    InputError
-        For an unknown option, or gangs that do not fit.
-    """
+    """Return the gangs (jobs) of an episode: those in the option `gangs`, or sampled ones."""
     for name in options:
         if name != "gangs":
             remedy = nearest(str(name), ("gangs",))
