@@ -284,7 +284,7 @@ def described(parameters: type) -> dict[str, tuple[str, str]]:
 
 def _picture(family: str, name: str) -> bytes:
     """Return a GIF of random legal steps in the environment, the same at every build."""
-    from clustergym.envs.random_actions import random_action
+    from clustergym.envs.driver import random_action
 
     env = _made(name, render_mode="rgb_array", **OF_PICTURE.get(family, {}))
     _, info = env.reset(seed=0)

@@ -20,7 +20,7 @@ import numpy as np
 from clustergym.common import random_streams
 from clustergym.common.processes import cores
 from clustergym.common.tables import table
-from clustergym.envs.random_actions import random_action
+from clustergym.envs.driver import random_action
 from clustergym.envs.registration import register_envs
 from clustergym.envs.vector import edits, observation
 from clustergym.envs.vector import step as steps

@@ -1,15 +1,12 @@
-"""The actions of an environment: they edit the allotment of a job, admit it, or choose a policy.
+"""Actions that edit the allotment of a job or admit it, and the choice of the jobs that have a row.
 
-The parameter `actions` chooses a class (`clustergym.envs.auction_actions`). `begin` starts a decision point,
-`mask` says which actions are legal, and `act` returns the whole Decision when an action ends the decision
-point.
-
-Which jobs have a row when there are more jobs than rows.
+`begin` starts a decision point, `mask` says which actions are legal, and `act` returns the whole Decision
+when an action ends the decision point. `clustergym.envs.auction_actions` has actions of the same interface,
+and makes those that the parameter `actions` names.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,62 +17,6 @@ from clustergym.common.errors import InputError
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.scenario.policy import Decision, Setting, View
 from clustergym.trace.trace import Trace
-
-
-class Actions(ABC):
-    """The interface of an environment's actions: which are legal, and which scheduling decision they make.
-
-    Attributes
-    ----------
-    number : int
-        Actions 0 … number - 1; or, if an action is a vector, its length.
-    shown : ndarray of int, shape (m,)
-        Positions in the View of the jobs that have a row.
-    undecided : ndarray of bool, shape (n,)
-        Jobs of the View that may be rejected.
-    """
-
-    number: int
-    shown: Ints
-    undecided: Bools
-
-    @property
-    def space(self) -> spaces.Space[Any]:
-        """The Gymnasium space of the environment's actions."""
-        return spaces.Discrete(self.number)
-
-    def check_action(self, action: Any) -> Any:
-        """Check that an action is in the action space, and return it in the form that `act` takes."""
-        # What contains() makes sure of, at a tenth of its time.
-        plain = isinstance(action, (int, np.integer)) and 0 <= action < self.number
-        if not plain and not self.space.contains(action):
-            remedy = f"give a whole number from 0 to {self.number - 1}"
-            raise InputError(f"{action!r} is not an action", field="action", remedy=remedy)
-        return int(action)
-
-    @abstractmethod
-    def reset(self, trace: Trace) -> None:
-        """Prepare for a new episode, in which the jobs of a trace are scheduled."""
-
-    @abstractmethod
-    def begin(self, view: View) -> None:
-        """Prepare for the agent's actions at a new decision point, whose jobs and free GPUs `view` holds."""
-
-    @abstractmethod
-    def mask(self) -> Bools:
-        """Return a mask that is true for each action that is legal now, shape (number of actions,)."""
-
-    @abstractmethod
-    def legal(self, action: Any) -> bool:
-        """Return whether an action is legal now."""
-
-    @abstractmethod
-    def act(self, action: Any) -> Decision | None:
-        """Apply a legal action; return the scheduling decision if this action completes it, else None."""
-
-    @abstractmethod
-    def describe(self, action: Any) -> str:
-        """Return a description of an action's effect, for error messages."""
 
 
 class Edits(NamedTuple):
@@ -104,7 +45,7 @@ class Edits(NamedTuple):
     legal: Bools
 
 
-class EditActions(Actions):
+class EditActions:
     """Actions that each change the GPUs of one job; the action `stop` ends the decision point.
 
     Row r of R has W = T K + 1 actions, or T K + 2 with rejection: r W + t K + k gives the job
@@ -127,6 +68,8 @@ class EditActions(Actions):
     assigned, preempted, rejected : ndarray of bool, shape (n,)
     undecided : ndarray of bool, shape (n,)
         Jobs that may be rejected here.
+    shown : ndarray of int, shape (m,)
+        Positions in the View of the jobs that have a row.
     """
 
     def __init__(self, parameters: SchedulingParameters, setting: Setting) -> None:
@@ -152,6 +95,20 @@ class EditActions(Actions):
         """Make the table a view of the mask again: pickling has copied both."""
         self.__dict__.update(state)
         self._link()
+
+    @property
+    def space(self) -> spaces.Space[Any]:
+        """The Gymnasium space of the environment's actions."""
+        return spaces.Discrete(self.number)
+
+    def check_action(self, action: Any) -> Any:
+        """Check that an action is in the action space, and return it in the form that `act` takes."""
+        # What contains() makes sure of, at a tenth of its time.
+        plain = isinstance(action, (int, np.integer)) and 0 <= action < self.number
+        if not plain and not self.space.contains(action):
+            remedy = f"give a whole number from 0 to {self.number - 1}"
+            raise InputError(f"{action!r} is not an action", field="action", remedy=remedy)
+        return int(action)
 
     def reset(self, trace: Trace) -> None:
         """Prepare for a new episode, in which no job is admitted yet."""

@@ -1,7 +1,4 @@
-"""Actions that score the moves of an auction, which then decides; see `clustergym.agents.auction`.
-
-The actions that the parameter `actions` names.
-"""
+"""Actions that score the moves of an auction, which then decides; see `clustergym.agents.auction`."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from clustergym.agents import auction_features as features
 from clustergym.agents.auction import Bids, make_bids
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError, require
-from clustergym.envs.actions import Actions, EditActions, choose_rows
+from clustergym.envs.actions import EditActions, choose_rows
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 from clustergym.sim.compiled.numba_cache import entry_in_place
@@ -36,7 +33,7 @@ RANKED = (features.SIZE, features.RANK, features.LOG_AGE, features.STRETCH, feat
 """Facts of a job that `features=ranked` shows."""
 
 
-class AuctionActions(Actions):
+class AuctionActions:
     """Actions that each set the scores, weights or job priorities by which an auction allots all GPUs.
 
     Parameters
@@ -223,10 +220,11 @@ def check_numbers(action: Any, shape: tuple[int, ...], bound: float) -> Floats:
     return numbers
 
 
-AnyActions = EditActions | AuctionActions
+Actions = EditActions | AuctionActions
+"""Of one interface, as `clustergym.envs.actions` says."""
 
 
-def make_actions(parameters: SchedulingParameters, setting: Setting) -> AnyActions:
+def make_actions(parameters: SchedulingParameters, setting: Setting) -> Actions:
     """Make the object that interprets an environment's actions, of the type that `parameters` name."""
     if parameters.actions in NAMES:
         return AuctionActions(parameters, setting)

@@ -1,12 +1,14 @@
-"""Lets a policy play an environment through its actions."""
+"""Who plays an environment: a policy through its actions, or chance."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Box
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
@@ -186,3 +188,19 @@ def _check(core: SchedulingEnv, policy: Policy) -> None:
 
 def _make_policy(policy: Policy | str) -> Policy:
     return make_policy({"name": policy}) if isinstance(policy, str) else policy
+
+
+def random_action(env: gymnasium.Env[Any, Any], info: Mapping[str, Any], rng: np.random.Generator) -> Any:
+    """Return a legal action of an environment, chosen at random with equal probabilities.
+
+    Where an action is a vector, its numbers are between -1 and 1.
+
+    Parameters
+    ----------
+    info : mapping
+        As `step` and `reset` return it.
+    """
+    if isinstance(env.action_space, Box):
+        return rng.uniform(-1.0, 1.0, env.action_space.shape)
+    legal = np.flatnonzero(info["action_mask"])
+    return int(legal[int(rng.random() * len(legal))])

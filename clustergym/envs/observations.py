@@ -16,8 +16,8 @@ from gymnasium import spaces
 
 from clustergym.agents import auction_features
 from clustergym.common.arrays import Floats, Ints
-from clustergym.envs.actions import Actions, EditActions
-from clustergym.envs.auction_actions import RANKED, AuctionActions
+from clustergym.envs.actions import EditActions
+from clustergym.envs.auction_actions import RANKED, Actions, AuctionActions
 from clustergym.envs.placing import join_boxes
 from clustergym.envs.queue_imbalance import QueueRules
 from clustergym.results.metrics.tenants import compute_fair_shares

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -31,13 +31,13 @@ from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeInt
 from clustergym.common.parameters import build_from_keywords, check_value
 from clustergym.envs.auction_actions import NAMES as OF_AUCTIONS
-from clustergym.envs.auction_actions import AnyActions, make_actions
+from clustergym.envs.auction_actions import Actions, make_actions
 from clustergym.envs.episodes import Episodes
 from clustergym.envs.observations import FEATURES
 from clustergym.envs.rendering import check_mode
 from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, ReferenceCosts, ReferenceCostTimes
-from clustergym.envs.scheduling_parameters import SchedulingKeywords, SchedulingParameters
+from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
 from clustergym.envs.simpy_episode import EpisodeParts, PlayedEpisode, SimPyEpisode
 from clustergym.results.metrics.metrics import Metrics
@@ -77,12 +77,14 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
-    def __init__(self, render_mode: str | None = None, **parameters: Unpack[SchedulingKeywords]) -> None:
+    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
         self.render_mode = check_mode(render_mode, self.metadata["render_modes"])
         self.parameters: SchedulingParameters = build_from_keywords(
             SchedulingParameters, {**self.defaults, **parameters}, "env"
         )
-        check_features(self.parameters)
+        if self.parameters.features in ("moves", "ranked") and self.parameters.actions not in OF_AUCTIONS:
+            message = f"{self.parameters.features!r} needs an auction"
+            raise InputError(message, field="env.features", remedy="give features=jobs")
         self._episode: PlayedEpisode | None = None
         self._begun: tuple[Scenario, int] | None = None
         self._taken: list[Any] = []
@@ -109,8 +111,6 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Replay the episode up to the step at which the environment was pickled."""
-        if "_explain_taken" in state:  # the name of `_taken` in older pickles
-            state["_taken"] = state.pop("_explain_taken")
         self.__dict__.update(state)
         self._episode = None
         self.make_parts()
@@ -122,7 +122,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             self._taken = taken
 
     @property
-    def actions(self) -> AnyActions:
+    def actions(self) -> Actions:
         """The object that interprets actions, with the changes to jobs' GPUs made at this decision point."""
         return self.parts.actions
 
@@ -256,13 +256,6 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             return None
         draw = {"ansi": as_text, "rgb_array": as_pixels}[self.render_mode]
         return draw(self.simulation)
-
-
-def check_features(parameters: SchedulingParameters) -> None:
-    """Raise an InputError if the actions lack what is to be observed."""
-    if parameters.features in ("moves", "ranked") and parameters.actions not in OF_AUCTIONS:
-        message = f"{parameters.features!r} needs an auction"
-        raise InputError(message, field="env.features", remedy="give features=jobs")
 
 
 def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:

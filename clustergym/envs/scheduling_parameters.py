@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal, TypedDict
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
 
@@ -113,42 +113,3 @@ class SchedulingParameters(Parameters):
     def information_class(self) -> InformationClass:
         """The parameter `information` as a member of the enumeration `InformationClass`."""
         return InformationClass(self.information)
-
-
-class SchedulingKeywords(TypedDict, total=False):
-    """The fields of `SchedulingParameters` as typed keyword arguments, for completion in editors."""
-
-    scenario: str | None
-    cluster: str
-    trace: str | None
-    costs: str
-    failures: str | None
-    failure_scale: Factor
-    source: str
-    rule: Literal["arena", "ares"]
-    queues: str | None
-    bursty: Fraction
-    checkpoint_every_s: Period | None
-    jobs: PositiveInt
-    loads: Annotated[tuple[PositiveFloat, ...], MinLen(1)]
-    traces: PositiveInt | None
-    split: Literal["train", "dev", "test"] | None
-    deadlines: bool
-    max_gpus: int | None
-    min_duration_s: float
-    max_duration_s: float
-    horizon_s: float | None
-    information: Annotated[str, OneOf(InformationClass)]
-    round_s: Period | None
-    placer: str
-    rows: PositiveInt
-    actions: Literal["edit", "admit", "drop", "scores", "weights", "priorities", "knobs"]
-    hold: PositiveInt | None
-    features: Literal["jobs", "summary", "moves", "ranked", "tenants"]
-    observation: Literal["dict", "flat"]
-    reward: Mapping[str, float]
-    baseline: str | None
-    mask_stop_while_idle: bool
-    stall_penalty: NonNegativeFloat
-    on_illegal: Literal["ignore", "raise"]
-    engine: Literal["auto", "simpy", "compiled"]

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.errors import InputError
-from clustergym.envs.actions import Actions
-from clustergym.envs.auction_actions import AnyActions, AuctionActions
+from clustergym.envs.auction_actions import Actions, AuctionActions
 from clustergym.envs.observations import Summary, times_known
 from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCostTimes
@@ -35,7 +34,7 @@ class EpisodeParts:
 
     parameters: SchedulingParameters
     placer: Placer
-    actions: AnyActions
+    actions: Actions
     features: Summary
 
 

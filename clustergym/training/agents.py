@@ -80,6 +80,10 @@ class Agent(Parameters, ABC):
             return None
         return "agent.split", f"training on the {self.split} split would leak it"
 
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """Return what the agent was trained on, for its checkpoint."""
+
     def save(self, path: Path, trained: TrainingOutcome, about: Mapping[str, Any]) -> None:
         """Write a checkpoint: the weights to `path`, and all else to a YAML file of the same name."""
         if isinstance(trained.weights, Mapping):

@@ -5,14 +5,14 @@ The objective that a training minimises on a window: a weighted sum of named ter
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge
 
 from clustergym.agents import auction, beliefs
 from clustergym.agents import auction_features as features
@@ -25,8 +25,6 @@ from clustergym.common.parameter_types import (
     NonNegativeFloat,
     NonNegativeInt,
     OneOf,
-    PositiveFloat,
-    PositiveInt,
 )
 from clustergym.common.parameters import check_value
 from clustergym.common.processes import Processes, workers
@@ -34,16 +32,17 @@ from clustergym.envs.scheduling_costs import ReferenceCostTimes
 from clustergym.results.metrics.fairness import UNFAIR_ABOVE
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
-from clustergym.training.agents import Agent, Progress, TrainingOutcome
+from clustergym.training.agents import Progress, TrainingOutcome
 from clustergym.training.distribution import Distribution, draw_scenario
-from clustergym.training.evolution import History, evolve, start_search
+from clustergym.training.evolution import EvolutionAgent, evolve, start_search
 from clustergym.training.simulated_episodes import auction_episodes
+from clustergym.training.windows import BOUNDS, philly_file, record
 
 VALIDATION_SEED_OFFSET = 1_000_003
 
 
 @dataclass
-class AuctionEvolution(Agent):
+class AuctionEvolution(EvolutionAgent):
     """Trains the weights of an auction of GPUs by an evolution strategy, on newly sampled scenarios.
 
     The objective is the mean over windows of `objective`. All candidates of
@@ -56,12 +55,6 @@ class AuctionEvolution(Agent):
     ----------
     scenarios : mapping
         Of `clustergym.training.distribution.Distribution`.
-    generations, population, episodes : int
-        Candidates a generation, windows a generation.
-    validate_every, validation : int
-        Generations between validations; windows of each.
-    sigma : float
-        Initial step.
     information : str
         Information class the agent is trained for; one of `none` knows no iteration times and measures
         jobs.
@@ -83,12 +76,6 @@ class AuctionEvolution(Agent):
     """
 
     scenarios: Distribution = field(default_factory=Distribution)
-    generations: PositiveInt = 60
-    population: Annotated[int, Ge(4)] = 16
-    episodes: PositiveInt = 32
-    validate_every: PositiveInt = 5
-    validation: PositiveInt = 64
-    sigma: PositiveFloat = 0.3
     information: Annotated[str, OneOf(InformationClass)] = "data_parallel"
     measures: bool = False
     split: str = "train"
@@ -106,8 +93,7 @@ class AuctionEvolution(Agent):
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train from the beginning, or from the state that a killed run saved; return the best weights."""
-        key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
-        history = History.read(state, key)
+        history = self.read_history(state, seed, features=features.VERSION)
         searched, begin = self._select_searched(), self._start(seed)
         search = start_search(begin[searched], self.sigma, self.population, seed, self.hidden > 0)
         with workers(processes, "spawn") as run:
@@ -127,6 +113,20 @@ class AuctionEvolution(Agent):
         return TrainingOutcome(
             self._with_start_deadlines(best, seed), InformationClass(self.information), curves
         )
+
+    def record(self) -> dict[str, Any]:
+        """Return which traces the windows came from, with digests, and the splits' bounds."""
+        drawn = self.scenarios
+        if drawn.traces is not None:
+            return record(drawn.traces)
+        traces: dict[str, Any] = {"origin": drawn.origin}
+        if drawn.origin != "synthetic":
+            digest = hashlib.sha256(philly_file().read_bytes()).hexdigest()
+            bounds = {split: list(days) for split, days in BOUNDS.items()}
+            traces["philly.csv"] = {"sha256": digest, **bounds}
+        if drawn.origin != "real":
+            traces["generators"] = list(drawn.generators)
+        return traces
 
     def _with_start_deadlines(self, weights: Floats, seed: int) -> Floats:
         """Return weights in which those of deadlines are as at the start, unless training had deadlines.

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
+from annotated_types import Ge
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import PositiveFloat, PositiveInt
 from clustergym.common.paths import install_line
-from clustergym.training.agents import Progress
-from clustergym.training.training_state import TrainingHistory
+from clustergym.common.reading import read_json
+from clustergym.common.writing import atomic_path
+from clustergym.training.agents import Agent, Progress
+from clustergym.training.training_state import DAMAGED, REMEDY, make_damaged_error, of_another, plain
+
+SCHEMA = "clustergym.evolution/1"
+LARGEST_BYTES = 2**28
 
 
 def start_search(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
@@ -37,12 +45,45 @@ def start_search(mean: Floats, sigma: float, population: int, seed: int, diagona
 
 
 @dataclass
-class History(TrainingHistory):
-    """All fitness values of a search, from which the CMA-ES state is rebuilt when a killed run continues."""
+class History:
+    """All fitness values of a search, from which the CMA-ES state is rebuilt when a killed run continues.
 
-    schema = "clustergym.evolution/1"
+    Attributes
+    ----------
+    key : dict
+        Seed and parameters; a state of another key is refused.
+    fitness : list of list of float
+        Of each generation's candidates.
+    validated : list of list of float
+        Generation, objective on the dev split, weights.
+    """
+
+    key: dict[str, Any]
     fitness: list[list[float]] = field(default_factory=list)
     validated: list[list[float]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path, key: dict[str, Any]) -> Self:
+        """Read the progress of a training with these parameters (`key`); it is empty if there is no file."""
+        key = plain(key)
+        if not path.is_file():
+            return cls(key)
+        try:
+            found = read_json(path, LARGEST_BYTES, REMEDY)
+            ours = found.pop("schema") == SCHEMA and found["key"] == key
+            history = cls(**found)
+            if ours:
+                history.check()
+        except DAMAGED as error:
+            raise make_damaged_error(path) from error
+        if not ours:
+            raise of_another(path)
+        return history
+
+    def write(self, path: Path) -> None:
+        """Write the progress to a file, atomically."""
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps({"schema": SCHEMA, **asdict(self)}), encoding="utf-8")
 
     def check(self) -> None:
         """Raise a ValueError if the history cannot come from a training with the parameters in its `key`."""
@@ -113,3 +154,30 @@ def evolve(
         took = {"seconds": time.monotonic() - began}
         progress(number, generations, {**history.figures(number, search), **took})
     return history.outcome()
+
+
+@dataclass
+class EvolutionAgent(Agent):
+    """Base of the agents whose weights CMA-ES searches.
+
+    Parameters
+    ----------
+    generations, population, episodes : int
+        Candidates a generation, episodes that each of them plays.
+    validate_every, validation : int
+        Generations between validations; episodes of each.
+    sigma : float
+        Initial step.
+    """
+
+    generations: PositiveInt = 60
+    population: Annotated[int, Ge(4)] = 16
+    episodes: PositiveInt = 32
+    validate_every: PositiveInt = 5
+    validation: PositiveInt = 64
+    sigma: PositiveFloat = 0.3
+    split = "train"
+
+    def read_history(self, state: Path, seed: int, **key: Any) -> History:
+        """Return the progress that a killed run of the same training saved; empty if there is none."""
+        return History.read(state, {"agent": self.name, "seed": seed, **key, **asdict(self)})

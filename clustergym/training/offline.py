@@ -165,7 +165,7 @@ def by_policy(policy: Policy) -> Play:
 
 
 def by_weights(policy: Policy, option: str) -> Play:
-    """Return a function that plays by a policy's auction weights; error messages name the setting `option`."""
+    """Return a function that plays by a policy's auction weights; errors name the setting `option`."""
     weights = getattr(policy, "auction_weights", None)
     if weights is None:
         message = f"policy {policy.name} has no weights of an auction, which this environment scores with"

@@ -1,4 +1,4 @@
-"""Agents of Stable-Baselines3: what they have in common, and `agent=ppo`, its PPO unchanged."""
+"""`agent=ppo`: proximal policy optimisation of Stable-Baselines3, unchanged."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FIGURES = ("approx_kl", "entropy_loss", "explained_variance", "value_loss", "los
 
 
 @dataclass
-class StableBaselinesAgent(NetworkAgent):
-    """Base of the agents that train with an algorithm of Stable-Baselines3.
+class Ppo(NetworkAgent):
+    """Proximal policy optimisation (Schulman et al., 2017) with separate actor and critic networks.
 
     Parameters
     ----------
@@ -30,17 +30,50 @@ class StableBaselinesAgent(NetworkAgent):
     gamma : float
     reward_scale : float
         What rewards are multiplied by in training.
+    n_steps, n_epochs : int
+        Steps of each environment between updates; passes over them.
+    gae_lambda, clip_range, ent_coef : float
     """
 
     n_envs: PositiveInt = 4
     gamma: PositiveFraction = 1.0
     reward_scale: Factor = 10.0
+    n_steps: AtLeastTwo = 1250
+    n_epochs: PositiveInt = 10
+    gae_lambda: float = 0.98
+    clip_range: float = 0.2
+    ent_coef: float = 0.003
 
-    def require_whole_batches(self, n_steps: int) -> None:
-        """Raise an InputError if the batch size does not divide a rollout into equal batches."""
-        rollout = n_steps * self.n_envs
+    name = "ppo"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rollout = self.n_steps * self.n_envs
         remedy = f"give a divisor of n_steps x n_envs = {rollout}"
         require(rollout % self.batch_size == 0, "agent.batch_size", self.batch_size, remedy)
+
+    def check_env(self, env: SplitEnv) -> None:
+        """Raise an InputError if illegal actions, which this agent may choose, are errors."""
+        parameters = getattr(env.unwrapped, "parameters", None)
+        if getattr(parameters, "on_illegal", None) == "raise":
+            raise InputError(
+                "the agent knows no masks, and illegal actions are to raise",
+                field="env.on_illegal",
+                remedy="leave it out, or give agent=maskable_ppo",
+            )
+
+    def model(self, envs: Any, seed: int) -> Any:
+        """Make Stable-Baselines3's PPO for the training environments."""
+        from stable_baselines3 import PPO
+
+        given = {"policy_kwargs": {"net_arch": list(self.hidden)}, **self.algorithm()}
+        return PPO("MlpPolicy", envs, seed=seed, **given)
+
+    def algorithm(self) -> dict[str, Any]:
+        """Return the arguments for PPO that Stable-Baselines3 and sb3-contrib have in common."""
+        names = ["n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda"]
+        names += ["clip_range", "ent_coef"]
+        return {"device": "cpu", **{name: getattr(self, name) for name in names}}
 
     @contextmanager
     def envs(self, processes: Processes) -> Iterator[Any]:
@@ -102,50 +135,3 @@ def _figures(model: Any) -> dict[str, float]:
     found = {name: float(value) for name, value in logged.items() if value is not None}
     episodes = [episode["r"] for episode in model.ep_info_buffer or ()]
     return {**found, "train_return": float(np.mean(episodes))} if episodes else found
-
-
-@dataclass
-class Ppo(StableBaselinesAgent):
-    """Proximal policy optimisation (Schulman et al., 2017) with separate actor and critic networks.
-
-    Parameters
-    ----------
-    n_steps, n_epochs : int
-        Steps of each environment between updates; passes over them.
-    gae_lambda, clip_range, ent_coef : float
-    """
-
-    n_steps: AtLeastTwo = 1250
-    n_epochs: PositiveInt = 10
-    gae_lambda: float = 0.98
-    clip_range: float = 0.2
-    ent_coef: float = 0.003
-
-    name = "ppo"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require_whole_batches(self.n_steps)
-
-    def check_env(self, env: SplitEnv) -> None:
-        """Raise an InputError if illegal actions, which this agent may choose, are errors."""
-        parameters = getattr(env.unwrapped, "parameters", None)
-        if getattr(parameters, "on_illegal", None) == "raise":
-            raise InputError(
-                "the agent knows no masks, and illegal actions are to raise",
-                field="env.on_illegal",
-                remedy="leave it out, or give agent=maskable_ppo",
-            )
-
-    def model(self, envs: Any, seed: int) -> Any:
-        """Make Stable-Baselines3's PPO for the training environments."""
-        from stable_baselines3 import PPO
-
-        given = {"policy_kwargs": {"net_arch": list(self.hidden)}, **self.algorithm()}
-        return PPO("MlpPolicy", envs, seed=seed, **given)
-
-    def algorithm(self) -> dict[str, Any]:
-        """Return the arguments for PPO that Stable-Baselines3 and sb3-contrib have in common."""
-        names = ["n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda"]
-        names += ["clip_range", "ent_coef"]
-        return {"device": "cpu", **{name: getattr(self, name) for name in names}}

@@ -30,8 +30,6 @@ from clustergym.results.report.wandb_logger import (
     start,
 )
 from clustergym.training.agents import make_agent
-from clustergym.training.distribution import Distribution
-from clustergym.training.windows import BOUNDS, philly_file, record
 
 SUFFIX = ".safetensors"
 
@@ -59,7 +57,7 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
             "command": " ".join(["python -m clustergym.train", *overrides]),
             "seed": seed,
             "training": dict(config["agent"]),
-            "traces": _record(agent),
+            "traces": agent.record(),
             "trained_on_test": leaks,
             "curves": dict(trained.curves),
             "git_revision": _git_revision(),
@@ -124,15 +122,6 @@ def _report_failures(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _record(agent: Any) -> dict[str, Any]:
-    """Return which traces an agent was trained on."""
-    if hasattr(agent, "record"):
-        return dict(agent.record())
-    if agent.scenarios.traces is not None:
-        return record(agent.scenarios.traces)
-    return _traces(agent.scenarios, philly_file())
-
-
 def _whole(config: Mapping[str, Any], key: str) -> int:
     value = config[key]
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -147,17 +136,6 @@ def _processes(config: Mapping[str, Any], agent: Any) -> Processes:
         remedy = "give agent=auction_es; seeds run on Ray with hydra/launcher=ray"
         raise InputError(f"agent={agent.name} has no population", field="processes", remedy=remedy)
     return found
-
-
-def _traces(scenarios: Distribution, philly: Path) -> dict[str, Any]:
-    """Return which traces the windows came from, with digests, and the splits' bounds."""
-    traces: dict[str, Any] = {"origin": scenarios.origin}
-    if scenarios.origin != "synthetic":
-        digest = hashlib.sha256(philly.read_bytes()).hexdigest()
-        traces["philly.csv"] = {"sha256": digest, **{split: list(days) for split, days in BOUNDS.items()}}
-    if scenarios.origin != "real":
-        traces["generators"] = list(scenarios.generators)
-    return traces
 
 
 def _git_revision() -> str | None:

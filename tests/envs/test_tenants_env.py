@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from scenarios import Job, small_scenario
 
-from clustergym import simulate
 from clustergym.common.errors import InputError
 from clustergym.envs.driver import drive, driving_parameters
 from clustergym.envs.families import ElasticEnv, TenantsEnv
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
-from clustergym.scenario.registry import parse_policy
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.compiled.coverage import UncoveredError
 from clustergym.sim.log import Event, EventType

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from clustergym.common.errors import InputError
 from clustergym.envs.actions import EditActions, Edits
-from clustergym.envs.auction_actions import AnyActions
+from clustergym.envs.auction_actions import Actions
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.envs.simpy_episode import EpisodeParts, FlatStep, PlayedEpisode, check_legal
@@ -222,7 +222,7 @@ class EngineEnv(SchedulingEnv):
         return super().begin_episode(scenario, run_seed)
 
     @property
-    def actions(self) -> AnyActions:
+    def actions(self) -> Actions:
         """The object that interprets actions, with the changes to jobs' GPUs made at this decision point.
 
         What is done to it does nothing to a compiled episode.

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.actions import EditActions
-from clustergym.envs.auction_actions import AnyActions
+from clustergym.envs.auction_actions import Actions
 from clustergym.envs.observations import Summary, logarithm
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.scheduling_parameters import SchedulingParameters
@@ -118,7 +118,7 @@ class EpisodeStates:
         cluster: ClusterArrays,
         size: int,
         parameters: SchedulingParameters,
-        actions: AnyActions,
+        actions: Actions,
         features: Summary,
     ) -> None:
         types, levels = len(cluster.capacity), len(cluster.counts)

@@ -149,7 +149,8 @@ def test_a_first_compilation_is_said_once(
 
 @pytest.mark.skipif(cores() < 2, reason="there is one core")
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clustergym.envs.vector.episode_batch.LEAST", 2)  # two and three of five for the threads
+    # Two and three of five for the threads.
+    monkeypatch.setattr("clustergym.envs.vector.episode_batch.LEAST", 2)
     one, two = (SchedulingVectorEnv(ElasticEnv, 5, threads=threads, **SMALL) for threads in (1, 2))
     np.testing.assert_array_equal(one.reset(seed=3)[0]["jobs"], two.reset(seed=3)[0]["jobs"])
     ends = 0
