@@ -147,7 +147,6 @@ MODULES = {
     "training.maskable_ppo": "training.imitating_agent",
     "training.imitation": "training.imitating_agent",
     "training.objective": "training.auction_evolution",
-    "training.process_envs": "training.vector_envs",
     "training.training_log": "training.training",
     "training.compiled_episodes": "training.simulated_episodes",
     "training.trace_files": "training.windows",
@@ -155,7 +154,6 @@ MODULES = {
     "envs.placement.step_time_cost": "envs.placement.environment",
     "results.bounds.certificates": "results.bounds.bounds",
     "results.metrics.aggregates": "results.metrics.statistics",
-    "training.training_history": "training.training_state",
     "sim.parts.known_scores": "sim.parts.placers",
     "oracle.models.model_class": "oracle.models.model_spec",
     "oracle.stacks.plan": "oracle.models.shape",
@@ -171,7 +169,6 @@ MODULES = {
     "envs.vector.single": "envs.vector.compiled_episode",
     "sim.compiled.cluster_arrays": "sim.compiled.scenario_arrays",
     "scenario.decision": "scenario.policy",
-    "envs.vector.menu_core": "envs.vector.auction_core",
 }
 """Other names of modules that the names of their packages do not lead to."""
 
@@ -206,7 +203,6 @@ CLASSES: dict[str, dict[str, str]] = {
     "sim.parts.placement": {"Placed": "PlacedRequest"},
     "trace.draw": {"Drawn": "DrawnJobs"},
     "training.agents": {"Trained": "TrainingOutcome"},
-    "training.vector_envs": {"Complaining": "InputErrorForwarding"},
 }
 """Other names of classes, by module below `clustergym`; they are attributes of the module too."""
 

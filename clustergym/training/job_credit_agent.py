@@ -11,7 +11,6 @@ from annotated_types import MinLen
 
 from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import Factor, Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
-from clustergym.common.processes import Processes
 from clustergym.envs.observations import JobRows
 from clustergym.envs.vector.costs import check_terms
 from clustergym.training.network_agent import NetworkAgent
@@ -68,7 +67,7 @@ class JobCreditAgent(NetworkAgent):
         require(len(self.hidden) == 2, "agent.hidden", self.hidden, "give two widths, as [64, 64]")
 
     @contextmanager
-    def envs(self, processes: Processes) -> Iterator[list[Any]]:
+    def envs(self) -> Iterator[list[Any]]:
         """Make the training environments: the usual ones and, if configured, some with bursts of jobs."""
         given = {**self.env, "split": self.split, "traces": self.traces}
         if has_fixed_trace(self.env):

@@ -69,7 +69,7 @@ class NetworkAgent(EnvironmentAgent):
     split: str = "train"
 
     @abstractmethod
-    def envs(self, processes: Processes) -> AbstractContextManager[Any]:
+    def envs(self) -> AbstractContextManager[Any]:
         """Make the training environments, as a context manager that closes them."""
 
     @abstractmethod
@@ -98,9 +98,8 @@ class NetworkAgent(EnvironmentAgent):
         needs_torch()
         path = state.with_suffix(".safetensors")
         history, tensors = read_state(path, {"agent": self.name, "seed": seed, **asdict(self)})
-        # First in this process, so that what is not valid is said before others are started.
         validation = self.make_env("dev", self.validation)
-        with self.envs(processes) as envs:
+        with self.envs() as envs:
             information, layout = _description(validation)
             model = self.model(envs, seed)
             self.begin(model, _draw_segment_seed(seed, 0))

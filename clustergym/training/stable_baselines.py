@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import AtLeastTwo, Factor, PositiveFraction, PositiveInt
-from clustergym.common.processes import Processes
 from clustergym.training.network_agent import NetworkAgent
 from clustergym.training.split_env import SplitEnv
 
@@ -76,17 +74,16 @@ class Ppo(NetworkAgent):
         return {"device": "cpu", **{name: getattr(self, name) for name in names}}
 
     @contextmanager
-    def envs(self, processes: Processes) -> Iterator[Any]:
-        """Make the training environments: on the compiled engine, in this process, or in one process each."""
+    def envs(self) -> Iterator[Any]:
+        """Make the training environments: on the compiled engine, or else stepped one by one."""
+        from stable_baselines3.common.monitor import Monitor
         from stable_baselines3.common.vec_env import DummyVecEnv
 
-        from clustergym.training.vector_envs import ProcessEnvs, split_vec_env
+        from clustergym.training.vector_envs import split_vec_env
 
-        at_once = split_vec_env(self.env, self.n_envs, self.split, self.traces, self.reward_scale)
-        make = partial(self.make_env, self.split, self.traces, self.reward_scale)
-        makers: list[Any] = [partial(_make_monitored, make)] * self.n_envs
-        several = processes != 1 and self.n_envs > 1
-        made = at_once or (ProcessEnvs(makers) if several else DummyVecEnv(makers))
+        given = self.split, self.traces, self.reward_scale
+        at_once = split_vec_env(self.env, self.n_envs, *given)
+        made = at_once or DummyVecEnv([lambda: Monitor(self.make_env(*given))] * self.n_envs)
         try:
             yield made
         finally:
@@ -107,12 +104,6 @@ class Ppo(NetworkAgent):
         """Train for one segment (`validate_every` steps); return its figures, by name."""
         model.learn(self.validate_every, callback=_whole_schedule(self.steps), reset_num_timesteps=False)
         return _figures(model)
-
-
-def _make_monitored(make: Any) -> Any:
-    from stable_baselines3.common.monitor import Monitor
-
-    return Monitor(make())
 
 
 def _whole_schedule(steps: int) -> Any:

@@ -105,7 +105,7 @@ def _report_failures(folder: Path) -> Iterator[None]:
     again = "the same command goes on with what was saved"
     try:
         yield
-    except (BrokenProcessPool, EOFError, ConnectionError) as error:
+    except BrokenProcessPool as error:
         raise InputError(
             "a process of the training was ended", field="processes", remedy=f"{again}; give fewer, or 1"
         ) from error
