@@ -112,6 +112,7 @@ class EditActions:
 
     def reset(self, trace: Trace) -> None:
         """Prepare for a new episode, in which no job is admitted yet."""
+        # By job of the trace: positions in Views change as jobs come and leave.
         self._decided, self._turn = np.zeros(len(trace), dtype=np.bool_), 0
 
     def begin(self, view: View) -> None:
@@ -127,6 +128,7 @@ class EditActions:
         if self.rejects:
             self.undecided = ~self._decided[view.job] if self.binding else np.ones(n, dtype=np.bool_)
         self._assignable = view.feasible[self.shown].copy()
+        # What a job holds is no assignment: to leave a job as it is, an agent does nothing.
         held = np.flatnonzero(view.gpus[self.shown] > 0)
         at = self.shown[held]
         self._assignable[held, view.gpu_type[at], np.searchsorted(self._counts, view.gpus[at])] = False
@@ -155,9 +157,12 @@ class EditActions:
         if len(holding):
             at = self.shown[holding]
             gpu_type = self.target_type[at]
+            # On the type that a job holds as edited its own GPUs are free, too: the edit returns them.
             own = counts <= (self.free[gpu_type] + self.target_gpus[at])[:, None]
             legal[holding, gpu_type] = self._assignable[holding, gpu_type] & own
         self._table[:m, : self.options] = legal.reshape(m, self.options)
+        # Stopping is one of hundreds of actions but ends the point: without this mask random play, and an
+        # untrained agent, leaves GPUs idle (3.39 in place of 2.94 h of mean JCT in Elastic-16).
         waiting = self.target_gpus[self.shown] == 0
         self._mask[-1] = not (self._mask_stop and legal[waiting].any())
 
@@ -198,6 +203,8 @@ class EditActions:
         else:
             self.target_type[at], self.target_gpus[at] = -1, 0
             (self.preempted if option == self.options else self.rejected)[at] = True
+        # A preempted job may be assigned once more, one that is assigned or rejected is settled: so no job
+        # has more than two edits at a point, and every point ends.
         if option == self.options:
             self._assignable[row] = self.view.feasible[at]
             table[self.options] = False
@@ -211,6 +218,7 @@ class EditActions:
         view = self.view
         if self.binding:
             self._decided[view.job[self.shown]] = True
+        # A Decision is about all jobs of the View: those without a row go on with what they hold.
         kept = self.target_gpus > 0
         return Decision(
             view.job[kept], self.target_type[kept], self.target_gpus[kept], view.job[self.rejected]
@@ -250,6 +258,7 @@ def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
         return np.arange(n, dtype=np.int64)
     held = view.gpus > 0
     waiting, running = np.flatnonzero(~held), np.flatnonzero(held)
+    # The half of the waiting jobs, rounded up, or what running ones leave of the rows.
     for_waiting = min(len(waiting), max((rows + 1) // 2, rows - len(running)))
     chosen = [_in_turn(waiting, for_waiting, turn), _in_turn(running, rows - for_waiting, turn)]
     return np.sort(np.concatenate(chosen)).astype(np.int64)
@@ -262,5 +271,6 @@ def _in_turn(ordered: Ints, number: int, turn: int) -> Ints:
     front, back = number // 2, number // 4
     between = ordered[front : len(ordered) - back]
     places = number - front - back
+    # With the same jobs, each of these is shown every len(between) / places points.
     turned = between[(turn * places + np.arange(places)) % len(between)]
     return np.concatenate([ordered[:front], turned, ordered[len(ordered) - back :]])

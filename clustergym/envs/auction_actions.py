@@ -109,6 +109,7 @@ class AuctionActions:
         self._bid(view)
         self.shown = choose_rows(view, self.rows, self._turn)
         self._turn += 1
+        # Auctions reject nothing; rows of jobs have a column that asks.
         self.undecided = np.zeros(len(view), dtype=np.bool_)
         shown, gpus = len(self.shown), int(view.available.sum())
         moves = np.zeros((len(view), *self.described.shape[1:]), dtype=np.float32)
@@ -155,10 +156,12 @@ class AuctionActions:
         view, bids, numbers = self.view, self._bids, self.deciding(action)
         gpu_type, level = bids.held_type.copy(), bids.held_level.copy()
         available = view.available.astype(np.int64)
+        # Weights are of features that every job has, so that jobs without a row take part.
         if self.decides_by == WEIGHTS:
             gpu_type, level = auction.decide(numbers, available, self._counts, bids)
         else:
             shown = self.shown
+            # Jobs without a row keep their GPUs, which are therefore not up for auction.
             for at in np.setdiff1d(np.flatnonzero(level >= 0), shown):
                 available[gpu_type[at]] -= view.gpus[at]
             gpu_type[shown], level[shown] = self._decide(

@@ -121,6 +121,7 @@ def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[in
     lost = len([job for job in {*changed, *dropped} if job not in row_of])
     for job in sorted(dropped & set(row_of)):
         plan.leave(job, actions.rejection(row_of[job]))
+    # Preemptions free GPUs and are always legal, so they come before every assignment.
     for job in changed:
         if target[job] == 0 and job in row_of and job not in dropped:
             plan.leave(job, actions.index(row_of[job], 0, 0))
@@ -129,11 +130,13 @@ def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[in
     }
     while wanted:
         for job in [job for job in wanted if plan.fits(job, *wanted[job])]:
+            # Again: an assignment of this pass may have taken the GPUs.
             if plan.fits(job, *wanted[job]):
                 gpu_type, gpus = wanted.pop(job)
                 plan.assign(job, gpu_type, gpus, actions.index(row_of[job], gpu_type, gpus))
         if any(plan.fits(job, *wanted[job]) for job in wanted):
             continue
+        # All that are left wait for GPUs of each other: one of them has to give up its own first.
         holder = next((job for job in wanted if plan.held[job]), None)
         if holder is None:
             break

@@ -75,6 +75,7 @@ class _AfterGymnasium:
     ) -> ModuleSpec | None:
         if name != REGISTRY_MODULE:
             return None
+        # Which loader it is, is for the others to say: this hook only adds to what that one executes.
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
             if finder is self or find is None:

@@ -90,6 +90,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._taken: list[Any] = []
         self.episodes = Episodes(self.parameters)
         if self.parameters.actions in OF_AUCTIONS:
+            # Here, not in `reset`: what no episode of these parameters could do is said before one begins.
             self.episodes.check_times()
         self.make_parts()
         self.action_space = self.parts.actions.space
@@ -215,6 +216,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         """Begin an episode of a scenario; return the first observation and info."""
         check_queues(scenario, self.parameters)
         self._episode = self.begin_episode(scenario, run_seed)
+        # From these three a copy or a pickle is made again: neither SimPy's generators nor compiled
+        # arrays can be copied half way.
         self._begun, self._taken = (scenario, run_seed), []
         seen, info = self._episode.begin()
         return self.as_observation(seen), info
@@ -237,6 +240,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             raise ResetNeeded(f"{begun}: call reset() first")
         taken = self.parts.actions.check_action(action)
         seen, reward, terminated, truncated, info = self._episode.act(taken)
+        # After `act`: an action that raised has changed nothing, and a copy must not repeat it.
         self._taken.append(taken)
         return self.as_observation(seen), reward, terminated, truncated, info
 

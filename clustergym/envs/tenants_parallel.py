@@ -96,6 +96,7 @@ class TenantsParallelEnv(ParallelEnv):
         self.episodes.check_times()
         self.placer = make_placer({"name": self.parameters.placer})
         self.render_mode = None
+        # PettingZoo wants the agents before the first reset: they are the queues of any trace.
         first = self.episodes.choose({"trace_seed": 0}, seeding.np_random(0)[0])
         if first.tenants is None or self.parameters.queues in ("virtual_cluster", "user"):
             remedy = "give queues= a name of conf/queues, or a file"
@@ -210,6 +211,8 @@ class TenantsParallelEnv(ParallelEnv):
         there = weights[np.unique(view.queue)]
         # Equal weights add nothing, not even what rounding leaves of it.
         equal = np.all(there == there[0])
+        # log w_q - mean of log w over queues with jobs: a factor common to all would not cancel, as doublings
+        # are made while their score is above 0.
         added = np.zeros_like(weights) if equal else np.log(weights) - np.log(there).mean()
         bias = np.repeat(added[view.queue], 2 * len(view.available)).reshape(len(view), -1, 2)
         bids = auction.make_bids(view, view.iteration_time_s())

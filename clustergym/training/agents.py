@@ -86,6 +86,7 @@ class Agent(Parameters, ABC):
 
     def save(self, path: Path, trained: TrainingOutcome, about: Mapping[str, Any]) -> None:
         """Write a checkpoint: the weights to `path`, and all else to a YAML file of the same name."""
+        # Imported where they are needed: a network brings PyTorch with it.
         if isinstance(trained.weights, Mapping):
             from clustergym.training.network_checkpoints import save as save_network
 

@@ -100,6 +100,7 @@ class AuctionEvolution(EvolutionAgent):
 
             def compute_fitness(generation: int, candidates: Sequence[Floats]) -> list[float]:
                 weights = [_replace_weights(begin, searched, candidate) for candidate in candidates]
+                # Common random numbers: candidates of a generation meet the same windows, the next others.
                 first = generation * self.episodes
                 return self._evaluate(run, weights, self.split, seed, first, self.episodes)
 
@@ -138,6 +139,7 @@ class AuctionEvolution(EvolutionAgent):
         began, unseen = self._start(seed), [features.NAMES.index(name) for name in features.OF_DEADLINES]
         told = weights.copy()
         for first in (0, *range(features.COUNT + 2, self._scores, INPUTS + 2)):
+            # Linear weights come first, then of each hidden unit its weight, its bias and its inputs.
             at = [first + column for column in unseen]
             told[at] = began[at]
         return told
@@ -153,6 +155,7 @@ class AuctionEvolution(EvolutionAgent):
     def _select_searched(self) -> Ints:
         """Return the indices of the weights to search: those of deadlines only if there are deadlines."""
         last = self._scores + len(self._beliefs())
+        # Without deadlines their features are 0 in every window, and any weight would do.
         linear = np.arange(features.COUNT if self._meets_deadlines() else features.WITHOUT_DEADLINES)
         kept = linear[[features.NAMES[at] not in self.without for at in linear]]
         return np.concatenate([kept, np.arange(features.COUNT, last)])
@@ -167,10 +170,12 @@ class AuctionEvolution(EvolutionAgent):
             raise InputError(
                 "has hidden units already", field="agent.initial", remedy="name a checkpoint of hidden=0"
             )
+        # Fixed here, and left out of what is searched.
         linear[[features.NAMES.index(name) for name in self.without]] = 0.0
         units = (
             random_streams.AUCTION_UNITS.generator(seed).normal(size=(self.hidden, INPUTS + 2)) / INPUTS**0.5
         )
+        # The weight with which a unit enters a score: the search begins at the linear auction.
         units[:, 0] = 0.0
         return np.concatenate([linear, units.ravel(), believed])
 

@@ -148,6 +148,7 @@ def run_figures(
     from clustergym.sim.engine import StalledError
 
     scenario = source.draw(split, seed, index)
+    # No moves of running jobs: they would be compared along with the policies.
     placer = make_placer({"name": "buddy", "defragment_s": None})
     rows = []
     for parameters in policies:
@@ -186,6 +187,7 @@ def _run(
 
 def _slowdown(scenario: Scenario, jct_s: Floats) -> float:
     """Return the mean bounded slowdown of the jobs that ended; NaN if none did. Dropped jobs have JCT NaN."""
+    # Bounded slowdown (Feitelson): max(JCT / max(time alone, 10 s), 1).
     alone_s = scenario.reference_iteration_time_s * scenario.trace.work_iterations
     slowdown = np.maximum(jct_s / np.maximum(alone_s, SLOWDOWN_FROM_S), 1.0)
     ended = np.isfinite(slowdown)
@@ -207,6 +209,7 @@ def tune_entrant(
     if len(choices) == 1:
         return choices[0]
     members = [member for choice in choices for member in entrant.seeds(choice)]
+    # Windows that no comparison and no training with this seed meets.
     task = partial(run_figures, distribution, "train", seed + TUNING_SEED_OFFSET, members)
     means = np.stack(list(run(task, range(windows))))[:, :, 0].reshape(windows, len(choices), -1)
     return choices[int(np.argmin(np.log(means).mean(axis=(0, 2))))]
@@ -223,6 +226,7 @@ def ratio(mine: Floats, reference: Floats, seed: int = 0) -> Ratio:
     mine, reference : ndarray of float, shape (windows,) or (windows, seeds)
         Above 0, of the same windows.
     """
+    # log ratio = mean over windows and seeds of log mine - the same of log reference, in each resample.
     sides = [np.log(side).reshape(len(side), -1) for side in (mine, reference)]
     rng = random_streams.COMPARISON.generator(seed)
     windows = _draws(rng, len(sides[0]))
@@ -238,6 +242,7 @@ def _draws(rng: np.random.Generator, count: int) -> Floats:
     """Return how often each of `count` values is in each bootstrap resample, as shares."""
     if count == 1:
         return np.ones((RESAMPLES, 1))
+    # Each resample counts in a range of numbers of its own: one bincount does for all.
     drawn = rng.integers(count, size=(RESAMPLES, count)) + np.arange(RESAMPLES)[:, None] * count
     return np.bincount(drawn.ravel(), minlength=RESAMPLES * count).reshape(RESAMPLES, count) / count
 
@@ -308,6 +313,7 @@ def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> t
         candidates = search.ask()
         outcomes = [episode.run(np.asarray(candidate)).jct_s for candidate in candidates]
         search.tell(candidates, [float(np.log(jct_s.mean())) for jct_s in outcomes])
+        # Over all candidates, not the last mean: nothing is generalised, one known window is solved.
         best = min([best, *outcomes], key=lambda jct_s: float(jct_s.mean()))
     return best, float(best.mean())
 

@@ -173,15 +173,18 @@ def _scenario(
     error: float,
 ) -> Scenario:
     n, counts = len(window.gpus), np.array(list_allowed_counts(cluster, "power_of_two"), dtype=np.int64)
+    # So that every job can run on any type at its request.
     fitting = counts[counts <= cluster.capacity.min()]
     gpus = np.minimum(round_up_counts(window.gpus), fitting[-1])
     iterations = np.maximum(1, np.rint(window.duration_s)).astype(np.int64)
     at_request_s = window.duration_s / iterations
     times = iteration_times(rng, gpus, at_request_s, len(cluster.groups), counts, cluster.capacity)
+    # One error for all allotments of a job: its size is misjudged, its speedup is not.
     known = times * np.exp(error * rng.normal(size=n))[:, None, None]
     checkpoint_s = rng.uniform(*RESTART_S, size=n) * restart
     fast_gpus = _fast_gpus(times, gpus, counts, cluster.capacity)
     span_s = float((window.duration_s * gpus).sum()) / (load * fast_gpus)
+    # load = GPU-seconds at the request / (GPUs, weighted by speed, x span).
     stretch = span_s / max(float(window.submit_s[-1]), 1e-9)
     names = {
         "job_id": tuple(f"j{row}" for row in range(n)),
@@ -253,6 +256,7 @@ def iteration_times(
     at_request = np.take_along_axis(curve, np.searchsorted(counts, gpus)[:, None], axis=1)
     seconds = at_request_s[:, None, None] * factor[:, :, None] * (at_request / curve)[:, None, :]
     fits = counts >= least_counts(rng, gpus)[:, None]
+    # A count above a type's GPUs can never be had there, whatever fits in memory.
     room = counts <= capacity[:, None]
     times: Floats = np.where(fits[:, None, :] & room[None], seconds, np.inf)
     return times

@@ -32,6 +32,8 @@ def start_search(mean: Floats, sigma: float, population: int, seed: int, diagona
         import cma
     except ImportError as error:
         raise InputError("needs the package cma", field="agent", remedy=install_line("learn")) from error
+    # cma draws from NumPy's global stream, unless `randn` says otherwise; a seed of NaN leaves that alone.
+    # Each generation meets other episodes, so that a flat stretch says nothing: it must not stop the search.
     rng = random_streams.EVOLUTION.generator(seed)
     options = {
         "popsize": population,
@@ -91,6 +93,7 @@ class History:
         done = range(1, len(self.fitness) + 1)
         numbers = np.array(self.fitness, dtype=np.float64).reshape(len(self.fitness), self.key["population"])
         validated = [[float(value) for value in row] for row in self.validated]
+        # By the parameters: no training writes a state that misses a validation.
         due = [number for number in done if number % every == 0 or number == last]
         if [row[0] for row in validated] != due or len(done) > last or not np.isfinite(numbers).all():
             raise ValueError("values that no training has written")
@@ -139,6 +142,7 @@ def evolve(
     """
     generations, every = int(history.key["generations"]), int(history.key["validate_every"])
     progress(0, generations, {})
+    # The search is not pickled: asked and told again, it stands where it stood, to the last bit.
     for number, fitness in enumerate(history.fitness, start=1):
         search.tell(search.ask(), fitness)
         progress(number, generations, history.figures(number, search))
@@ -147,6 +151,7 @@ def evolve(
         candidates = search.ask()
         history.fitness.append(list(compute_fitness(number - 1, candidates)))
         search.tell(candidates, history.fitness[-1])
+        # The mean, not the best candidate: that was best on a few noisy episodes.
         if number % every == 0 or number == generations:
             value, weights = validated(search.mean)
             history.validated.append([number, value, *weights.tolist()])

@@ -169,6 +169,7 @@ def _network(stored: CheckpointContent, env: Any) -> Any:
         raise _bad(stored.path, None, f"needs {error.name or 'PyTorch'} to be used", remedy) from error
     from clustergym.training.training_state import load_arrays
 
+    # Names and shapes before values: PyTorch would say this in a page of text.
     wanted = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
     given = {name: value.shape for name, value in stored.tensors.items()}
     for name in sorted(wanted.keys() | given.keys()):
@@ -213,6 +214,7 @@ class NetworkPlayer:
                 f"was trained for {', '.join(trained.gpu_types)} and {len(trained.counts)} counts, the "
                 f"cluster has {', '.join(setting.gpu_types)} and {len(setting.counts)}"
             )
+        # A network sees shares of GPUs: that of a larger cluster would look like what it knows, and is not.
         elif not np.array_equal(setting.capacity, trained.capacity):
             there, here = trained.capacity.tolist(), setting.capacity.tolist()
             message = f"was trained for {there} GPUs, the cluster has {here}"
@@ -231,6 +233,7 @@ class NetworkPlayer:
     def schedule(self, view: View) -> Decision:
         """Return the decision that the network's most probable actions lead to."""
         actions, features = self._actions, self._features
+        # How many have left is not in a View; a policy counts the jobs that it has met and sees no more.
         self._met.update(view.job.tolist())
         actions.begin(view)
         features.begin(view, actions, len(self._met) - len(view), self._known)

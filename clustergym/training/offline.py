@@ -88,8 +88,10 @@ def rank_as_priorities(moves: Floats, weights: Floats) -> Floats:
         some = np.take_along_axis(there, best, 1)[:, 0]
         score: Floats = np.take_along_axis(scores, best, 1)[:, 0]
         rest: Floats = np.take_along_axis(added, best, 1)[:, 0]
+        # The environment scores a move 3 p + rest + base: p is what makes that equal to the policy's score.
         priority = (score - rest - base) / PER_PRIORITY
         if feature == _DOUBLE:
+            # Below 0 a doubling is barred; above, its size still orders the doublings.
             priority = np.where(some & (score > 0), np.maximum(priority, 0.0), -1.0)
         chosen[:, place] = np.where(some, priority, -1.0)
     return chosen.ravel()

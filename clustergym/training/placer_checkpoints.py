@@ -94,6 +94,7 @@ class LearnedScores:
     def place(self, allocations: PartAllocations, job: int) -> Place | None:
         """Return the node for job number `job`, and a device for a GPU part; None if no node has room."""
         parts = allocations.parts
+        # Made once a run: `allocations` is the run's own.
         if self._known is None or self._known[0] is not allocations:
             assert isinstance(allocations.spec, DivisibleCluster)
             empty, usual = allocations.spec.empty_nodes(), find_usual_requests(parts.rows, parts.accepted)

@@ -74,6 +74,7 @@ class PlacerEvolution(EvolutionAgent):
         def compute_fitness(generation: int, candidates: Sequence[Floats]) -> list[float]:
             first = generation * self.episodes
             at = range(first, first + self.episodes)
+            # The same seeds for all scenarios and candidates of a generation.
             met = [episodes[number % self.seeds] for episodes in train for number in at]
             return [objective(met, candidate) for candidate in candidates]
 
@@ -137,6 +138,7 @@ def placement_episode(scenario: Scenario, round_s: float, defragment_s: float) -
     return PlacementEpisode(
         submit_s=trace.submit_s.astype(np.float64),
         order_s=known * trace.iterations,
+        # Localities from MINIPOD on: leaves are not told apart.
         run_s=np.ascontiguousarray(iteration_s[:, 2:] * trace.iterations[:, None]),
         nodes=nodes.astype(np.int64),
         first_s=scenario.costs.search_s(scenario.tables.counts)[level].astype(np.float64),

@@ -159,6 +159,7 @@ class AuctionEpisode:
         n = len(self.scenario.job)
         clock, job = self.batch.episodes.clock[0], self.batch.episodes.job[0, :n]
         end, horizon, phase = clock[c.END], clock[c.HORIZON], job[:, c.PHASE]
+        # A job that fits nowhere would wait to the horizon or, without one, to the end.
         dropped_at = end if horizon == c.NEVER else horizon
         left = np.select([phase == c.COMPLETED, phase == c.DROPPED], [job[:, c.LEAVE], dropped_at], end)
         jct_s = np.where(phase == c.FUTURE, np.nan, (left - job[:, c.SUBMIT]) / c.TICKS_PER_S)

@@ -96,6 +96,8 @@ class Ppo(NetworkAgent):
         set_random_seed(seed)
         model.action_space.seed(seed)
         model.env.seed(seed)
+        # Stable-Baselines3 then resets the environments when it learns on: an episode cut by a segment's end
+        # is not continued, as a training that was killed there could not either.
         model._last_obs = None
         if model.ep_info_buffer is not None:
             model.ep_info_buffer.clear()

@@ -45,6 +45,7 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
     """
     logger = read_logger_choice(config)
     agent, leaks = _agent(config)
+    # All that can be wrong is said before the folder is made.
     seed, processes, folder = _whole(config, "seed"), _processes(config, agent), _folder(config)
     mirror = _mirror(logger, config, folder) if logger.name == "wandb" else None
     began = time.monotonic()
@@ -244,11 +245,13 @@ class Mirror:
             if figures:
                 imitates = any(name.startswith(IMITATION) for name in figures)
                 axis = IMITATION + "round" if imitates else "step"
+                # wandb's own step must grow, and those of imitation begin again: it counts calls.
                 self._run.log({**figures, axis: step}, step=self._rows)
                 self._rows += 1
 
     def _begin(self) -> None:
         path = self.folder / RUN_FILE
+        # Other parameters in the same folder are another run.
         training = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
         known = _run_id(path, training)
         self._run = start(self.choice, self.config, self.folder, self.name, self.group, known)

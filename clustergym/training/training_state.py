@@ -77,12 +77,14 @@ def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
             digest, _, text = opened.metadata()["state"].partition(" ")
             about = json.loads(text)
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no mapping
+        # safetensors keeps no digest: a cut or flipped file would be trained on.
         if digest != _digest(text, tensors):
             raise ValueError("other bytes than were written")
         good = about.pop("schema") == STATE_SCHEMA
         history = History(**about)
     except (SafetensorError, *DAMAGED) as error:
         raise make_damaged_error(path) from error
+    # A state of other parameters is refused, not continued: its curve would be of two trainings.
     if not good or history.key != key:
         raise of_another(path)
     return history, tensors

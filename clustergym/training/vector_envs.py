@@ -77,6 +77,7 @@ class SchedulingVecEnv(VecEnv):
         """Apply the stored actions; return observations, rewards, end flags and infos."""
         observations, rewards, terminated, truncated, found = self.envs.step(self._actions)
         scaled, over = rewards * self.reward_scale, terminated | truncated
+        # The largest stands for all: NaN is the largest of any array that has one.
         check_reward(float(scaled[np.argmax(np.abs(scaled))]))
         self._returns += scaled
         self._lengths += 1
@@ -84,6 +85,7 @@ class SchedulingVecEnv(VecEnv):
         if over.any():
             for row in np.flatnonzero(over).tolist():
                 infos[row] = self._last_info(row, observations, bool(truncated[row]), found)
+            # A seed is for one reset, as of Stable-Baselines3's own vectors.
             self._seeds = [None] * self.num_envs
             observations = self._begin(over)
         return observations, scaled.astype(np.float32), over, infos

@@ -105,6 +105,7 @@ def draw_window(
         raise InputError(f"unknown split {split!r}", field="split", remedy=nearest(split, SPLITS))
     if origin not in ORIGINS:
         raise InputError(f"unknown origin {origin!r}", field="origin", remedy=nearest(origin, ORIGINS))
+    # Drawn for every origin: windows of `real` and `synthetic` are those that `mixed` has.
     coin = rng.random() < 0.5
     if origin == "real" or (origin == "mixed" and coin):
         return _real(rng, split, jobs)
@@ -134,6 +135,7 @@ def _synthetic(rng: np.random.Generator, split: str, jobs: int, generators: Sequ
 
     name = generators[int(rng.integers(len(generators)))]
     source = load_source(name)
+    # Seeds of the splits are apart modulo 3, as in environments.
     seed = trace_seed(split, int(rng.integers(2**30)))
     gpus = draw_gpus(source.gpus, jobs, seed)
     duration = draw_durations(source.durations, gpus, seed)
@@ -234,6 +236,7 @@ def trace_window(
     jobs = int(rng.integers(jobs_range[0], jobs_range[1] + 1))
     remedy = f"the {split} split of {files.files[index]} has windows of up to {last - first}"
     require(jobs <= last - first, "scenarios.jobs", jobs, remedy)
+    # Windows of a split may overlap each other; those of two splits share no job.
     begin = first + int(rng.integers(last - first - jobs + 1))
     rows = np.arange(begin, begin + jobs)
     load, restart, error = draw_factors(rng)
@@ -315,6 +318,7 @@ def job_tables(
     times, known : ndarray of float, shape (n, T, K)
     """
     classes = [trace.model_class(row) for row in range(len(trace))]
+    # Tables are sorted by class, and each job is a class of its own here.
     order = sorted(range(len(trace)), key=lambda row: classes[row])
 
     def spread(table: Floats) -> Floats:

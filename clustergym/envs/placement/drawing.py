@@ -41,6 +41,7 @@ def draw_free_nodes(sizes: Ints, needed: int, rng: np.random.Generator) -> Ints:
             field="nodes",
             remedy="take a larger cluster",
         )
+    # Rejection, so that the states keep their distribution, given that the job fits.
     for _ in range(MOST_DRAWS):
         free: Ints = rng.integers(0, sizes + 1)
         if free.sum() >= needed:
@@ -114,6 +115,7 @@ def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
     degrees = {name: changes.get(name, getattr(chosen.job, name)) for name in _DEGREES}
     job = PretrainingJob.from_gpus(**degrees, gpus_per_node=int(cluster.node_gpus[0]))
     sizes = minipod_sizes(cluster)
+    # Drawn once and thrown away: that some state has room is said here, not in the hundredth episode.
     draw_free_nodes(sizes, job.nodes, random_streams.ROOM_CHECK.generator(0))
     return Problem(cluster, job, sizes)
 
@@ -139,6 +141,7 @@ def draw_free_nodes_of_problem(problem: Problem, fits: bool, rng: np.random.Gene
     if fits:
         return draw_free_nodes(sizes, needed, rng)
     free = draw_free_nodes(sizes, 0, rng)
+    # Free nodes are taken away one by one, each with the same chance: multivariate hypergeometric.
     beyond = int(free.sum()) - needed + 1
     return free - rng.multivariate_hypergeometric(free, beyond) if beyond > 0 else free
 

@@ -195,6 +195,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     def step(self, action: Any) -> Step:
         """Put a communication group's next node, or with step="group" all that fit, into minipod `action`."""
         minipod, state = self.check_action(action), self.state
+        # A job that does not fit is not placed in part: gangs need all of their nodes.
         if state.shortfall:
             self._over = True
             return self._observe(), 0.0, True, False, self._info()
@@ -254,6 +255,7 @@ def _by_groups(counts: list[list[int]], free: list[int]) -> list[int]:
     actions = []
     for group, row in enumerate(counts):
         used = [minipod for minipod, nodes in enumerate(row) if nodes]
+        # A group leaves a minipod only when it is full: the one that it does not fill can only be its last.
         used.sort(key=lambda minipod: row[minipod] < free[minipod])
         for minipod in used[:-1]:
             if row[minipod] < free[minipod]:
@@ -291,6 +293,7 @@ class StepTimeCost:
         """Return the cost of what is placed so far."""
         if state.group == 0:
             return 0.0
+        # Asked at every step, but only whole groups change it.
         if self._known is None or self._known[:2] != (state, state.group):
             whole = np.array(state.counts[: state.group], dtype=np.int64)
             self._known = (state, state.group, self.of_groups(state.instance, whole))

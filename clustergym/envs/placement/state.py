@@ -71,6 +71,8 @@ class PlacementState:
             raise ValueError(
                 f"{nodes} nodes in minipod {minipod} of {self.free[minipod]} free, {self.left} left"
             )
+        # Before the counts change: a minipod counts when its first node is taken, once for the job and once
+        # for the group in hand.
         self._touched += self.of_job[minipod] == 0
         self._of_group += self.counts[self.group][minipod] == 0
         self._most = max(self._most, self._of_group)

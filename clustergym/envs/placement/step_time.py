@@ -147,6 +147,7 @@ def _mean_load(
     source: Ints, destination: Ints, uplinks: int, flows: int, draws: int, rng: np.random.Generator
 ) -> float:
     """Return the load of the fullest link, in ports, averaged over random routes; at least 1."""
+    # Links are numbered on from minipod to minipod: one bincount finds the fullest of all.
     crosses = source >= 0
     ends = [where[crosses] * uplinks for where in (source, destination)]
     most = np.full(draws, flows)
@@ -327,6 +328,7 @@ def predict(
     and 2 h, and the exposed part of the slowest column's all-reduce.
     """
     chunks = model.chunks(job.columns)
+    # Interleaved 1F1B (MegaScale, NSDI '24, section 3.2): m v slots of work and PP - 1 of the bubble.
     slots = model.micro_batches * chunks + job.columns - 1
     place = [matrix] if leaves is None else [matrix, leaves]
     hop, reduction = (None, None) if core is None else core(matrix, chunks > 1)
@@ -373,6 +375,7 @@ def _reduction_s(model: PretrainingModel, job: PretrainingJob, layout: Layout, l
     if experts:
         part = np.array(GRADIENT_BYTES * experts / (job.gpus_per_node * job.columns))
         seconds += float(all_reduce_s(part, np.array(1.0), across, layout))
+    # all_reduce_s has NETWORK_STEP_S for each of a ring's 2 (rows - 1) steps; the tier's switches add.
     return seconds + 2 * (job.rows - 1) * (latency_s - NETWORK_STEP_S)
 
 

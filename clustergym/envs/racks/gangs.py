@@ -118,6 +118,7 @@ def _draw(parameters: RackParameters, rng: np.random.Generator) -> Gangs:
     shape = rng.choice(len(weight), parameters.jobs, p=weight / weight.sum())
     duration_s = np.exp(np.log(MEDIAN_S) + LN_SIGMA * rng.standard_normal(parameters.jobs))
     asked = float((duration_s * (trays * segments)[shape]).sum())
+    # load = trays x seconds asked for / (trays of all racks x span): the span follows from it.
     span_s = asked / (parameters.load * parameters.racks * parameters.trays)
     submit_s = np.sort(rng.random(parameters.jobs)) * span_s
     whole = np.int64
