@@ -52,16 +52,7 @@ JOB_FEATURES = (
 """Columns of `jobs`, before one-hot columns of the type held as edited, and of the type requested."""
 OPTION_FEATURES = ("speed", "efficiency", "restart")
 """Of each (type, count): speed by the job's highest, speed per GPU by its highest, restart cost."""
-QUEUE_FEATURES = (
-    "jobs",
-    "waiting",
-    "without_row",
-    "mean_age",
-    "demand",
-    "work_left",
-    "edits",
-    "progress",
-)
+QUEUE_FEATURES = ("jobs", "waiting", "without_row", "mean_age", "demand", "work_left", "edits", "progress")
 TENANT_FEATURES = ("held", "quota", "fair_share")
 """Columns of `tenants`: of the queue of each row's job, by the GPUs of the cluster."""
 LARGEST_FEATURE = 100.0

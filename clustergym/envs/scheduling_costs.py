@@ -1,7 +1,4 @@
-"""The costs of an episode so far, which the reward of a scheduling environment can weigh.
-
-The costs of a reference policy on a trace: the baseline of a reward.
-"""
+"""The costs that the reward of a scheduling environment weighs: of an episode so far, and of a baseline."""
 
 from __future__ import annotations
 

@@ -38,9 +38,7 @@ try:
     from pettingzoo import ParallelEnv
 except ImportError as error:
     raise InputError(
-        "needs the package pettingzoo",
-        field="tenants_parallel",
-        remedy=install_line("pettingzoo"),
+        "needs the package pettingzoo", field="tenants_parallel", remedy=install_line("pettingzoo")
     ) from error
 
 LARGEST_WEIGHT = 4.0
@@ -158,11 +156,7 @@ class TenantsParallelEnv(ParallelEnv):
     def step(
         self, actions: Mapping[str, Any]
     ) -> tuple[
-        dict[str, Single],
-        dict[str, float],
-        dict[str, bool],
-        dict[str, bool],
-        dict[str, dict[str, Any]],
+        dict[str, Single], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
     ]:
         """Auction GPUs with agents' weights, go to the next decision point; return five dicts by agent."""
         simulation, before_h = self._running(), self._cost_h

@@ -1,7 +1,4 @@
-"""`agent=auction_es`: the auction's weights by CMA-ES.
-
-The objective that a training minimises on a window: a weighted sum of named terms.
-"""
+"""`agent=auction_es`: the auction's weights by CMA-ES, for an objective that is a weighted sum of terms."""
 
 from __future__ import annotations
 
@@ -21,11 +18,7 @@ from clustergym.agents.auction_checkpoints import load
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError, nearest, require
-from clustergym.common.parameter_types import (
-    NonNegativeFloat,
-    NonNegativeInt,
-    OneOf,
-)
+from clustergym.common.parameter_types import NonNegativeFloat, NonNegativeInt, OneOf
 from clustergym.common.parameters import check_value
 from clustergym.common.processes import Processes, workers
 from clustergym.envs.scheduling_costs import ReferenceCostTimes

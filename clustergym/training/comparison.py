@@ -1,9 +1,7 @@
 """Compares policies and checkpoints on a split: runs in the simulator, and ratios with intervals.
 
-Reference rows of a comparison: a bound that no policy beats, and the auction fitted to the scenario.
-
-Neither is a policy: both see the whole scenario, and the second its outcome. They show how much a policy
-could still gain.
+The reference rows of a table (`BOUNDS`) are no policies: they see the whole scenario, one its outcome, and
+show how much a policy could still gain.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Draws training scenarios: jobs of a trace, a cluster, a load, speedup curves, restart costs and errors.
-
-Random speedup curves: how fast each job of a training scenario runs on each GPU type and count.
-"""
+"""Draws training scenarios: jobs of a trace, a cluster, a load, speedup curves, restart costs and errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Policies and checkpoints, compared on the windows of a split or on trace files.
-
-A comparison of policies as Markdown.
-"""
+"""Policies and checkpoints, compared on windows of a split or on trace files; the tables of the report."""
 
 from __future__ import annotations
 

@@ -119,12 +119,7 @@ GOALS = {
 
 
 def search(
-    scenario: Scenario,
-    metric: str,
-    evaluations: int,
-    seed: int,
-    index: int = 0,
-    proposals: Proposals = USUAL,
+    scenario: Scenario, metric: str, evaluations: int, seed: int, index: int = 0, proposals: Proposals = USUAL
 ) -> Plan:
     """Try `evaluations` plans (auction weights and biases) on a scenario; return the best by `metric`.
 

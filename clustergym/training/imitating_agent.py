@@ -1,6 +1,4 @@
-"""`agent=maskable_ppo`: masked PPO on edits of allotments, after imitation of a policy.
-
-Set-valued imitation of a policy's edits, in the states that the imitator reaches.
+"""`agent=maskable_ppo`: masked PPO on edits of allotments, after set-valued imitation of a policy.
 
 A policy decides on all allotments; the environment takes the edits of single jobs in any order. So at each
 step every edit that leads towards the decision is acceptable, and the loss is minus the log of their summed

@@ -21,11 +21,7 @@ from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 from clustergym.trace.trace import Trace
 
 AGENTS = ("ppo", "maskable_ppo", "job_credit")
-COLUMNS = {
-    "jobs": list(JOB_FEATURES),
-    "options": list(OPTION_FEATURES),
-    "queue": list(QUEUE_FEATURES),
-}
+COLUMNS = {"jobs": list(JOB_FEATURES), "options": list(OPTION_FEATURES), "queue": list(QUEUE_FEATURES)}
 """Names of the columns that networks are trained on; a checkpoint of other columns is refused."""
 
 

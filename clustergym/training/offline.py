@@ -1,8 +1,6 @@
 """Offline data: episodes of an environment that a policy, or chance, played, in Minari's format.
 
 Minari's own collector needs JAX to append a step; here an episode is kept whole and handed to its storage.
-
-A policy's decisions are weights of an auction in environments that score moves, rank jobs or turn knobs.
 """
 
 from __future__ import annotations
@@ -25,13 +23,7 @@ from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.common.paths import install_line
 from clustergym.common.version import __version__
-from clustergym.envs.auction_actions import (
-    BASE_OF_DOUBLING,
-    PER_PRIORITY,
-    PRIORITIES,
-    SCORES,
-    AuctionActions,
-)
+from clustergym.envs.auction_actions import BASE_OF_DOUBLING, PER_PRIORITY, PRIORITIES, SCORES, AuctionActions
 from clustergym.envs.driver import drive
 from clustergym.envs.episodes import trace_seed
 from clustergym.envs.scheduling import SchedulingEnv

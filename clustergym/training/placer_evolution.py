@@ -1,7 +1,4 @@
-"""`agent=placer_es`: the learned placer's weights by CMA-ES on compiled episodes of placement.
-
-Scenarios as compiled episodes of placement: `clustergym.agents.minipods`.
-"""
+"""`agent=placer_es`: the learned placer's weights by CMA-ES on compiled episodes of placement."""
 
 from __future__ import annotations
 

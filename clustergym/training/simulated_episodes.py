@@ -2,8 +2,6 @@
 
 Failures and the outcomes of jobs are such that compiled episodes do not cover. Queues of tenants are as well,
 but no plan looks at them and the simulator does not enforce them: a plan is played without.
-
-Episodes of the auction on the compiled simulation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Train the agent that a configuration names, and write its checkpoint.
-
-Reports a training's figures as they come: lines on stderr, TensorBoard, Weights & Biases.
-"""
+"""Trains the agent that a configuration names, reports its figures, and writes its checkpoint."""
 
 from __future__ import annotations
 

@@ -99,11 +99,7 @@ class SchedulingVecEnv(VecEnv):
             **{name: infos[name][row] for name in ("digest", "stalled") if name in infos},
             "terminal_observation": {name: part[row] for name, part in parts} or observations[row],
             "TimeLimit.truncated": truncated,
-            "episode": {
-                "r": round(float(self._returns[row]), 6),
-                "l": int(self._lengths[row]),
-                "t": seconds,
-            },
+            "episode": {"r": round(float(self._returns[row]), 6), "l": int(self._lengths[row]), "t": seconds},
         }
 
     def env_method(

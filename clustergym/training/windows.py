@@ -1,11 +1,4 @@
-"""Draws windows of consecutive jobs, real or synthetic, from three splits that share no job.
-
-Trace files to compare policies on: each is a scenario, and all share a setting.
-
-Draws windows of consecutive jobs from a user's trace files, with their cluster and iteration times.
-
-Iteration times of jobs: each is its own model class, and placement does not matter.
-"""
+"""Windows of consecutive jobs, from three splits that share no job: real, generated, or of trace files."""
 
 from __future__ import annotations
 

@@ -202,10 +202,7 @@ OPTIONS = ("instance", "free_nodes", "alpha")
 
 
 def episode_instance(
-    parameters: PlacementParameters,
-    problem: Problem,
-    options: Mapping[str, Any],
-    rng: np.random.Generator,
+    parameters: PlacementParameters, problem: Problem, options: Mapping[str, Any], rng: np.random.Generator
 ) -> Instance:
     """Return the placement problem of an episode; what the options do not give is sampled."""
     for name in options:

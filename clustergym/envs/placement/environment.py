@@ -1,7 +1,4 @@
-"""The environment `ClusterGym/Placement-v0`: an agent spreads a pre-training job over minipods.
-
-The predicted step time of a partly placed job, as a cost that a reward can weigh.
-"""
+"""The environment `ClusterGym/Placement-v0`: an agent spreads a pre-training job over minipods."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from clustergym.envs.placement.state import COSTS, PlacementState, as_pixels, as
 from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
 from clustergym.envs.placing import Observation, PlacingEnv, Step, join_boxes, slice_parts
 from clustergym.envs.rewards import Reward
-from clustergym.scenario.placement_problem import Assignment, Instance, PretrainingJob, cells
+from clustergym.scenario.placement_problem import Assignment, Instance, cells
 
 
 class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
@@ -301,7 +298,9 @@ class StepTimeCost:
 
     def of_groups(self, instance: Instance, counts: Ints) -> float:
         """Return the cost of some whole groups, one or more; `counts` has their nodes by minipod, (k, M)."""
-        return self.seconds(_matrix(instance, counts)) / self.inside_s - 1.0
+        missing = np.repeat(counts[-1:], instance.groups - len(counts), axis=0)
+        whole = Assignment(np.concatenate([counts, missing]))
+        return self.seconds(cells(whole, instance.job, instance.unit)) / self.inside_s - 1.0
 
     def check(self) -> None:
         """Raise an InputError if the language model cannot be split as the job's parallelism asks."""
@@ -328,10 +327,3 @@ class StepTimeCost:
     @cached_property
     def _tiers(self) -> Tiers:
         return Tiers.from_cluster(self._problem.cluster)
-
-
-def _matrix(instance: Instance, counts: Ints) -> Ints:
-    """Return the minipod of each node; missing groups are placed like the last whole group."""
-    job: PretrainingJob = instance.job
-    missing = np.repeat(counts[-1:], instance.groups - len(counts), axis=0)
-    return cells(Assignment(np.concatenate([counts, missing])), job, instance.unit)

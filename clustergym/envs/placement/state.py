@@ -1,7 +1,4 @@
-"""A partly placed job: how many nodes of each communication group are in each minipod.
-
-Shows a placement as text and as pixels.
-"""
+"""A partly placed job, nodes of its groups by minipod, and how it is shown as text and as pixels."""
 
 from __future__ import annotations
 

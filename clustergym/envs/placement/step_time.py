@@ -1,7 +1,4 @@
-"""Predicted seconds of a training step, from the places of a communication matrix's nodes.
-
-Rules for the core switches say how much slower traffic is across minipods than inside one.
-"""
+"""Predicted seconds of a training step, from the minipods of its nodes and a rule for the core switches."""
 
 from __future__ import annotations
 

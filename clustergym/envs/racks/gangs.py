@@ -1,6 +1,6 @@
-"""The parameters of the Rack environment; the site's page is made from this file.
+"""The gangs of an episode of the Rack environment, and the parameters by which a seed draws them.
 
-The gangs of an episode of the Rack environment: an option of `reset` gives them, or a seed draws them.
+The site's page of parameters is made from this file.
 """
 
 from __future__ import annotations
