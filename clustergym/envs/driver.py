@@ -161,10 +161,7 @@ class _Edits:
         self.made: list[int] = []
 
     def leave(self, job: int, action: int) -> None:
-        if self.held[job]:
-            self.free[self.gpu_type[job]] += self.held[job]
-        self.held[job], self.gpu_type[job] = 0, -1
-        self.made.append(action)
+        self.assign(job, -1, 0, action)
 
     def fits(self, job: int, gpu_type: int, gpus: int) -> bool:
         own = self.held[job] if self.gpu_type[job] == gpu_type else 0
@@ -174,7 +171,8 @@ class _Edits:
         if self.held[job]:
             self.free[self.gpu_type[job]] += self.held[job]
         self.held[job], self.gpu_type[job] = gpus, gpu_type
-        self.free[gpu_type] -= gpus
+        if gpus:
+            self.free[gpu_type] -= gpus
         self.made.append(action)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from clustergym.agents.auction_checkpoints import load
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, nearest, require
 from clustergym.common.parameter_types import PositiveInt
 from clustergym.common.parameters import check_value
 from clustergym.results.bounds.bounds import build_programme, least_work, lower_bounds
@@ -98,21 +98,13 @@ class Entrant:
         A list of checkpoints is not tuned: its members are training seeds of one agent.
         """
         if isinstance(given, str):
-            given = (
-                {"name": "learned", "checkpoint": given}
-                if given.endswith(".safetensors")
-                else {"name": given}
-            )
-        if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
-            raise InputError(
-                f"{given!r} is not a policy", field="policies", remedy="give a name, or {name: …}"
-            )
+            learned = given.endswith(".safetensors")
+            given = {"name": "learned", "checkpoint": given} if learned else {"name": given}
+        named = isinstance(given, Mapping) and isinstance(given.get("name"), str)
+        require(named, "policies", given, "give a name, or {name: …}")
         lists = {str(key): list(value) for key, value in given.items() if isinstance(value, list | tuple)}
         for key, values in lists.items():
-            if not values:
-                raise InputError(
-                    "has no value", field=f"policies.{key}", remedy="list the values to choose from"
-                )
+            require(len(values) > 0, f"policies.{key}", values, "list the values to choose from")
         fixed = {str(key): value for key, value in given.items() if str(key) not in lists}
         checkpoints = _distinct(lists.pop("checkpoint", []))
         own = [f"{key}={value}" for key, value in fixed.items() if key != "name"]

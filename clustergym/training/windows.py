@@ -18,6 +18,7 @@ import numpy as np
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError, nearest, require
+from clustergym.common.parameters import build
 from clustergym.common.paths import PACKAGE
 from clustergym.envs.episodes import SPLITS, trace_seed
 from clustergym.oracle.base import OracleTables, six_digits
@@ -136,9 +137,6 @@ def _synthetic(rng: np.random.Generator, split: str, jobs: int, generators: Sequ
     return Window(f"{split}-{name}-like-{seed}-{jobs}", submit, duration, gpus)
 
 
-KEYS = ("scenario", "overrides", "files")
-
-
 @dataclass(frozen=True)
 class TraceFiles:
     """A source of scenarios, each with the jobs of one trace file; cluster and all else are the same in all.
@@ -152,9 +150,9 @@ class TraceFiles:
     files : tuple of str
     """
 
-    scenario: str
-    overrides: tuple[str, ...]
-    files: tuple[str, ...]
+    scenario: str = "testbed"
+    overrides: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
     @classmethod
     def from_given(cls, given: Any, least: int = 2) -> TraceFiles:
@@ -162,33 +160,17 @@ class TraceFiles:
 
         There must be `least` files at least: intervals need two.
         """
-        if not isinstance(given, Mapping):
-            raise InputError(
-                f"{given!r} is not a mapping", field="traces", remedy=f"give {{{', '.join(KEYS)}}}"
-            )
-        for key in given:
-            if key not in KEYS:
-                raise InputError("unknown key", field=f"traces.{key}", remedy=nearest(str(key), KEYS))
-        texts = {key: cls._texts(given.get(key), f"traces.{key}") for key in KEYS[1:]}
+        patterns, here = build(cls, given, "traces"), str(data_folder().absolute())
+        overrides = tuple(text.replace("{data}", here) for text in patterns.overrides)
         files: list[str] = []
-        for pattern in texts["files"]:
-            found = sorted(glob.glob(pattern))
-            if not found:
-                raise InputError(
-                    "no such file", file=pattern, field="traces.files", remedy="name trace files"
-                )
+        for pattern in patterns.files:
+            found = sorted(glob.glob(pattern.replace("{data}", here)))
+            require(len(found) > 0, "traces.files", pattern, "name trace files that are there")
             files += found
         if len(files) < least:
             need = "two files" if least == 2 else "a file"
             raise InputError(f"needs {need} at least", field="traces.files", remedy="name more")
-        return cls(str(given.get("scenario", "testbed")), texts["overrides"], tuple(files))
-
-    @staticmethod
-    def _texts(given: Any, field: str) -> tuple[str, ...]:
-        given = [] if given is None else given
-        if not isinstance(given, list | tuple) or not all(isinstance(text, str) for text in given):
-            raise InputError(f"{given!r} is not a list of texts", field=field, remedy="give a list")
-        return tuple(text.replace("{data}", str(data_folder().absolute())) for text in given)
+        return cls(patterns.scenario, overrides, tuple(files))
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
         """Return the scenario of trace file `index` (not drawn), with a decision point at every event.
