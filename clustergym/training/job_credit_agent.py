@@ -14,7 +14,7 @@ from clustergym.common.parameter_types import Factor, Fraction, NonNegativeFloat
 from clustergym.envs.observations import JobRows
 from clustergym.envs.vector.costs import check_terms
 from clustergym.training.network_agent import NetworkAgent
-from clustergym.training.split_env import SplitEnv, has_fixed_trace, make_compiled_envs, not_compiled
+from clustergym.training.split_env import SplitEnv, has_fixed_trace, make_compiled_envs
 
 
 @dataclass
@@ -84,7 +84,9 @@ class JobCreditAgent(NetworkAgent):
     def _make(self, mapping: Mapping[str, Any]) -> Any:
         made = make_compiled_envs(mapping, self.n_envs, autoreset_mode="Disabled")
         if made is None:
-            raise not_compiled(mapping, "choose env=priority-16, burst-16 or elastic-16")
+            message = f"{mapping['id']} with these parameters is stepped by no compiled simulation"
+            remedy = "choose env=priority-16, burst-16 or elastic-16"
+            raise InputError(message, field="env", remedy=remedy)
         return made
 
     def check_env(self, env: SplitEnv) -> None:

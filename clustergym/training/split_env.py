@@ -137,12 +137,6 @@ def make_compiled_envs(mapping: Mapping[str, Any], number: int, **options: Any) 
     return None
 
 
-def not_compiled(mapping: Mapping[str, Any], remedy: str) -> InputError:
-    """Return the error for an agent whose environment cannot run on the compiled engine."""
-    message = f"{mapping['id']} with these parameters is stepped by no compiled simulation"
-    return InputError(message, field="env", remedy=remedy)
-
-
 def make_split_env(
     mapping: Mapping[str, Any], split: str, traces: int, reward_scale: float = 1.0
 ) -> SplitEnv:

@@ -132,6 +132,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
             {**COSTS, "step_time": self.step_time}, self.parameters.reward
         )
         if "step_time" in self.parameters.reward:
+            # Only where it is weighed: without it, the layers of no model have to fill the job's stages.
             self.step_time.check()
         return reward
 

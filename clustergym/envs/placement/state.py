@@ -83,6 +83,7 @@ class PlacementState:
     @property
     def spread(self) -> Spread:
         """Spread (dp, pp) so far: most minipods of one placed group; for the other type, all of the job."""
+        # A group of the other kind has nodes of every placed group: it may touch all minipods of the job.
         if self.instance.unit == "pp":
             return Spread(self._touched, self._most)
         return Spread(self._most, self._touched)

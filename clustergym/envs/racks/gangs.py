@@ -121,6 +121,7 @@ def _draw(parameters: RackParameters, rng: np.random.Generator) -> Gangs:
     # load = trays x seconds asked for / (trays of all racks x span): the span follows from it.
     span_s = asked / (parameters.load * parameters.racks * parameters.trays)
     submit_s = np.sort(rng.random(parameters.jobs)) * span_s
+    # The first gang comes at 0: before it there is nothing to decide.
     whole = np.int64
     return Gangs(
         submit_s - submit_s[0], duration_s, trays[shape].astype(whole), segments[shape].astype(whole)
