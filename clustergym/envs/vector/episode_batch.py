@@ -183,6 +183,10 @@ class EpisodeBatch:
         if np.count_nonzero(self.outcomes):
             self.simulated.make_room()
         arguments = (*self.arrays, *self.arguments(actions), self.terms, self.rewards, self.outcomes)
+        # Without what follows, a single environment steps a tenth faster.
+        if self.threads == 1 and not copies:
+            self._compiled(*arguments, 0, self.size)
+            return
         shown: tuple[npt.NDArray[Any], ...] = self.episode_states.observation, self.episode_states.mask
         size, threads = self.size, max(min(self.threads, self.size // LEAST), 1)
         together = size if threads == 1 else -(-size // (PARTS * threads))
