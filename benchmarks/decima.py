@@ -230,11 +230,11 @@ class DecimaLearner:
                     policy, policy.scale(rows[-1]), masks[going], self._generator
                 )
             choices.append(chosen)
-            began = envs.core.reached[going] / TICKS_PER_S
+            began = envs.batch.reached[going] / TICKS_PER_S
             seen, rewards, terminated, truncated, _ = envs.step(actions)
             kept.append((going, began, rewards[going]))
             ended = terminated | truncated
-            ends[ended & ~over] = envs.core.reached[ended & ~over] / TICKS_PER_S
+            ends[ended & ~over] = envs.batch.reached[ended & ~over] / TICKS_PER_S
             over |= ended
             self.num_timesteps += envs.num_envs
             if ended.any() and not over.all():

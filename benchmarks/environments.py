@@ -24,7 +24,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from clustergym.envs.random_actions import random_action
+from clustergym.envs.driver import random_action
 from clustergym.envs.registration import register_envs
 from clustergym.scenario.environments import ENVIRONMENTS
 
@@ -129,15 +129,15 @@ def training_shares(name: str, words: list[str], steps: int, engine: str) -> lis
     from clustergym.training.agents import make_agent
     from clustergym.training.job_credit_agent import JobCreditAgent
     from clustergym.training.network_agent import needs_torch
-    from clustergym.training.stable_baselines import StableBaselinesAgent
+    from clustergym.training.stable_baselines import Ppo
 
     given = [f"++{word}" if word.startswith("env.") else word for word in words]
     config = compose_config("train", [f"agent={name}", *given])
     agent = make_agent({**config["agent"], "env": {**config["env"], "engine": engine}})
-    assert isinstance(agent, StableBaselinesAgent | JobCreditAgent)
+    assert isinstance(agent, Ppo | JobCreditAgent)
     needs_torch()
     rows = []
-    with agent.envs(1) as made:
+    with agent.envs() as made:
         envs = made[-1] if isinstance(made, list) else made
         model, spent = agent.model(made, 0), Spent()
         spent.wrap(envs)

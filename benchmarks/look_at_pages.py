@@ -25,13 +25,7 @@ MOST_BYTES, MOST_PAINT_MS = 1_500_000, 1000
 SERIOUS = ("serious", "critical")
 PAGES = (
     *("", "concepts/", "results/", "policies/", "policies/arena/", "environments/", "environments/elastic/"),
-    *(
-        "boards/",
-        "boards/testbed/",
-        "boards/testbed/sorted.html",
-        "learned-agents/",
-        "tutorial/",
-    ),
+    *("boards/", "boards/testbed/", "boards/testbed/sorted.html", "learned-agents/", "tutorial/"),
     *("train-an-agent/", "own-trace-and-cluster/", "reproduction/", "commands/", "commands/run/"),
 )
 

@@ -87,10 +87,7 @@ def _pairs_cost(cost: float) -> Any:
 SWITCHES = {
     "as published": Switch(),
     "what a job is owed begins anew with each solution": Switch(
-        patches=(
-            partial(_forgets, "_solve", "_rounds"),
-            partial(_forgets, "_solve_packed", "_packed_rounds"),
-        )
+        patches=(partial(_forgets, "_solve", "_rounds"), partial(_forgets, "_solve_packed", "_packed_rounds"))
     ),
     "of optima that with the most pairs": Switch(patches=(partial(_pairs_cost, -TIE),), packed_only=True),
 }

@@ -50,11 +50,7 @@ ARENA = {
 RANGES: dict[str, dict[str, ParameterRange]] = {
     "hesrpt": {"hysteresis": ParameterRange(1.0, 32.0, logarithmic=True), "round_s": INTERVAL},
     "arena": ARENA,
-    "ares": {
-        "alpha": ParameterRange(0.5, 1.0),
-        "hysteresis": ParameterRange(0.0, 8.0),
-        "round_s": INTERVAL,
-    },
+    "ares": {"alpha": ParameterRange(0.5, 1.0), "hysteresis": ParameterRange(0.0, 8.0), "round_s": INTERVAL},
     "optimus": {"hysteresis": scaled(0.1), "turn_restarts": scaled(20.0), "round_s": INTERVAL},
     "gandiva": {"slice_s": scaled(3600.0), "slice_per_restart": scaled(20.0), "round_s": INTERVAL},
     "tiresias": {
@@ -79,22 +75,14 @@ RANGES: dict[str, dict[str, ParameterRange]] = {
         "round_s": INTERVAL,
     },
     "elasticflow-ls": {"least_slack": scaled(1.0), "round_s": INTERVAL},
-    "allox": {
-        "fairness": ParameterRange(0.1, 1.0),
-        "window": scaled(256, whole=True),
-        "round_s": INTERVAL,
-    },
+    "allox": {"fairness": ParameterRange(0.1, 1.0), "window": scaled(256, whole=True), "round_s": INTERVAL},
     "lucid": {
         "profiler_gpus": ParameterRange(1, 32, logarithmic=True, whole=True),
         "profile_limit_s": scaled(200.0),
         "round_s": INTERVAL,
     },
     "crius": ARENA,
-    "pollux": {
-        "power": ParameterRange(-10.0, -0.1),
-        "restart_s": scaled(30.0),
-        "round_s": INTERVAL,
-    },
+    "pollux": {"power": ParameterRange(-10.0, -0.1), "restart_s": scaled(30.0), "round_s": INTERVAL},
 }
 """By policy, in the order in which they are run."""
 

@@ -26,8 +26,6 @@ VARIANTS = {
 """Families that are another one with other parameters."""
 FRAMES, FRAME_MS = 20, 300
 STEPS_A_FRAME = {
-    "Meta": 2,
-    "Reclaim": 8,
     "Auction": 2,
     "Priority": 2,
     "Knobs": 2,
@@ -57,8 +55,6 @@ REACHED = {
     "Deadline": EVOLVED.format(name="deadline")
     + "[Deadlines](../learned-agents/deadlines-fairness.md#deadlines). From scratch: "
     "[credit by job](../learned-agents/networks.md#other-objectives).",
-    "Meta": CURVE.format(name="meta-16") + "PPO on a menu of policies gains nothing over the best of them: "
-    "[PPO](../learned-agents/networks.md#ppo-on-a-menu-of-policies).",
     "Auction": EVOLVED.format(name="none") + "[How an auction is trained](../learned-agents/training.md).",
     "Burst": CURVE.format(name="burst-16")
     + "[Credit by job](../learned-agents/networks.md#bursts) from scratch on `Burst-16`, five seeds, by "
@@ -99,8 +95,6 @@ REACHED = {
     "Tenants": "From scratch, for mean JCT alone: [credit by "
     "job](../learned-agents/networks.md#other-objectives). Policies under quotas, the learned auction among "
     "them: [tenants](../tenants.md).",
-    "Reclaim": "No agent is trained in it. What each of the four does by itself: "
-    "[stopping and moving](../stopping-and-moving.md#what-it-gives).",
     "Placement": "No agent is trained in it. Placement algorithms, and how far they are from the optimum: "
     "[placement](../placement.md).",
     "Sharing": EVOLVED.format(name="sharing")
@@ -290,7 +284,7 @@ def described(parameters: type) -> dict[str, tuple[str, str]]:
 
 def _picture(family: str, name: str) -> bytes:
     """Return a GIF of random legal steps in the environment, the same at every build."""
-    from clustergym.envs.random_actions import random_action
+    from clustergym.envs.driver import random_action
 
     env = _made(name, render_mode="rgb_array", **OF_PICTURE.get(family, {}))
     _, info = env.reset(seed=0)

@@ -402,8 +402,8 @@ def broken_links(pages, site):
 
 def check_environments(pages, site):
     """Check that every id is on one page, which has a picture and all parts."""
-    families = ("elastic", "elastic-homogeneous", "fair", "deadline", "meta", "auction", "placement")
-    families += ("sharing", "tenants", "reclaim", "burst", "priority", "knobs", "rack")
+    families = ("elastic", "elastic-homogeneous", "fair", "deadline", "auction", "placement")
+    families += ("sharing", "tenants", "burst", "priority", "knobs", "rack")
     of_family = {name: pages[f"environments/{name}"] for name in families}
     for row in ENVIRONMENTS:
         assert sum(f"<code>{row.id}</code>" in page for page in of_family.values()) == 1, row.id
@@ -425,7 +425,7 @@ def check_commands(pages):
 
 
 LOOKED_AT = {
-    (1280, "light"): ("", "concepts/", "policies/", "policies/arena/", "environments/meta/"),
+    (1280, "light"): ("", "concepts/", "policies/", "policies/arena/", "environments/knobs/"),
     (390, "dark"): (
         "",
         "results/",

@@ -20,11 +20,11 @@ import numpy as np
 from clustergym.common import random_streams
 from clustergym.common.processes import cores
 from clustergym.common.tables import table
-from clustergym.envs.random_actions import random_action
+from clustergym.envs.driver import random_action
 from clustergym.envs.registration import register_envs
 from clustergym.envs.vector import edits, observation
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.auction_core import AuctionCore
+from clustergym.envs.vector.auction_batch import AuctionBatch
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 from clustergym.envs.vector.episode_state import EpisodeRules, EpisodeState
 from clustergym.envs.vector.step import select_state
@@ -147,9 +147,9 @@ def vector_rows(name: str, options: EnvironmentOptions) -> Iterator[dict[str, An
             return
         row: dict[str, Any] = {"id": name, "environments": number}
         row["steps_per_s"] = number * rate(_player(envs), options.seconds)
-        episodes, _, states, _ = envs.core.arrays
+        episodes, _, states, _ = envs.batch.arrays
         row["bytes"] = sum(array.nbytes for array in (*episodes, *states)) / number
-        if not isinstance(envs.core, AuctionCore):
+        if not isinstance(envs.batch, AuctionBatch):
             row |= _shares(envs)
         row["copies_per_s"] = number * rate(_copier(envs), options.seconds / 10)
         with_summaries = _made(name, number, summaries=True)
@@ -193,7 +193,7 @@ def _player(envs: Any) -> Callable[[int], None]:
 
 def _copier(envs: SchedulingVectorEnv) -> Callable[[int], None]:
     """Return what copies the observations and masks of all environments: what no step can fall below."""
-    episode_states = envs.core.episode_states
+    episode_states = envs.batch.episode_states
 
     def play(times: int) -> None:
         for _ in range(times):
@@ -211,8 +211,8 @@ def _shares(envs: SchedulingVectorEnv, rounds: int = 200) -> dict[str, float]:
     `core` is the rest of the compiled step: the simulation and the rewards. `python` is all that is not in
     the compiled step: random actions, checks, and the copies handed out.
     """
-    core, spent, decided, edited = envs.core, np.zeros(5), 0, 0
-    compiled_s, whole_s, act = 0.0, 0.0, core.step
+    batch, spent, decided, edited = envs.batch, np.zeros(5), 0, 0
+    compiled_s, whole_s, act = 0.0, 0.0, batch.apply
 
     def timed(actions: Any, *copies: Any) -> None:
         nonlocal compiled_s
@@ -220,21 +220,21 @@ def _shares(envs: SchedulingVectorEnv, rounds: int = 200) -> dict[str, float]:
         act(actions)
         compiled_s += time.process_time() - began
         for own, other in zip(
-            (core.episode_states.observation, core.episode_states.mask), copies, strict=True
+            (batch.episode_states.observation, batch.episode_states.mask), copies, strict=True
         ):
             other[:] = own
 
-    core.step = timed  # type: ignore[method-assign]
+    batch.apply = timed  # type: ignore[method-assign]
     rounds = max(rounds, 5_000 // envs.num_envs)
     for at in range(rounds):
         began = time.process_time()
         envs.step(envs.sample_actions())
         whole_s += time.process_time() - began
-        decided += int((core.outcomes == steps.DECIDED).sum())
-        edited += int((core.outcomes == steps.EDITED).sum())
+        decided += int((batch.outcomes == steps.DECIDED).sum())
+        edited += int((batch.outcomes == steps.EDITED).sum())
         if at % (rounds // SAMPLED) == 0:
             spent += [_part_s(envs, part) for part in range(5)]
-    core.step = act  # type: ignore[method-assign]
+    batch.apply = act  # type: ignore[method-assign]
     each_s = np.maximum(spent / SAMPLED / envs.num_envs - spent[NOTHING] / SAMPLED / envs.num_envs, 0.0)
     features_s = decided * each_s[FEATURES] + edited * each_s[FEATURES_OF_EDIT]
     masks_s = decided * each_s[MASKS] + edited * each_s[MASKS_OF_EDIT]
@@ -245,7 +245,7 @@ def _shares(envs: SchedulingVectorEnv, rounds: int = 200) -> dict[str, float]:
 
 def _part_s(envs: SchedulingVectorEnv, part: int) -> float:
     """Return the seconds that a part takes for all environments, on copies of their states."""
-    episodes, cluster, episode_states, rules = envs.core.arrays
+    episodes, cluster, episode_states, rules = envs.batch.arrays
     copies = episodes._replace(job=episodes.job.copy())
     changed = {
         field: getattr(episode_states, field).copy()

@@ -1,7 +1,4 @@
-"""Actions that score the moves of an auction, which then decides; see `clustergym.agents.auction`.
-
-The actions that the parameter `actions` names.
-"""
+"""Actions that score the moves of an auction, which then decides; see `clustergym.agents.auction`."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from clustergym.agents import auction_features as features
 from clustergym.agents.auction import Bids, make_bids
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError, require
-from clustergym.envs.actions import Actions, EditActions, MetaActions, choose_rows
+from clustergym.envs.actions import EditActions, choose_rows
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 from clustergym.sim.compiled.numba_cache import entry_in_place
@@ -36,7 +33,7 @@ RANKED = (features.SIZE, features.RANK, features.LOG_AGE, features.STRETCH, feat
 """Facts of a job that `features=ranked` shows."""
 
 
-class AuctionActions(Actions):
+class AuctionActions:
     """Actions that each set the scores, weights or job priorities by which an auction allots all GPUs.
 
     Parameters
@@ -103,7 +100,7 @@ class AuctionActions(Actions):
         weights[..., self._knob] += actions
         return weights
 
-    def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
+    def reset(self, trace: Trace) -> None:
         """Prepare for a new episode."""
         self._turn = 0
 
@@ -112,6 +109,7 @@ class AuctionActions(Actions):
         self._bid(view)
         self.shown = choose_rows(view, self.rows, self._turn)
         self._turn += 1
+        # Auctions reject nothing; rows of jobs have a column that asks.
         self.undecided = np.zeros(len(view), dtype=np.bool_)
         shown, gpus = len(self.shown), int(view.available.sum())
         moves = np.zeros((len(view), *self.described.shape[1:]), dtype=np.float32)
@@ -158,10 +156,12 @@ class AuctionActions(Actions):
         view, bids, numbers = self.view, self._bids, self.deciding(action)
         gpu_type, level = bids.held_type.copy(), bids.held_level.copy()
         available = view.available.astype(np.int64)
+        # Weights are of features that every job has, so that jobs without a row take part.
         if self.decides_by == WEIGHTS:
             gpu_type, level = auction.decide(numbers, available, self._counts, bids)
         else:
             shown = self.shown
+            # Jobs without a row keep their GPUs, which are therefore not up for auction.
             for at in np.setdiff1d(np.flatnonzero(level >= 0), shown):
                 available[gpu_type[at]] -= view.gpus[at]
             gpu_type[shown], level[shown] = self._decide(
@@ -206,13 +206,7 @@ def fill_bias(priorities: Floats, bias: Floats) -> None:
 
 
 def check_numbers(action: Any, shape: tuple[int, ...], bound: float) -> Floats:
-    """Check the shape of an action and that no number exceeds `bound` in size; return it as float64.
-
-    Raises
-    ------
-    InputError
-        If they are anything else.
-    """
+    """Check the shape of an action and that no number exceeds `bound` in size; return it as float64."""
     given = np.asarray(action)
     if given.shape != shape or given.dtype.kind not in "iuf":
         message = f"has shape {given.shape} and type {given.dtype}"
@@ -229,13 +223,12 @@ def check_numbers(action: Any, shape: tuple[int, ...], bound: float) -> Floats:
     return numbers
 
 
-AnyActions = EditActions | MetaActions | AuctionActions
+Actions = EditActions | AuctionActions
+"""Of one interface, as `clustergym.envs.actions` says."""
 
 
-def make_actions(parameters: SchedulingParameters, setting: Setting) -> AnyActions:
+def make_actions(parameters: SchedulingParameters, setting: Setting) -> Actions:
     """Make the object that interprets an environment's actions, of the type that `parameters` name."""
-    if parameters.actions == "meta":
-        return MetaActions(parameters, setting)
     if parameters.actions in NAMES:
         return AuctionActions(parameters, setting)
     return EditActions(parameters, setting)

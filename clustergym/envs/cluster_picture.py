@@ -97,6 +97,7 @@ def make_layout(cluster: ClusterSpec, most: Size) -> ClusterLayout:
     If not even the smallest squares fit, the layout is higher than `most`.
     """
     leaves = _make_leaves(cluster)
+    # Squares first, words second: fewer words only where not even the smallest squares fit.
     for style in STYLES:
         tree = _largest(leaves, style, most)
         if tree.size.height <= most.height and tree.size.width <= most.width:
@@ -106,6 +107,7 @@ def make_layout(cluster: ClusterSpec, most: Size) -> ClusterLayout:
 
 def _largest(leaves: Sequence[_Leaf], style: LabelStyle, most: Size) -> _Tree:
     """Return the layout tree with the largest squares that fit, or with the smallest if none fit."""
+    # Bisection: larger squares never make a picture smaller.
     best, low, high = _lowest(leaves, style, SMALLEST, most.width), SMALLEST + 1, LARGEST
     while low <= high:
         square = (low + high) // 2
@@ -119,6 +121,7 @@ def _largest(leaves: Sequence[_Leaf], style: LabelStyle, most: Size) -> _Tree:
 
 def _lowest(leaves: Sequence[_Leaf], style: LabelStyle, square: int, most: int) -> _Tree:
     """Return the layout tree of least height, among all numbers of nodes side by side in a leaf's box."""
+    # All are tried: labels and line breaks make the height no monotone function of the columns.
     columns = range(1, max(leaf.nodes for leaf in leaves) + 1)
     tries = [_Tree(leaves, style, square, number, most) for number in columns]
     return min(

@@ -1,12 +1,14 @@
-"""Lets a policy play an environment through its actions."""
+"""Who plays an environment: a policy through its actions, or chance."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Box
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
@@ -119,6 +121,7 @@ def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[in
     lost = len([job for job in {*changed, *dropped} if job not in row_of])
     for job in sorted(dropped & set(row_of)):
         plan.leave(job, actions.rejection(row_of[job]))
+    # Preemptions free GPUs and are always legal, so they come before every assignment.
     for job in changed:
         if target[job] == 0 and job in row_of and job not in dropped:
             plan.leave(job, actions.index(row_of[job], 0, 0))
@@ -127,11 +130,13 @@ def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[in
     }
     while wanted:
         for job in [job for job in wanted if plan.fits(job, *wanted[job])]:
+            # Again: an assignment of this pass may have taken the GPUs.
             if plan.fits(job, *wanted[job]):
                 gpu_type, gpus = wanted.pop(job)
                 plan.assign(job, gpu_type, gpus, actions.index(row_of[job], gpu_type, gpus))
         if any(plan.fits(job, *wanted[job]) for job in wanted):
             continue
+        # All that are left wait for GPUs of each other: one of them has to give up its own first.
         holder = next((job for job in wanted if plan.held[job]), None)
         if holder is None:
             break
@@ -156,10 +161,7 @@ class _Edits:
         self.made: list[int] = []
 
     def leave(self, job: int, action: int) -> None:
-        if self.held[job]:
-            self.free[self.gpu_type[job]] += self.held[job]
-        self.held[job], self.gpu_type[job] = 0, -1
-        self.made.append(action)
+        self.assign(job, -1, 0, action)
 
     def fits(self, job: int, gpu_type: int, gpus: int) -> bool:
         own = self.held[job] if self.gpu_type[job] == gpu_type else 0
@@ -169,7 +171,8 @@ class _Edits:
         if self.held[job]:
             self.free[self.gpu_type[job]] += self.held[job]
         self.held[job], self.gpu_type[job] = gpus, gpu_type
-        self.free[gpu_type] -= gpus
+        if gpus:
+            self.free[gpu_type] -= gpus
         self.made.append(action)
 
 
@@ -186,3 +189,19 @@ def _check(core: SchedulingEnv, policy: Policy) -> None:
 
 def _make_policy(policy: Policy | str) -> Policy:
     return make_policy({"name": policy}) if isinstance(policy, str) else policy
+
+
+def random_action(env: gymnasium.Env[Any, Any], info: Mapping[str, Any], rng: np.random.Generator) -> Any:
+    """Return a legal action of an environment, chosen at random with equal probabilities.
+
+    Where an action is a vector, its numbers are between -1 and 1.
+
+    Parameters
+    ----------
+    info : mapping
+        As `step` and `reset` return it.
+    """
+    if isinstance(env.action_space, Box):
+        return rng.uniform(-1.0, 1.0, env.action_space.shape)
+    legal = np.flatnonzero(info["action_mask"])
+    return int(legal[int(rng.random() * len(legal))])

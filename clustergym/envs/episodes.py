@@ -46,11 +46,6 @@ class Episodes:
     Parameters
     ----------
     parameters : SchedulingParameters
-
-    Raises
-    ------
-    InputError
-        If a parameter names what there is not.
     """
 
     def __init__(self, parameters: SchedulingParameters) -> None:
@@ -102,6 +97,7 @@ class Episodes:
         information = self.parameters.information_class
         if information != InformationClass.DATA_PARALLEL:
             return
+        # From a stream of its own: a check must not move that of the episodes.
         options = {} if self.fixed is not None else {"trace_seed": 0}
         scenario = self.choose(options, random_streams.FIRST_EPISODE.generator(0))
         times = scenario.known_times(information)[scenario.class_of]
@@ -121,11 +117,6 @@ class Episodes:
             Of `reset`: `scenario` (a Scenario), `trace` (a name or file), `trace_seed`, `load`.
         rng : numpy.random.Generator
             Draws what the options leave open.
-
-        Raises
-        ------
-        InputError
-            For an unknown option, or one that does not go with the environment's cluster.
         """
         for name in options:
             if name not in OPTIONS:
@@ -148,6 +139,7 @@ class Episodes:
                 "the scenario has its own trace", field="options", remedy="leave out trace_seed and load"
             )
         below = parameters.traces or TRACES_OF.get(parameters.split, 2**31)
+        # Drawn even where an option gives them: the stream stands at the same place after every reset.
         seed, load = int(rng.integers(below)), float(rng.choice(parameters.loads))
         if parameters.split is not None:
             seed = trace_seed(parameters.split, seed)
@@ -170,7 +162,9 @@ class Episodes:
     def _keep(self, trace: Mapping[str, Any], seed: int) -> Scenario:
         """Return a sampled scenario, built at most once in this process."""
         key = self._name, seed, *trace.items()
+        # Taken out and put back at the end: what was not used for longest goes first.
         made = _kept.pop(key, None)
+        # A generator in a file of one's own may have changed since.
         if made is None or Path(self.parameters.source).is_file():
             made = self._conditions.scenario(_trace_choice(*trace.items()), seed)
         _kept[key] = made

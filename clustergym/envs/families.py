@@ -1,4 +1,4 @@
-"""The families of scheduling environments: they share a core and differ in their defaults."""
+"""The families of scheduling environments: one class with other defaults, and what is said of each."""
 
 from __future__ import annotations
 
@@ -148,11 +148,6 @@ class ElasticEnv(EngineEnv):
     render_mode : {"ansi", "rgb_array"}, optional
     **parameters
         Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
-
-    Raises
-    ------
-    InputError
-        If a parameter, an option of `reset` or an action is not valid.
     """
 
 
@@ -231,36 +226,6 @@ class DeadlineEnv(EngineEnv):
             "stall_penalty": 2.0,
         }
     )
-
-
-class MetaEnv(EngineEnv):
-    """An environment whose agent chooses, at each decision point, the scheduling policy that decides there.
-
-    ## Description
-
-    All policies of the menu see the same View, even if they need less than `information` grants. A
-    policy that is not chosen does not see the decision point. Everything else is as
-    in `ElasticEnv`.
-
-    ## Action Space
-
-    `Discrete(len(policies))`: the policy of that place in `policies`. Every action is legal.
-
-    ## Observation Space
-
-    | Key | Shape | Meaning |
-    |---|---|---|
-    | `cluster` | (3 T,) | as `ElasticEnv` |
-    | `queue` | (8,) | as `ElasticEnv` |
-
-    `features="jobs"` is an error: this environment has no rows of jobs.
-
-    ## Illegal Actions
-
-    There are none.
-    """
-
-    defaults = MappingProxyType({"actions": "meta", "features": "summary", "information": "clairvoyant"})
 
 
 class AuctionEnv(EngineEnv):
@@ -442,67 +407,11 @@ class TenantsEnv(EngineEnv):
     )
 
 
-class ReclaimEnv(EngineEnv):
-    """An environment whose agent chooses the rule of who stops for other queues' quota, and who saves first.
-
-    ## Description
-
-    As `MetaEnv`, on the jobs and queues of `TenantsEnv`. A job that is stopped without notice goes back to
-    its last checkpoint; these are half an hour of work apart (`checkpoint_every_s`). One that is given notice
-    saves first, for which it keeps its GPUs ([stopping jobs](../stopping-and-moving.md)). Its episodes are
-    those of the SimPy engine. Everything else is as in `ElasticEnv`.
-
-    ## Action Space
-
-    `Discrete(4)`. Every action is legal, and lets the policy `quotas` decide:
-
-    | Action | Who is stopped, of those that use the quota of others | Notice |
-    |---|---|---|
-    | 0 | the job that started last | none |
-    | 1 | the job that loses fewest GPU-seconds for each GPU that it gives | none |
-    | 2 | as 0 | to jobs that have worked for longer since their checkpoint than saving takes |
-    | 3 | as 1 | as 2 |
-
-    ## Observation Space
-
-    | Key | Shape | Meaning |
-    |---|---|---|
-    | `cluster` | (3 T,) | as `ElasticEnv` |
-    | `queue` | (8,) | as `ElasticEnv` |
-
-    ## Rewards
-
-    As `TenantsEnv`.
-
-    ## Illegal Actions
-
-    There are none.
-    """
-
-    defaults = MappingProxyType(
-        {
-            **TenantsEnv.defaults,
-            "actions": "meta",
-            "features": "summary",
-            "engine": "simpy",
-            "checkpoint_every_s": 1800.0,
-            "policies": (
-                "quotas reclaim=stop",
-                "quotas reclaim=stop victims=cheapest",
-                "quotas reclaim=stop notice=cheaper",
-                "quotas reclaim=stop victims=cheapest notice=cheaper",
-            ),
-        }
-    )
-
-
 ElasticVectorEnv = partial(make_vector, ElasticEnv)
 FairVectorEnv = partial(make_vector, FairEnv)
 DeadlineVectorEnv = partial(make_vector, DeadlineEnv)
-MetaVectorEnv = partial(make_vector, MetaEnv)
 AuctionVectorEnv = partial(make_vector, AuctionEnv)
 PriorityVectorEnv = partial(make_vector, PriorityEnv)
 KnobsVectorEnv = partial(make_vector, KnobsEnv)
 TenantsVectorEnv = partial(make_vector, TenantsEnv)
-ReclaimVectorEnv = partial(make_vector, ReclaimEnv)
 """What `gymnasium.make_vec` calls for each family."""

@@ -16,8 +16,8 @@ from gymnasium import spaces
 
 from clustergym.agents import auction_features
 from clustergym.common.arrays import Floats, Ints
-from clustergym.envs.actions import Actions, EditActions, MetaActions
-from clustergym.envs.auction_actions import RANKED, AuctionActions
+from clustergym.envs.actions import EditActions
+from clustergym.envs.auction_actions import RANKED, Actions, AuctionActions
 from clustergym.envs.placing import join_boxes
 from clustergym.envs.queue_imbalance import QueueRules
 from clustergym.results.metrics.tenants import compute_fair_shares
@@ -52,16 +52,7 @@ JOB_FEATURES = (
 """Columns of `jobs`, before one-hot columns of the type held as edited, and of the type requested."""
 OPTION_FEATURES = ("speed", "efficiency", "restart")
 """Of each (type, count): speed by the job's highest, speed per GPU by its highest, restart cost."""
-QUEUE_FEATURES = (
-    "jobs",
-    "waiting",
-    "without_row",
-    "mean_age",
-    "demand",
-    "work_left",
-    "edits",
-    "progress",
-)
+QUEUE_FEATURES = ("jobs", "waiting", "without_row", "mean_age", "demand", "work_left", "edits", "progress")
 TENANT_FEATURES = ("held", "quota", "fair_share")
 """Columns of `tenants`: of the queue of each row's job, by the GPUs of the cluster."""
 LARGEST_FEATURE = 100.0
@@ -165,16 +156,18 @@ class Summary:
         cluster[2] = self.capacity / self.total
         waiting = view.gpus == 0
         age = view.now_s - view.submit_s
+        # GPU-seconds of an iteration at the most efficient allotment: 0 where the class is told no times, and
+        # with it every column of work.
         self.least_gpu_s = np.zeros(n)
         if known:
             self.time_s = view.iteration_time_s()
             self.least_gpu_s = _least(self.time_s * self.setting.counts)
         work = self.least_gpu_s * view.remaining_iterations
-        hidden = 0 if isinstance(actions, MetaActions) else n - len(actions.shown)
         queue[:] = (
             share(n, 50.0),
             share(int(waiting.sum()), 50.0),
-            share(hidden, 50.0),
+            # No maximum is known of a count of jobs, so it is halved at 50 and never cut off.
+            share(n - len(actions.shown), 50.0),
             float(logarithm(age.sum() / n)),
             share(float(view.requested_gpus[waiting].sum()), self.total),
             float(logarithm(work.sum() / self.total)),
@@ -249,6 +242,8 @@ class JobRows(Summary):
         age, deadline = now - view.submit_s[at], view.deadline_s[at]
         fastest, iterations = _least(time_s), view.iterations[at]
         remaining, deadline_left = view.remaining_iterations[at], deadline - now
+        # An even share of G GPUs among n jobs: max(W n / G, T), with W the least GPU-seconds of the whole job
+        # and T its time on its fastest allotment.
         even_s = np.maximum(self.least_gpu_s[at] * iterations * len(view) / self.total, fastest * iterations)
         durations = (
             *(age, view.attained_gpu_s[at], self.work[at], fastest * remaining),
@@ -285,6 +280,7 @@ class JobRows(Summary):
         table[:, first + self.types :] = view.requested_type[at][:, None] == types
 
     def _fill_options(self, table: Singles, view: View, at: Ints, time_s: Floats) -> None:
+        # Times are inf where a job does not fit or nothing is known: 1 / inf is the 0 that is shown.
         speed = np.where(view.feasible[at], 1.0 / time_s, 0.0)
         per_gpu = speed / self.setting.counts
         axes = (1, 2)
@@ -306,6 +302,7 @@ class JobRows(Summary):
         table[_COLUMN["gpus"]] = self._by_size(int(actions.target_gpus[at]))
         table[_COLUMN["assigned"]] = actions.assigned[at]
         table[_COLUMN["preempted"]] = actions.preempted[at]
+        # As the mask has it: an assignment or a rejection settles a job.
         table[_COLUMN["may_reject"]] = (
             actions.undecided[at] and not actions.assigned[at] and not actions.rejected[at]
         )

@@ -103,15 +103,7 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
         return self._observe(), self._info()
 
     def check_action(self, action: Any) -> int:
-        """Check that an episode is going on and that an action is in the action space; return it as an int.
-
-        Raises
-        ------
-        ResetNeeded
-            If there is no episode, or it is over.
-        InputError
-            If the action is not of the action space.
-        """
+        """Check that an episode goes on and that an action is in the action space; return it as an int."""
         _ = self.state
         if self._over:
             raise ResetNeeded("the episode is over: call reset() first")

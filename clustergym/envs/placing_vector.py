@@ -142,11 +142,6 @@ class PlacingVectorEnv(EpisodesVectorEnv):
         Nothing is drawn.
     **parameters
         Of the single environment.
-
-    Raises
-    ------
-    InputError
-        If a parameter, an option of `reset` or an action is not valid.
     """
 
     single_class: type[PlacingEnv[Any, Any]]

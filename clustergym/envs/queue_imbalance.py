@@ -61,6 +61,7 @@ def count_job(queues: Ints, job: Ints, leaf: Any, gpus: Any, asked: Any) -> None
 
     `queues` has that of all leaves, shape (2, L), and `job` that of the job, before and then after.
     """
+    # An elastic job may hold more than it asks for: what it holds it also wants.
     wanted = max(gpus, asked)
     queues[HELD, leaf] += gpus - job[HELD]
     queues[WANTED, leaf] += wanted - job[WANTED]
@@ -85,6 +86,7 @@ def compute_error_rate(queues: Ints, shares: Floats, total: Any) -> Any:
 
 def add_up(missed: Any, column: Any, now_s: Any) -> Any:
     """Return the sum so far, OWED or ERROR, at a time until which its rate holds."""
+    # S(t) = S(t0) + rate (t - t0) / 3600 s; OWED_RATE and ERROR_RATE stand two columns on.
     return missed[column] + missed[column + 2] * ((now_s - missed[SINCE_S]) / 3600.0)
 
 
@@ -111,6 +113,8 @@ class QueueImbalance:
         """Update the sums, and the GPUs that queues hold, by the next event of the log."""
         if event.job == NO_JOB or event.event_type not in (*LAUNCHES, *ENDS, EventType.SUBMIT):
             return
+        # Several events at one time change the queues, and make one new row; its rates are worked out when
+        # time goes on, or when somebody asks.
         if event.time_s > self._missed[-1][SINCE_S]:
             last = self._find_rates()
             sums = [add_up(last, column, event.time_s) for column in (OWED, ERROR)]
@@ -146,6 +150,7 @@ class QueueImbalance:
         if not self._rates_known:
             rules, self._rates_known = self.rules, True
             wanted = self._queues[WANTED]
+            # Fair shares depend on what is wanted alone, and the same is wanted again and again.
             key = wanted.tobytes()
             if key not in self._shares:
                 self._shares[key] = compute_fair_shares(rules.tree, wanted[None], rules.total)[0]

@@ -39,13 +39,7 @@ def register_when_gymnasium_loads() -> None:
 
 
 def make_env(mapping: Mapping[str, Any], render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-    """Make the environment that a mapping `{id: …, parameter: value, …}` describes.
-
-    Raises
-    ------
-    InputError
-        For an unknown id or parameter, or a value that is not valid.
-    """
+    """Make the environment that a mapping `{id: …, parameter: value, …}` describes."""
     import gymnasium
 
     register_envs()
@@ -81,6 +75,7 @@ class _AfterGymnasium:
     ) -> ModuleSpec | None:
         if name != REGISTRY_MODULE:
             return None
+        # Which loader it is, is for the others to say: this hook only adds to what that one executes.
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
             if finder is self or find is None:

@@ -80,11 +80,6 @@ class Picture:
     ----------
     pixels : ndarray of uint8, shape (height, width, 3), or (int, int)
         What it starts from, or the height and width of a white one.
-
-    Raises
-    ------
-    InputError
-        If Pillow is not installed.
     """
 
     def __init__(self, pixels: Pixels | tuple[int, int]) -> None:
@@ -138,6 +133,7 @@ def _stamp(text: str, size: int, anchor: str) -> tuple[Image.Image, int, int]:
     """Return the opacity of a text's pixels and their offset; kept, because drawing them takes 0.3 ms."""
     from PIL import Image, ImageDraw
 
+    # Pillow draws from fractions of a pixel: whole ones are needed to put a stamp anywhere.
     left, top, right, bottom = font(size).getbbox(text, anchor=anchor)
     left, top = math.floor(left), math.floor(top)
     stamp = Image.new("L", (math.ceil(right) - left, math.ceil(bottom) - top))

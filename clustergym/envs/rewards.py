@@ -22,11 +22,6 @@ class Reward(Generic[State]):
         What can be weighted: name -> cost of a state.
     weights : mapping of str to float
         Only these costs are computed.
-
-    Raises
-    ------
-    InputError
-        For an unknown name or a weight that is not a finite number.
     """
 
     def __init__(self, costs: Mapping[str, Callable[[State], float]], weights: Mapping[str, Any]) -> None:
@@ -44,6 +39,7 @@ class Reward(Generic[State]):
         """Return, by name, minus the increase of each cost since the last call, unweighted."""
         now = {name: float(cost(state)) for name, cost in self._costs.items()}
         terms = {name: self._last[name] - cost for name, cost in now.items()}
+        # So the terms of an episode telescope: they add up to minus the last cost.
         self._last = now
         return terms
 

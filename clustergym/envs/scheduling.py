@@ -1,10 +1,25 @@
-"""The core of all scheduling environments: an agent decides at the decision points of a simulation."""
+"""The base of all scheduling environments: an agent decides at the decision points of a simulation.
+
+What `step(action)` calls, on the compiled engine:
+
+1. `SchedulingEnv.step`, here, checks the action.
+2. `CompiledEpisode.act` (vector/compiled_episode.py) plays an episode as a batch of one.
+   `SchedulingVectorEnv.step` (vector/base.py, environment.py) comes here directly, with many.
+3. `EpisodeBatch.take` and `apply` (vector/episode_batch.py) hand the rows of common arrays to threads.
+4. `apply_actions` and `play` (vector/step.py), compiled, do the rest for each row: an action that ends no
+   decision point is an edit (`edits.edit`); one that does is enacted (`clock.enact`), and the clock moves to
+   the next decision point (`clock.advance` of sim/compiled). `charge` then computes the reward.
+
+With `Auction`'s actions the fourth is `apply_auctions` (auction_step.py), with queues
+`apply_actions_with_queues` (tenants_step.py). On the SimPy engine `SimPyEpisode.act` (simpy_episode.py) comes
+second and last: `Actions.act` turns the action into a Decision for `Simulation.apply` and `advance`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -16,13 +31,13 @@ from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeInt
 from clustergym.common.parameters import build_from_keywords, check_value
 from clustergym.envs.auction_actions import NAMES as OF_AUCTIONS
-from clustergym.envs.auction_actions import AnyActions, make_actions
+from clustergym.envs.auction_actions import Actions, make_actions
 from clustergym.envs.episodes import Episodes
 from clustergym.envs.observations import FEATURES
 from clustergym.envs.rendering import check_mode
 from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, ReferenceCosts, ReferenceCostTimes
-from clustergym.envs.scheduling_parameters import SchedulingKeywords, SchedulingParameters
+from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
 from clustergym.envs.simpy_episode import EpisodeParts, PlayedEpisode, SimPyEpisode
 from clustergym.results.metrics.metrics import Metrics
@@ -37,7 +52,7 @@ from clustergym.trace.trace import Trace
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]
 
-UNPICKLED = frozenset({"_core", "_episode", "_prepared", "_references", "features", "parts", "placer"})
+UNPICKLED = frozenset({"_batch", "_episode", "_prepared", "_references", "features", "parts", "placer"})
 """Attributes that a copy makes anew, from the parameters, the scenario and the actions taken."""
 
 
@@ -53,31 +68,29 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     Attributes
     ----------
     parameters : SchedulingParameters
-    actions : EditActions, MetaActions or AuctionActions
+    actions : EditActions or AuctionActions
     features : Summary, JobRows or MoveRows
     defaults : mapping
         Parameters that a subclass changes.
-
-    Raises
-    ------
-    InputError
-        If a parameter, an option of `reset` or an action is not valid.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
-    def __init__(self, render_mode: str | None = None, **parameters: Unpack[SchedulingKeywords]) -> None:
+    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
         self.render_mode = check_mode(render_mode, self.metadata["render_modes"])
         self.parameters: SchedulingParameters = build_from_keywords(
             SchedulingParameters, {**self.defaults, **parameters}, "env"
         )
-        check_features(self.parameters)
+        if self.parameters.features in ("moves", "ranked") and self.parameters.actions not in OF_AUCTIONS:
+            message = f"{self.parameters.features!r} needs an auction"
+            raise InputError(message, field="env.features", remedy="give features=jobs")
         self._episode: PlayedEpisode | None = None
         self._begun: tuple[Scenario, int] | None = None
         self._taken: list[Any] = []
         self.episodes = Episodes(self.parameters)
         if self.parameters.actions in OF_AUCTIONS:
+            # Here, not in `reset`: what no episode of these parameters could do is said before one begins.
             self.episodes.check_times()
         self.make_parts()
         self.action_space = self.parts.actions.space
@@ -99,8 +112,6 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Replay the episode up to the step at which the environment was pickled."""
-        if "_explain_taken" in state:  # the name of `_taken` in older pickles
-            state["_taken"] = state.pop("_explain_taken")
         self.__dict__.update(state)
         self._episode = None
         self.make_parts()
@@ -112,7 +123,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             self._taken = taken
 
     @property
-    def actions(self) -> AnyActions:
+    def actions(self) -> Actions:
         """The object that interprets actions, with the changes to jobs' GPUs made at this decision point."""
         return self.parts.actions
 
@@ -205,6 +216,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         """Begin an episode of a scenario; return the first observation and info."""
         check_queues(scenario, self.parameters)
         self._episode = self.begin_episode(scenario, run_seed)
+        # From these three a copy or a pickle is made again: neither SimPy's generators nor compiled
+        # arrays can be copied half way.
         self._begun, self._taken = (scenario, run_seed), []
         seen, info = self._episode.begin()
         return self.as_observation(seen), info
@@ -227,6 +240,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             raise ResetNeeded(f"{begun}: call reset() first")
         taken = self.parts.actions.check_action(action)
         seen, reward, terminated, truncated, info = self._episode.act(taken)
+        # After `act`: an action that raised has changed nothing, and a copy must not repeat it.
         self._taken.append(taken)
         return self.as_observation(seen), reward, terminated, truncated, info
 
@@ -248,23 +262,9 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return draw(self.simulation)
 
 
-def check_features(parameters: SchedulingParameters) -> None:
-    """Raise an InputError if the actions lack what is to be observed."""
-    if parameters.features != "summary" and parameters.actions == "meta":
-        message, remedy = f"{parameters.features!r} needs rows", "give features=summary"
-        raise InputError(message, field="env.features", remedy=remedy)
-    if parameters.features in ("moves", "ranked") and parameters.actions not in OF_AUCTIONS:
-        message = f"{parameters.features!r} needs an auction"
-        raise InputError(message, field="env.features", remedy="give features=jobs")
-
-
 def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
-    """Raise an `InputError` if a scenario's queues of tenants are hidden from agents, or needed but missing.
-
-    An agent that chooses among policies leaves queues to them.
-    """
-    shown = parameters.features == "tenants" or parameters.actions == "meta"
-    if scenario.tenants is not None and not shown:
+    """Raise an `InputError` if a scenario has queues that the observation hides, or lacks queues it needs."""
+    if scenario.tenants is not None and parameters.features != "tenants":
         message = f"scenario {scenario.name} has queues of tenants, which features={parameters.features} hide"
         remedy = "make ClusterGym/Tenants-v1, or give features=tenants"
         raise InputError(message, field="env.features", remedy=remedy)

@@ -1,7 +1,4 @@
-"""The costs of an episode so far, which the reward of a scheduling environment can weigh.
-
-The costs of a reference policy on a trace: the baseline of a reward.
-"""
+"""The costs that the reward of a scheduling environment weighs: of an episode so far, and of a baseline."""
 
 from __future__ import annotations
 
@@ -67,6 +64,7 @@ class ReferenceCostTimes:
         total = float(scenario.cluster.capacity.sum())
         known, fair_s = np.isfinite(work), np.full(len(trace), np.nan)
         submit_s = trace.submit_s[known]
+        # In the fluid reference GPUs of all types count equally.
         fair_s[known] = finish_s(submit_s, work[known], gpus[known], total) - submit_s
         run_s = trace.work_iterations * scenario.reference_iteration_time_s
         return ReferenceCostTimes(
@@ -102,6 +100,7 @@ class Outcomes:
 
     def read(self, events: list[Event], now_s: float) -> None:
         """Update the times at which jobs left from the events logged since the last call."""
+        # The log only grows, so that each event is read once in an episode.
         for event in events[self._read :]:
             if event.event_type in (EventType.COMPLETE, EventType.DROP):
                 self.leave_s[event.job] = event.time_s
@@ -117,6 +116,7 @@ class Outcomes:
         then.now_s = now_s
         then.leave_s[past] = self.leave_s[past]
         then.completed = self.completed & past
+        # Shared: it keeps its whole course, and answers for any time.
         then.queues = self.queues
         return then
 
@@ -152,11 +152,13 @@ def compute_age_s(now_s: Number, leave_s: Number, submit_s: Number) -> Number:
 
 def slow_down(age_s: Number, run_s: Number) -> Number:
     """Return age_s / max(run_s, 10 min): time since submission over run time without other jobs."""
+    # fmax passes over NaN: a job that fits nowhere is measured against the bound alone.
     return age_s / np.fmax(run_s, BOUND_S)
 
 
 def exceed_fairness(age_s: Number, fair_s: Number) -> Number:
     """Return max(age_s / fair_s - 1, 0): a job's excess over its time with an equal share of the cluster."""
+    # NaN (it fits nowhere) becomes 0, and inf the largest number: a mean over jobs stays finite.
     return np.fmax(np.minimum(age_s / fair_s, LARGEST) - 1.0, 0.0)
 
 
@@ -265,6 +267,7 @@ class ReferenceCosts:
         InputError
             If the policy does not bring the scenario to its end.
         """
+        # Hashes, not names: a scenario or a checkpoint of the same name may have changed.
         key = f"{scenario.sha256} {seed} {self._key}"
         if key not in _kept:
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal, TypedDict
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
 
@@ -20,27 +20,10 @@ from clustergym.common.parameter_types import (
 from clustergym.common.parameters import Parameters
 from clustergym.scenario.policy import InformationClass
 
-MENU = (
-    "fcfs",
-    "srtf",
-    "srtf elastic=true",
-    "las",
-    "hesrpt",
-    "optimus",
-    "ares",
-    "ares work_conserving=true",
-)
-
 
 @dataclass(frozen=True)
 class SchedulingParameters(Parameters):
-    """The parameters of a scheduling environment; the text below each field describes it.
-
-    Raises
-    ------
-    InputError
-        If a value is out of its range.
-    """
+    """The parameters of a scheduling environment; the text below each field describes it."""
 
     config_key: ClassVar[str] = "env"
     scenario: str | None = None
@@ -98,10 +81,10 @@ class SchedulingParameters(Parameters):
     """A name of conf/placer, with its default parameters."""
     rows: PositiveInt = 48
     """Most jobs that an observation shows, and actions can edit, at a decision point."""
-    actions: Literal["edit", "admit", "drop", "meta", "scores", "weights", "priorities", "knobs"] = "edit"
-    """What an action does: edit allotments, reject new jobs too (admit) or any (drop), choose a policy, or
-    score the moves of an auction: each of them, by weights of their features, by two priorities of each job,
-    or by what is added to the weights of a known auction (knobs)."""
+    actions: Literal["edit", "admit", "drop", "scores", "weights", "priorities", "knobs"] = "edit"
+    """What an action does: edit allotments, reject new jobs too (admit) or any (drop), or score the moves of
+    an auction: each of them, by weights of their features, by two priorities of each job, or by what is added
+    to the weights of a known auction (knobs)."""
     hold: PositiveInt | None = 1
     """Decision points for which weights or knobs hold; null: to the end of the episode."""
     features: Literal["jobs", "summary", "moves", "ranked", "tenants"] = "jobs"
@@ -122,8 +105,6 @@ class SchedulingParameters(Parameters):
     left."""
     on_illegal: Literal["ignore", "raise"] = "ignore"
     """An illegal action changes nothing (ignore), or is an error (raise)."""
-    policies: Annotated[tuple[str, ...], MinLen(1)] = MENU
-    """What `actions=meta` chooses among: policies, each with its parameters."""
     engine: Literal["auto", "simpy", "compiled"] = "auto"
     """What simulates: the SimPy engine, or its compiled form with the same results, which is faster. auto:
     the compiled form where it covers what the parameters and the scenario ask for."""
@@ -132,43 +113,3 @@ class SchedulingParameters(Parameters):
     def information_class(self) -> InformationClass:
         """The parameter `information` as a member of the enumeration `InformationClass`."""
         return InformationClass(self.information)
-
-
-class SchedulingKeywords(TypedDict, total=False):
-    """The fields of `SchedulingParameters` as typed keyword arguments, for completion in editors."""
-
-    scenario: str | None
-    cluster: str
-    trace: str | None
-    costs: str
-    failures: str | None
-    failure_scale: Factor
-    source: str
-    rule: Literal["arena", "ares"]
-    queues: str | None
-    bursty: Fraction
-    checkpoint_every_s: Period | None
-    jobs: PositiveInt
-    loads: Annotated[tuple[PositiveFloat, ...], MinLen(1)]
-    traces: PositiveInt | None
-    split: Literal["train", "dev", "test"] | None
-    deadlines: bool
-    max_gpus: int | None
-    min_duration_s: float
-    max_duration_s: float
-    horizon_s: float | None
-    information: Annotated[str, OneOf(InformationClass)]
-    round_s: Period | None
-    placer: str
-    rows: PositiveInt
-    actions: Literal["edit", "admit", "drop", "meta", "scores", "weights", "priorities", "knobs"]
-    hold: PositiveInt | None
-    features: Literal["jobs", "summary", "moves", "ranked", "tenants"]
-    observation: Literal["dict", "flat"]
-    reward: Mapping[str, float]
-    baseline: str | None
-    mask_stop_while_idle: bool
-    stall_penalty: NonNegativeFloat
-    on_illegal: Literal["ignore", "raise"]
-    policies: Annotated[tuple[str, ...], MinLen(1)]
-    engine: Literal["auto", "simpy", "compiled"]

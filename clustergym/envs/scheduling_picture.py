@@ -127,6 +127,7 @@ def _background(cluster: ClusterSpec) -> tuple[ClusterLayout, Pixels]:
 def _owners(simulation: Simulation) -> Ints:
     """Return the job that holds each GPU, in order of nodes, or FREE or PROFILING, shape (GPUs,)."""
     cluster, allocations = simulation.scenario.cluster, simulation.allocations
+    # The simulator counts GPUs of a node and knows no single ones: those of a holder are drawn side by side.
     first = np.cumsum(cluster.node_gpus) - cluster.node_gpus
     owners, used = np.full(int(cluster.node_gpus.sum()), FREE, dtype=np.int64), first.copy()
     for holder in allocations.holders:
@@ -158,6 +159,7 @@ def _jobs(picture: Picture, simulation: Simulation, bottom: int) -> None:
     """Draw the list of waiting jobs with their requests, and of running jobs with their progress."""
     waiting, running = _waiting(simulation), _running(simulation)
     lines = (bottom - MARGIN) // ROW - 5
+    # Half of the lines are for the queue, and what running jobs leave of theirs.
     for_queue = max(lines // 2, lines - len(running))
     shown = min(len(waiting), for_queue)
     asked = int(simulation.scenario.request_gpus[waiting].sum())

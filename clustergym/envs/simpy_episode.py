@@ -9,10 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.common import random_streams
 from clustergym.common.errors import InputError
-from clustergym.envs.actions import Actions
-from clustergym.envs.auction_actions import AnyActions, AuctionActions
+from clustergym.envs.auction_actions import Actions, AuctionActions
 from clustergym.envs.observations import Summary, times_known
 from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCostTimes
@@ -36,7 +34,7 @@ class EpisodeParts:
 
     parameters: SchedulingParameters
     placer: Placer
-    actions: AnyActions
+    actions: Actions
     features: Summary
 
 
@@ -113,8 +111,7 @@ class SimPyEpisode:
             scenario, parts.placer, chosen.information_class, chosen.round_s, run_seed
         )
         parts.features.queues, self.outcomes = yardsticks.queues, Outcomes(yardsticks)
-        stream = random_streams.POLICY.generator(run_seed)
-        parts.actions.reset(simulation.known_trace, simulation.setting, stream)
+        parts.actions.reset(simulation.known_trace)
         self.view: View | None = simulation.advance()
         if self.view is None:
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
@@ -162,6 +159,7 @@ class SimPyEpisode:
 
     def _refuse(self, action: Any) -> FlatStep:
         check_legal(self._parts.parameters, self._parts.actions, action, False)
+        # Time does not pass: an agent that knows no masks could go on like this for ever.
         self._illegal_in_a_row += 1
         if self._illegal_in_a_row >= MOST_ILLEGAL:
             return self._finish_step(stalled=True, illegal=True)
@@ -173,6 +171,7 @@ class SimPyEpisode:
         try:
             simulation.apply(decision)
             self.view = simulation.advance()
+            # `hold` is 0 for an action that decides to the end of the episode: `decided` never equals it.
             while isinstance(actions, AuctionActions) and decided != actions.hold and self.view is not None:
                 simulation.apply(actions.act_again(self.view, action))
                 self.view = simulation.advance()
@@ -190,6 +189,7 @@ class SimPyEpisode:
         over, jobs = self.view is None, len(simulation.scenario.trace)
         finished = over and simulation.jobs_left == jobs
         if over:
+            # The clock stands at the last event; costs count until the end, which may be the horizon.
             self.outcomes.now_s = simulation.end_s
         terms = self._terms(finished)
         reward, info = self._reward.total(terms), self._info(terms, illegal)
@@ -204,6 +204,8 @@ class SimPyEpisode:
         terms = self._reward.terms(self.outcomes)
         if self._reference is None:
             return terms
+        # After the last job the baseline counts to its own end, however late: compared at the agent's end,
+        # a fast agent would meet a baseline with half of its cost still to come.
         until_s = math.inf if finished else self.outcomes.now_s
         # A job that left has stopped to cost: at its own end the reference costs what it ever will.
         then = self._reference.rewind(min(until_s, max(self._reference.end_s, self.outcomes.now_s)))

@@ -38,9 +38,7 @@ try:
     from pettingzoo import ParallelEnv
 except ImportError as error:
     raise InputError(
-        "needs the package pettingzoo",
-        field="tenants_parallel",
-        remedy=install_line("pettingzoo"),
+        "needs the package pettingzoo", field="tenants_parallel", remedy=install_line("pettingzoo")
     ) from error
 
 LARGEST_WEIGHT = 4.0
@@ -77,11 +75,6 @@ class TenantsParallelEnv(ParallelEnv):
     ----------
     possible_agents : list of str
         The queues that take jobs, in the order of their file.
-
-    Raises
-    ------
-    InputError
-        If the id, a parameter, an option of `reset` or an action is not valid.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012
@@ -101,6 +94,7 @@ class TenantsParallelEnv(ParallelEnv):
         self.episodes.check_times()
         self.placer = make_placer({"name": self.parameters.placer})
         self.render_mode = None
+        # PettingZoo wants the agents before the first reset: they are the queues of any trace.
         first = self.episodes.choose({"trace_seed": 0}, seeding.np_random(0)[0])
         if first.tenants is None or self.parameters.queues in ("virtual_cluster", "user"):
             remedy = "give queues= a name of conf/queues, or a file"
@@ -162,11 +156,7 @@ class TenantsParallelEnv(ParallelEnv):
     def step(
         self, actions: Mapping[str, Any]
     ) -> tuple[
-        dict[str, Single],
-        dict[str, float],
-        dict[str, bool],
-        dict[str, bool],
-        dict[str, dict[str, Any]],
+        dict[str, Single], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
     ]:
         """Auction GPUs with agents' weights, go to the next decision point; return five dicts by agent."""
         simulation, before_h = self._running(), self._cost_h
@@ -215,6 +205,8 @@ class TenantsParallelEnv(ParallelEnv):
         there = weights[np.unique(view.queue)]
         # Equal weights add nothing, not even what rounding leaves of it.
         equal = np.all(there == there[0])
+        # log w_q - mean of log w over queues with jobs: a factor common to all would not cancel, as doublings
+        # are made while their score is above 0.
         added = np.zeros_like(weights) if equal else np.log(weights) - np.log(there).mean()
         bias = np.repeat(added[view.queue], 2 * len(view.available)).reshape(len(view), -1, 2)
         bids = auction.make_bids(view, view.iteration_time_s())

@@ -59,7 +59,6 @@ SCHEDULING: Mapping[str, tuple[str, Mapping[int, str]]] = {
     "Elastic-homogeneous": ("ElasticEnv", _ONE_TYPE),
     "Fair": ("FairEnv", _ONE_TYPE),
     "Deadline": ("DeadlineEnv", _TYPES),
-    "Meta": ("MetaEnv", _TYPES),
     "Auction": ("AuctionEnv", _TYPES),
 }
 """Family -> class in `clustergym.envs.families`, and the cluster of each number of GPUs."""
@@ -139,6 +138,5 @@ ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("ClusterGym/Rack-576-v0", _RACK),
     *(_tier(family, gpus) for family, (_, sizes) in TIERS.items() for gpus in sizes),
     *(_tenants("Tenants", gpus, 1) for gpus in (None, *_JOBS)),
-    *(_tenants("Reclaim", gpus, 0) for gpus in (16, 64)),
     *(_scheduling(family, gpus) for family in SCHEDULING for gpus in (None, *_JOBS)),
 )

@@ -72,11 +72,6 @@ class Agent(Parameters, ABC):
             0: one per core; `ray` of agents with a population.
         state : Path
         progress : callable
-
-        Raises
-        ------
-        InputError
-            If the state is of another training, or a package is missing.
         """
 
     def leak(self) -> tuple[str, str] | None:
@@ -85,8 +80,13 @@ class Agent(Parameters, ABC):
             return None
         return "agent.split", f"training on the {self.split} split would leak it"
 
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """Return what the agent was trained on, for its checkpoint."""
+
     def save(self, path: Path, trained: TrainingOutcome, about: Mapping[str, Any]) -> None:
         """Write a checkpoint: the weights to `path`, and all else to a YAML file of the same name."""
+        # Imported where they are needed: a network brings PyTorch with it.
         if isinstance(trained.weights, Mapping):
             from clustergym.training.network_checkpoints import save as save_network
 
@@ -101,11 +101,6 @@ def make_agent(parameters: Mapping[str, Any]) -> Agent:
     """Make the trainable agent that a mapping `{name: …, parameter: value, …}` describes.
 
     `scenarios` (of `auction_es`) and `env` (of the others) are mappings of their own.
-
-    Raises
-    ------
-    InputError
-        For an unknown name or parameter, or a value of the wrong type.
     """
     given = dict(parameters)
     name = str(given.pop("name", ""))

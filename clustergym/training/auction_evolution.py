@@ -1,18 +1,15 @@
-"""`agent=auction_es`: the auction's weights by CMA-ES.
-
-The objective that a training minimises on a window: a weighted sum of named terms.
-"""
+"""`agent=auction_es`: the auction's weights by CMA-ES, for an objective that is a weighted sum of terms."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge
 
 from clustergym.agents import auction, beliefs
 from clustergym.agents import auction_features as features
@@ -21,29 +18,24 @@ from clustergym.agents.auction_checkpoints import load
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError, nearest, require
-from clustergym.common.parameter_types import (
-    NonNegativeFloat,
-    NonNegativeInt,
-    OneOf,
-    PositiveFloat,
-    PositiveInt,
-)
+from clustergym.common.parameter_types import NonNegativeFloat, NonNegativeInt, OneOf
 from clustergym.common.parameters import check_value
 from clustergym.common.processes import Processes, workers
 from clustergym.envs.scheduling_costs import ReferenceCostTimes
 from clustergym.results.metrics.fairness import UNFAIR_ABOVE
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
-from clustergym.training.agents import Agent, Progress, TrainingOutcome
+from clustergym.training.agents import Progress, TrainingOutcome
 from clustergym.training.distribution import Distribution, draw_scenario
-from clustergym.training.evolution import History, evolve, start_search
+from clustergym.training.evolution import EvolutionAgent, evolve, start_search
 from clustergym.training.simulated_episodes import auction_episodes
+from clustergym.training.windows import BOUNDS, philly_file, record
 
 VALIDATION_SEED_OFFSET = 1_000_003
 
 
 @dataclass
-class AuctionEvolution(Agent):
+class AuctionEvolution(EvolutionAgent):
     """Trains the weights of an auction of GPUs by an evolution strategy, on newly sampled scenarios.
 
     The objective is the mean over windows of `objective`. All candidates of
@@ -56,12 +48,6 @@ class AuctionEvolution(Agent):
     ----------
     scenarios : mapping
         Of `clustergym.training.distribution.Distribution`.
-    generations, population, episodes : int
-        Candidates a generation, windows a generation.
-    validate_every, validation : int
-        Generations between validations; windows of each.
-    sigma : float
-        Initial step.
     information : str
         Information class the agent is trained for; one of `none` knows no iteration times and measures
         jobs.
@@ -83,12 +69,6 @@ class AuctionEvolution(Agent):
     """
 
     scenarios: Distribution = field(default_factory=Distribution)
-    generations: PositiveInt = 60
-    population: Annotated[int, Ge(4)] = 16
-    episodes: PositiveInt = 32
-    validate_every: PositiveInt = 5
-    validation: PositiveInt = 64
-    sigma: PositiveFloat = 0.3
     information: Annotated[str, OneOf(InformationClass)] = "data_parallel"
     measures: bool = False
     split: str = "train"
@@ -106,14 +86,14 @@ class AuctionEvolution(Agent):
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train from the beginning, or from the state that a killed run saved; return the best weights."""
-        key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
-        history = History.read(state, key)
+        history = self.read_history(state, seed, features=features.VERSION)
         searched, begin = self._select_searched(), self._start(seed)
         search = start_search(begin[searched], self.sigma, self.population, seed, self.hidden > 0)
         with workers(processes, "spawn") as run:
 
             def compute_fitness(generation: int, candidates: Sequence[Floats]) -> list[float]:
                 weights = [_replace_weights(begin, searched, candidate) for candidate in candidates]
+                # Common random numbers: candidates of a generation meet the same windows, the next others.
                 first = generation * self.episodes
                 return self._evaluate(run, weights, self.split, seed, first, self.episodes)
 
@@ -128,6 +108,20 @@ class AuctionEvolution(Agent):
             self._with_start_deadlines(best, seed), InformationClass(self.information), curves
         )
 
+    def record(self) -> dict[str, Any]:
+        """Return which traces the windows came from, with digests, and the splits' bounds."""
+        drawn = self.scenarios
+        if drawn.traces is not None:
+            return record(drawn.traces)
+        traces: dict[str, Any] = {"origin": drawn.origin}
+        if drawn.origin != "synthetic":
+            digest = hashlib.sha256(philly_file().read_bytes()).hexdigest()
+            bounds = {split: list(days) for split, days in BOUNDS.items()}
+            traces["philly.csv"] = {"sha256": digest, **bounds}
+        if drawn.origin != "real":
+            traces["generators"] = list(drawn.generators)
+        return traces
+
     def _with_start_deadlines(self, weights: Floats, seed: int) -> Floats:
         """Return weights in which those of deadlines are as at the start, unless training had deadlines.
 
@@ -138,6 +132,7 @@ class AuctionEvolution(Agent):
         began, unseen = self._start(seed), [features.NAMES.index(name) for name in features.OF_DEADLINES]
         told = weights.copy()
         for first in (0, *range(features.COUNT + 2, self._scores, INPUTS + 2)):
+            # Linear weights come first, then of each hidden unit its weight, its bias and its inputs.
             at = [first + column for column in unseen]
             told[at] = began[at]
         return told
@@ -153,6 +148,7 @@ class AuctionEvolution(Agent):
     def _select_searched(self) -> Ints:
         """Return the indices of the weights to search: those of deadlines only if there are deadlines."""
         last = self._scores + len(self._beliefs())
+        # Without deadlines their features are 0 in every window, and any weight would do.
         linear = np.arange(features.COUNT if self._meets_deadlines() else features.WITHOUT_DEADLINES)
         kept = linear[[features.NAMES[at] not in self.without for at in linear]]
         return np.concatenate([kept, np.arange(features.COUNT, last)])
@@ -167,10 +163,12 @@ class AuctionEvolution(Agent):
             raise InputError(
                 "has hidden units already", field="agent.initial", remedy="name a checkpoint of hidden=0"
             )
+        # Fixed here, and left out of what is searched.
         linear[[features.NAMES.index(name) for name in self.without]] = 0.0
         units = (
             random_streams.AUCTION_UNITS.generator(seed).normal(size=(self.hidden, INPUTS + 2)) / INPUTS**0.5
         )
+        # The weight with which a unit enters a score: the search begins at the linear auction.
         units[:, 0] = 0.0
         return np.concatenate([linear, units.ravel(), believed])
 
@@ -252,11 +250,6 @@ class Objective:
     ----------
     weights : mapping of str to float
         Name of a term -> its weight from 0; 0 leaves it out.
-
-    Raises
-    ------
-    InputError
-        For an unknown term, a weight that is not a number from 0, or if no term is weighed.
     """
 
     weights: Mapping[str, Any]

@@ -1,9 +1,7 @@
 """Compares policies and checkpoints on a split: runs in the simulator, and ratios with intervals.
 
-Reference rows of a comparison: a bound that no policy beats, and the auction fitted to the scenario.
-
-Neither is a policy: both see the whole scenario, and the second its outcome. They show how much a policy
-could still gain.
+The reference rows of a table (`BOUNDS`) are no policies: they see the whole scenario, one its outcome, and
+show how much a policy could still gain.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ import numpy as np
 from clustergym.agents.auction_checkpoints import load
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, nearest, require
 from clustergym.common.parameter_types import PositiveInt
 from clustergym.common.parameters import check_value
 from clustergym.results.bounds.bounds import build_programme, least_work, lower_bounds
@@ -98,28 +96,15 @@ class Entrant:
         """Make an entrant from a policy's name, a checkpoint, or a mapping whose lists are values to tune.
 
         A list of checkpoints is not tuned: its members are training seeds of one agent.
-
-        Raises
-        ------
-        InputError
-            If it is neither, or a list is empty or names a checkpoint twice.
         """
         if isinstance(given, str):
-            given = (
-                {"name": "learned", "checkpoint": given}
-                if given.endswith(".safetensors")
-                else {"name": given}
-            )
-        if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
-            raise InputError(
-                f"{given!r} is not a policy", field="policies", remedy="give a name, or {name: …}"
-            )
+            learned = given.endswith(".safetensors")
+            given = {"name": "learned", "checkpoint": given} if learned else {"name": given}
+        named = isinstance(given, Mapping) and isinstance(given.get("name"), str)
+        require(named, "policies", given, "give a name, or {name: …}")
         lists = {str(key): list(value) for key, value in given.items() if isinstance(value, list | tuple)}
         for key, values in lists.items():
-            if not values:
-                raise InputError(
-                    "has no value", field=f"policies.{key}", remedy="list the values to choose from"
-                )
+            require(len(values) > 0, f"policies.{key}", values, "list the values to choose from")
         fixed = {str(key): value for key, value in given.items() if str(key) not in lists}
         checkpoints = _distinct(lists.pop("checkpoint", []))
         own = [f"{key}={value}" for key, value in fixed.items() if key != "name"]
@@ -153,6 +138,7 @@ def run_figures(
     from clustergym.sim.engine import StalledError
 
     scenario = source.draw(split, seed, index)
+    # No moves of running jobs: they would be compared along with the policies.
     placer = make_placer({"name": "buddy", "defragment_s": None})
     rows = []
     for parameters in policies:
@@ -191,6 +177,7 @@ def _run(
 
 def _slowdown(scenario: Scenario, jct_s: Floats) -> float:
     """Return the mean bounded slowdown of the jobs that ended; NaN if none did. Dropped jobs have JCT NaN."""
+    # Bounded slowdown (Feitelson): max(JCT / max(time alone, 10 s), 1).
     alone_s = scenario.reference_iteration_time_s * scenario.trace.work_iterations
     slowdown = np.maximum(jct_s / np.maximum(alone_s, SLOWDOWN_FROM_S), 1.0)
     ended = np.isfinite(slowdown)
@@ -212,6 +199,7 @@ def tune_entrant(
     if len(choices) == 1:
         return choices[0]
     members = [member for choice in choices for member in entrant.seeds(choice)]
+    # Windows that no comparison and no training with this seed meets.
     task = partial(run_figures, distribution, "train", seed + TUNING_SEED_OFFSET, members)
     means = np.stack(list(run(task, range(windows))))[:, :, 0].reshape(windows, len(choices), -1)
     return choices[int(np.argmin(np.log(means).mean(axis=(0, 2))))]
@@ -228,6 +216,7 @@ def ratio(mine: Floats, reference: Floats, seed: int = 0) -> Ratio:
     mine, reference : ndarray of float, shape (windows,) or (windows, seeds)
         Above 0, of the same windows.
     """
+    # log ratio = mean over windows and seeds of log mine - the same of log reference, in each resample.
     sides = [np.log(side).reshape(len(side), -1) for side in (mine, reference)]
     rng = random_streams.COMPARISON.generator(seed)
     windows = _draws(rng, len(sides[0]))
@@ -243,18 +232,13 @@ def _draws(rng: np.random.Generator, count: int) -> Floats:
     """Return how often each of `count` values is in each bootstrap resample, as shares."""
     if count == 1:
         return np.ones((RESAMPLES, 1))
+    # Each resample counts in a range of numbers of its own: one bincount does for all.
     drawn = rng.integers(count, size=(RESAMPLES, count)) + np.arange(RESAMPLES)[:, None] * count
     return np.bincount(drawn.ravel(), minlength=RESAMPLES * count).reshape(RESAMPLES, count) / count
 
 
 def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
-    """Return what an agent knows of iteration times; raise an error if its training seeds differ in that.
-
-    Raises
-    ------
-    InputError
-        If they know different things, which makes them different agents.
-    """
+    """Return what an agent knows of iteration times; raise an error if its training seeds differ in that."""
     known = [knowledge(parameters) for parameters in seeds]
     for own, parameters in zip(known, seeds, strict=True):
         if own != known[0]:
@@ -319,6 +303,7 @@ def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> t
         candidates = search.ask()
         outcomes = [episode.run(np.asarray(candidate)).jct_s for candidate in candidates]
         search.tell(candidates, [float(np.log(jct_s.mean())) for jct_s in outcomes])
+        # Over all candidates, not the last mean: nothing is generalised, one known window is solved.
         best = min([best, *outcomes], key=lambda jct_s: float(jct_s.mean()))
     return best, float(best.mean())
 

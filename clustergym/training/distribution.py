@@ -1,7 +1,4 @@
-"""Draws training scenarios: jobs of a trace, a cluster, a load, speedup curves, restart costs and errors.
-
-Random speedup curves: how fast each job of a training scenario runs on each GPU type and count.
-"""
+"""Draws training scenarios: jobs of a trace, a cluster, a load, speedup curves, restart costs and errors."""
 
 from __future__ import annotations
 
@@ -114,13 +111,7 @@ class Distribution(Parameters):
 
 
 def draw_scenario(distribution: Distribution, split: str, seed: int, index: int) -> Scenario:
-    """Sample scenario number `index` of a split; equal arguments give equal scenarios in any process.
-
-    Raises
-    ------
-    InputError
-        As `draw_window`.
-    """
+    """Sample scenario number `index` of a split; equal arguments give equal scenarios in any process."""
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}", field="split", remedy=f"one of {', '.join(SPLITS)}")
     rng = random_streams.TRAINING_WINDOWS.generator(seed, SPLITS.index(split), index)
@@ -179,15 +170,18 @@ def _scenario(
     error: float,
 ) -> Scenario:
     n, counts = len(window.gpus), np.array(list_allowed_counts(cluster, "power_of_two"), dtype=np.int64)
+    # So that every job can run on any type at its request.
     fitting = counts[counts <= cluster.capacity.min()]
     gpus = np.minimum(round_up_counts(window.gpus), fitting[-1])
     iterations = np.maximum(1, np.rint(window.duration_s)).astype(np.int64)
     at_request_s = window.duration_s / iterations
     times = iteration_times(rng, gpus, at_request_s, len(cluster.groups), counts, cluster.capacity)
+    # One error for all allotments of a job: its size is misjudged, its speedup is not.
     known = times * np.exp(error * rng.normal(size=n))[:, None, None]
     checkpoint_s = rng.uniform(*RESTART_S, size=n) * restart
     fast_gpus = _fast_gpus(times, gpus, counts, cluster.capacity)
     span_s = float((window.duration_s * gpus).sum()) / (load * fast_gpus)
+    # load = GPU-seconds at the request / (GPUs, weighted by speed, x span).
     stretch = span_s / max(float(window.submit_s[-1]), 1e-9)
     names = {
         "job_id": tuple(f"j{row}" for row in range(n)),
@@ -259,6 +253,7 @@ def iteration_times(
     at_request = np.take_along_axis(curve, np.searchsorted(counts, gpus)[:, None], axis=1)
     seconds = at_request_s[:, None, None] * factor[:, :, None] * (at_request / curve)[:, None, :]
     fits = counts >= least_counts(rng, gpus)[:, None]
+    # A count above a type's GPUs can never be had there, whatever fits in memory.
     room = counts <= capacity[:, None]
     times: Floats = np.where(fits[:, None, :] & room[None], seconds, np.inf)
     return times

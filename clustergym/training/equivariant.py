@@ -83,6 +83,7 @@ class Encoder(nn.Module):
         shared = torch.cat([part["cluster"], part["queue"]], dim=1)
         options = part["options"].reshape(len(flat), rows, -1)
         encoded = self.rows(torch.cat([jobs[at, row], options[at, row], shared[at]], dim=1))
+        # A sum, unlike the mean in row_network.py: the package's checkpoint `elastic-16` was trained so.
         pooled = torch.zeros(len(flat), encoded.shape[1]).index_add(0, at, encoded)
         return encoded, at, row, self.all(torch.cat([pooled / POOLED, shared], dim=1))
 

@@ -1,7 +1,4 @@
-"""Policies and checkpoints, compared on the windows of a split or on trace files.
-
-A comparison of policies as Markdown.
-"""
+"""Policies and checkpoints, compared on windows of a split or on trace files; the tables of the report."""
 
 from __future__ import annotations
 
@@ -52,6 +49,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
     base = build(Distribution, config["scenarios"], "scenarios")
     entrants = [Entrant.from_given(one) for one in config["policies"] or ()]
     require(len(entrants) >= 1, "policies", config["policies"], "name at least one")
+    # What is not valid is said before the first window is simulated, which may take hours.
     for entrant in entrants:
         for choice in entrant.choices():
             common_knowledge([full_parameters(one) for one in entrant.seeds(choice)])
@@ -65,6 +63,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
     with report_lost_processes(), workers(processes, "spawn") as run:
         tuning = check_value(config["tuning_windows"], PositiveInt, "tuning_windows")
         steps = (tune_entrant(one, base, seed, tuning, run) for one in entrants)
+        # Tuned once, not at each load: a knob is chosen for a policy, and training windows have all loads.
         chosen = list(track_results("tuning on training windows, policies", steps, len(entrants), progress))
         members = [one.seeds(choice) for one, choice in zip(entrants, chosen, strict=True)]
         flat, columns = [one for seeds in members for one in seeds], _columns(members)

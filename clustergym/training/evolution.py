@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
+from annotated_types import Ge
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import PositiveFloat, PositiveInt
 from clustergym.common.paths import install_line
-from clustergym.training.agents import Progress
-from clustergym.training.training_state import TrainingHistory
+from clustergym.common.reading import read_json
+from clustergym.common.writing import atomic_path
+from clustergym.training.agents import Agent, Progress
+from clustergym.training.training_state import DAMAGED, REMEDY, make_damaged_error, of_another, plain
+
+SCHEMA = "clustergym.evolution/1"
+LARGEST_BYTES = 2**28
 
 
 def start_search(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
@@ -24,6 +32,8 @@ def start_search(mean: Floats, sigma: float, population: int, seed: int, diagona
         import cma
     except ImportError as error:
         raise InputError("needs the package cma", field="agent", remedy=install_line("learn")) from error
+    # cma draws from NumPy's global stream, unless `randn` says otherwise; a seed of NaN leaves that alone.
+    # Each generation meets other episodes, so that a flat stretch says nothing: it must not stop the search.
     rng = random_streams.EVOLUTION.generator(seed)
     options = {
         "popsize": population,
@@ -37,12 +47,45 @@ def start_search(mean: Floats, sigma: float, population: int, seed: int, diagona
 
 
 @dataclass
-class History(TrainingHistory):
-    """All fitness values of a search, from which the CMA-ES state is rebuilt when a killed run continues."""
+class History:
+    """All fitness values of a search, from which the CMA-ES state is rebuilt when a killed run continues.
 
-    schema = "clustergym.evolution/1"
+    Attributes
+    ----------
+    key : dict
+        Seed and parameters; a state of another key is refused.
+    fitness : list of list of float
+        Of each generation's candidates.
+    validated : list of list of float
+        Generation, objective on the dev split, weights.
+    """
+
+    key: dict[str, Any]
     fitness: list[list[float]] = field(default_factory=list)
     validated: list[list[float]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path, key: dict[str, Any]) -> Self:
+        """Read the progress of a training with these parameters (`key`); it is empty if there is no file."""
+        key = plain(key)
+        if not path.is_file():
+            return cls(key)
+        try:
+            found = read_json(path, LARGEST_BYTES, REMEDY)
+            ours = found.pop("schema") == SCHEMA and found["key"] == key
+            history = cls(**found)
+            if ours:
+                history.check()
+        except DAMAGED as error:
+            raise make_damaged_error(path) from error
+        if not ours:
+            raise of_another(path)
+        return history
+
+    def write(self, path: Path) -> None:
+        """Write the progress to a file, atomically."""
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps({"schema": SCHEMA, **asdict(self)}), encoding="utf-8")
 
     def check(self) -> None:
         """Raise a ValueError if the history cannot come from a training with the parameters in its `key`."""
@@ -50,6 +93,7 @@ class History(TrainingHistory):
         done = range(1, len(self.fitness) + 1)
         numbers = np.array(self.fitness, dtype=np.float64).reshape(len(self.fitness), self.key["population"])
         validated = [[float(value) for value in row] for row in self.validated]
+        # By the parameters: no training writes a state that misses a validation.
         due = [number for number in done if number % every == 0 or number == last]
         if [row[0] for row in validated] != due or len(done) > last or not np.isfinite(numbers).all():
             raise ValueError("values that no training has written")
@@ -98,6 +142,7 @@ def evolve(
     """
     generations, every = int(history.key["generations"]), int(history.key["validate_every"])
     progress(0, generations, {})
+    # The search is not pickled: asked and told again, it stands where it stood, to the last bit.
     for number, fitness in enumerate(history.fitness, start=1):
         search.tell(search.ask(), fitness)
         progress(number, generations, history.figures(number, search))
@@ -106,6 +151,7 @@ def evolve(
         candidates = search.ask()
         history.fitness.append(list(compute_fitness(number - 1, candidates)))
         search.tell(candidates, history.fitness[-1])
+        # The mean, not the best candidate: that was best on a few noisy episodes.
         if number % every == 0 or number == generations:
             value, weights = validated(search.mean)
             history.validated.append([number, value, *weights.tolist()])
@@ -113,3 +159,30 @@ def evolve(
         took = {"seconds": time.monotonic() - began}
         progress(number, generations, {**history.figures(number, search), **took})
     return history.outcome()
+
+
+@dataclass
+class EvolutionAgent(Agent):
+    """Base of the agents whose weights CMA-ES searches.
+
+    Parameters
+    ----------
+    generations, population, episodes : int
+        Candidates a generation, episodes that each of them plays.
+    validate_every, validation : int
+        Generations between validations; episodes of each.
+    sigma : float
+        Initial step.
+    """
+
+    generations: PositiveInt = 60
+    population: Annotated[int, Ge(4)] = 16
+    episodes: PositiveInt = 32
+    validate_every: PositiveInt = 5
+    validation: PositiveInt = 64
+    sigma: PositiveFloat = 0.3
+    split = "train"
+
+    def read_history(self, state: Path, seed: int, **key: Any) -> History:
+        """Return the progress that a killed run of the same training saved; empty if there is none."""
+        return History.read(state, {"agent": self.name, "seed": seed, **key, **asdict(self)})

@@ -119,12 +119,7 @@ GOALS = {
 
 
 def search(
-    scenario: Scenario,
-    metric: str,
-    evaluations: int,
-    seed: int,
-    index: int = 0,
-    proposals: Proposals = USUAL,
+    scenario: Scenario, metric: str, evaluations: int, seed: int, index: int = 0, proposals: Proposals = USUAL
 ) -> Plan:
     """Try `evaluations` plans (auction weights and biases) on a scenario; return the best by `metric`.
 
@@ -150,6 +145,7 @@ def search(
     value, here = min(((compute_value(plan), plan) for plan in starts), key=lambda pair: pair[0])
     best_value, best = value, here
     for left in range(evaluations - len(starts), 0, -1):
+        # Down to 0 on a line; worse plans are accepted with probability exp((value - found) / temperature).
         temperature = goal.temperature * left / evaluations
         plan = _near(here, fits, proposals, rng)
         found = compute_value(plan)
@@ -178,6 +174,7 @@ def _propose_type_change(bias: Floats, fits: Bools, rng: np.random.Generator) ->
     off = np.isneginf(bias[job, :, 0])
     if off[gpu_type]:
         changed[job, gpu_type, 0] = 0.0
+    # A job keeps one type that it fits on, or it would never run.
     elif (fits[job] & ~off).sum() > 1:
         changed[job, gpu_type, 0] = -np.inf
     return changed
@@ -193,6 +190,7 @@ def _near(plan: Plan, fits: Bools, proposals: Proposals, rng: np.random.Generato
         return Plan(plan.weights + changed * step, plan.bias)
     jobs, *moves = plan.bias.shape
     rows = rng.choice(jobs, min(int(rng.geometric(1.0 / JOBS_CHANGED)), jobs), replace=False)
+    # Half of the proposals move a job's start and doublings on all types together: priority, not placement.
     alike = rng.random() < 0.5
     drawn = rng.normal(size=(len(rows), 1, 1) if alike else (len(rows), *moves))
     changed = rng.random(moves) < rng.choice([0.3, 1.0])

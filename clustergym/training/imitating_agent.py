@@ -1,6 +1,4 @@
-"""`agent=maskable_ppo`: masked PPO on edits of allotments, after imitation of a policy.
-
-Set-valued imitation of a policy's edits, in the states that the imitator reaches.
+"""`agent=maskable_ppo`: masked PPO on edits of allotments, after set-valued imitation of a policy.
 
 A policy decides on all allotments; the environment takes the edits of single jobs in any order. So at each
 step every edit that leads towards the decision is acceptable, and the loss is minus the log of their summed
@@ -124,6 +122,7 @@ class MaskablePpo(Ppo):
 
     def segment(self, model: Any, number: int) -> None:
         """Prepare for segment `number` of the training: in the first ones, only the critic learns."""
+        # An untrained critic would first drive the actor away from what it has imitated.
         moves = self.expert is None or number > self.critic_segments
         model.learning_rate = self.learning_rate if moves else self.critic_rate
         model._setup_lr_schedule()
@@ -215,6 +214,7 @@ def demonstrate(env: SplitEnv, expert: Policy, index: int, choose: Chooser, kept
             wanted = targets(seen, ask_expert(expert, seen))
         legal = core.actions.mask()
         acceptable = acceptable_actions(core.actions, *wanted) & legal
+        # None where stopping is all that is left, and illegal: there is nothing to learn.
         if acceptable.any():
             kept.add(observation, legal, acceptable)
         action = choose(observation, legal, acceptable if acceptable.any() else legal)
@@ -264,6 +264,7 @@ def imitate(
         began = time.monotonic()
         choose = as_expert(rng) if number == 0 else as_learner(model.policy)
         for place in range(agent.imitation_traces):
+            # Other traces in every round, all of them kept: DAgger learns from the union.
             index = (number * agent.imitation_traces + place) % agent.traces
             demonstrate(env, expert, index, choose, kept)
         loss, agreement = fit(
@@ -277,6 +278,7 @@ def imitate(
         shown = {f"imitation/{name}": value for name, value in row.items()}
         took = {"imitation/seconds": time.monotonic() - began}
         progress(number + 1, agent.imitation_rounds, {**shown, **took})
+    # The best round, not the last: a later one has more states, but may do worse on dev traces.
     history.stage["imitation"] = rows
     history.stage["imitator"] = history.best
     load_arrays(model.policy, best)
@@ -306,6 +308,7 @@ def set_loss(logits: Any, acceptable: Any) -> Any:
     """
     import torch
 
+    # -log sum_{a acceptable} p(a) = logsumexp over all legal - logsumexp over the acceptable.
     among = logits.masked_fill(~acceptable, -torch.inf)
     return (torch.logsumexp(logits, dim=1) - torch.logsumexp(among, dim=1)).mean()
 

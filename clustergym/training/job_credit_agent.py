@@ -11,11 +11,10 @@ from annotated_types import MinLen
 
 from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import Factor, Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
-from clustergym.common.processes import Processes
 from clustergym.envs.observations import JobRows
 from clustergym.envs.vector.costs import check_terms
 from clustergym.training.network_agent import NetworkAgent
-from clustergym.training.split_env import SplitEnv, has_fixed_trace, make_compiled_envs, not_compiled
+from clustergym.training.split_env import SplitEnv, has_fixed_trace, make_compiled_envs
 
 
 @dataclass
@@ -68,7 +67,7 @@ class JobCreditAgent(NetworkAgent):
         require(len(self.hidden) == 2, "agent.hidden", self.hidden, "give two widths, as [64, 64]")
 
     @contextmanager
-    def envs(self, processes: Processes) -> Iterator[list[Any]]:
+    def envs(self) -> Iterator[list[Any]]:
         """Make the training environments: the usual ones and, if configured, some with bursts of jobs."""
         given = {**self.env, "split": self.split, "traces": self.traces}
         if has_fixed_trace(self.env):
@@ -85,7 +84,9 @@ class JobCreditAgent(NetworkAgent):
     def _make(self, mapping: Mapping[str, Any]) -> Any:
         made = make_compiled_envs(mapping, self.n_envs, autoreset_mode="Disabled")
         if made is None:
-            raise not_compiled(mapping, "choose env=priority-16, burst-16 or elastic-16")
+            message = f"{mapping['id']} with these parameters is stepped by no compiled simulation"
+            remedy = "choose env=priority-16, burst-16 or elastic-16"
+            raise InputError(message, field="env", remedy=remedy)
         return made
 
     def check_env(self, env: SplitEnv) -> None:

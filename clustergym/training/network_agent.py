@@ -58,7 +58,7 @@ class NetworkAgent(EnvironmentAgent):
         Split of the training traces.
     """
 
-    env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Meta-16-v1"})
+    env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Priority-16-v0"})
     steps: PositiveInt = 200_000
     validate_every: PositiveInt = 20_000
     validation: PositiveInt = 16
@@ -69,7 +69,7 @@ class NetworkAgent(EnvironmentAgent):
     split: str = "train"
 
     @abstractmethod
-    def envs(self, processes: Processes) -> AbstractContextManager[Any]:
+    def envs(self) -> AbstractContextManager[Any]:
         """Make the training environments, as a context manager that closes them."""
 
     @abstractmethod
@@ -98,16 +98,17 @@ class NetworkAgent(EnvironmentAgent):
         needs_torch()
         path = state.with_suffix(".safetensors")
         history, tensors = read_state(path, {"agent": self.name, "seed": seed, **asdict(self)})
-        # First in this process, so that what is not valid is said before others are started.
         validation = self.make_env("dev", self.validation)
-        with self.envs(processes) as envs:
+        with self.envs() as envs:
             information, layout = _description(validation)
             model = self.model(envs, seed)
+            # Segment 0 is what comes before the first, such as imitation; it has a stream of its own, too.
             self.begin(model, _draw_segment_seed(seed, 0))
             best: Tensors = select_part(tensors, "best.")
             if tensors:
                 restore(model, history, tensors, path)
             self._tell(history, progress)
+            # A killed run that had saved a state has prepared already: imitation is not repeated.
             if not tensors:
                 best = self.prepare(model, validation, seed, history, progress) or arrays(model.policy)
                 _require_finite(model)
@@ -150,6 +151,7 @@ class NetworkAgent(EnvironmentAgent):
         row: dict[str, float] = {"steps": int(model.num_timesteps), **figures}
         row |= greedy_figures(model.policy, validation, self.validation)
         history.rows.append(row)
+        # Not >=: of two equal ones the earlier is kept, so that a continued run ends in the same bytes.
         if row["dev_return"] > history.best:
             history.best, best = row["dev_return"], arrays(model.policy)
         return best
@@ -224,4 +226,5 @@ def needs_torch() -> None:
         raise InputError(
             "needs PyTorch and Stable-Baselines3", field="agent", remedy=install_line("rl")
         ) from error
+    # Threads change how sums are split: with one, a seed gives the same bytes whatever the cores.
     torch.set_num_threads(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +21,7 @@ from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 from clustergym.trace.trace import Trace
 
 AGENTS = ("ppo", "maskable_ppo", "job_credit")
-COLUMNS = {
-    "jobs": list(JOB_FEATURES),
-    "options": list(OPTION_FEATURES),
-    "queue": list(QUEUE_FEATURES),
-}
+COLUMNS = {"jobs": list(JOB_FEATURES), "options": list(OPTION_FEATURES), "queue": list(QUEUE_FEATURES)}
 """Names of the columns that networks are trained on; a checkpoint of other columns is refused."""
 
 
@@ -89,13 +84,7 @@ def save(
 
 
 def load(name: str) -> NetworkCheckpoint:
-    """Read a checkpoint by path or name, and build its network.
-
-    Raises
-    ------
-    InputError
-        If it is missing, damaged, of another version of the environment or of the wrong shape.
-    """
+    """Read a checkpoint by path or name, and build its network."""
     stored = read(name, NETWORK_SCHEMA)
     about = stored.about
     _check(stored.yaml, about)
@@ -176,6 +165,7 @@ def _network(stored: CheckpointContent, env: Any) -> Any:
         raise _bad(stored.path, None, f"needs {error.name or 'PyTorch'} to be used", remedy) from error
     from clustergym.training.training_state import load_arrays
 
+    # Names and shapes before values: PyTorch would say this in a page of text.
     wanted = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
     given = {name: value.shape for name, value in stored.tensors.items()}
     for name in sorted(wanted.keys() | given.keys()):
@@ -195,11 +185,6 @@ class NetworkPlayer:
     Parameters
     ----------
     checkpoint : NetworkCheckpoint
-
-    Raises
-    ------
-    InputError
-        If it was not trained to schedule.
     """
 
     def __init__(self, checkpoint: NetworkCheckpoint) -> None:
@@ -208,7 +193,7 @@ class NetworkPlayer:
             raise InputError(
                 f"is of {checkpoint.about['environment']}, which schedules no jobs",
                 field="policy.checkpoint",
-                remedy="give one of Elastic, Fair, Deadline or Meta",
+                remedy="give one of Elastic, Fair, Deadline or Priority",
             )
         self.information_class: InformationClass = core.parameters.information_class
         self.round_s = core.parameters.round_s
@@ -225,6 +210,7 @@ class NetworkPlayer:
                 f"was trained for {', '.join(trained.gpu_types)} and {len(trained.counts)} counts, the "
                 f"cluster has {', '.join(setting.gpu_types)} and {len(setting.counts)}"
             )
+        # A network sees shares of GPUs: that of a larger cluster would look like what it knows, and is not.
         elif not np.array_equal(setting.capacity, trained.capacity):
             there, here = trained.capacity.tolist(), setting.capacity.tolist()
             message = f"was trained for {there} GPUs, the cluster has {here}"
@@ -238,11 +224,12 @@ class NetworkPlayer:
         self._met: set[int] = set()
         self._actions = make_actions(self._parameters, setting)
         self._features = FEATURES[self._parameters.features](setting, self._parameters.rows)
-        self._actions.reset(self._trace, setting, copy.deepcopy(rng))
+        self._actions.reset(self._trace)
 
     def schedule(self, view: View) -> Decision:
         """Return the decision that the network's most probable actions lead to."""
         actions, features = self._actions, self._features
+        # How many have left is not in a View; a policy counts the jobs that it has met and sees no more.
         self._met.update(view.job.tolist())
         actions.begin(view)
         features.begin(view, actions, len(self._met) - len(view), self._known)

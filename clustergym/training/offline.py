@@ -1,8 +1,6 @@
 """Offline data: episodes of an environment that a policy, or chance, played, in Minari's format.
 
 Minari's own collector needs JAX to append a step; here an episode is kept whole and handed to its storage.
-
-A policy's decisions are weights of an auction in environments that score moves, rank jobs or turn knobs.
 """
 
 from __future__ import annotations
@@ -25,14 +23,7 @@ from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.common.paths import install_line
 from clustergym.common.version import __version__
-from clustergym.envs.actions import MetaActions
-from clustergym.envs.auction_actions import (
-    BASE_OF_DOUBLING,
-    PER_PRIORITY,
-    PRIORITIES,
-    SCORES,
-    AuctionActions,
-)
+from clustergym.envs.auction_actions import BASE_OF_DOUBLING, PER_PRIORITY, PRIORITIES, SCORES, AuctionActions
 from clustergym.envs.driver import drive
 from clustergym.envs.episodes import trace_seed
 from clustergym.envs.scheduling import SchedulingEnv
@@ -89,8 +80,10 @@ def rank_as_priorities(moves: Floats, weights: Floats) -> Floats:
         some = np.take_along_axis(there, best, 1)[:, 0]
         score: Floats = np.take_along_axis(scores, best, 1)[:, 0]
         rest: Floats = np.take_along_axis(added, best, 1)[:, 0]
+        # The environment scores a move 3 p + rest + base: p is what makes that equal to the policy's score.
         priority = (score - rest - base) / PER_PRIORITY
         if feature == _DOUBLE:
+            # Below 0 a doubling is barred; above, its size still orders the doublings.
             priority = np.where(some & (score > 0), np.maximum(priority, 0.0), -1.0)
         chosen[:, place] = np.where(some, priority, -1.0)
     return chosen.ravel()
@@ -166,13 +159,7 @@ def by_policy(policy: Policy) -> Play:
 
 
 def by_weights(policy: Policy, option: str) -> Play:
-    """Return a function that plays by a policy's auction weights; error messages name the setting `option`.
-
-    Raises
-    ------
-    InputError
-        If the policy, which an option names, has no such weights.
-    """
+    """Return a function that plays by a policy's auction weights; errors name the setting `option`."""
     weights = getattr(policy, "auction_weights", None)
     if weights is None:
         message = f"policy {policy.name} has no weights of an auction, which this environment scores with"
@@ -212,15 +199,10 @@ def episodes(env: gymnasium.Env[Any, Any], play: Play, number: int) -> Iterator[
     Raises
     ------
     InputError
-        If the environment's observations are no vectors, or its actions choose policies; and as `drive`.
+        If the environment schedules no jobs, or its observations are no vectors; and as `drive`.
     """
-    core = env.unwrapped
-    if not isinstance(core, SchedulingEnv) or isinstance(core.actions, MetaActions):
-        raise InputError(
-            "has no edits to record",
-            field="env.actions",
-            remedy="give actions=edit, admit or drop, or an environment of an auction",
-        )
+    if not isinstance(env.unwrapped, SchedulingEnv):
+        raise InputError("schedules no jobs", field="env.id", remedy="give elastic-16, or another that does")
     if not isinstance(env.observation_space, gymnasium.spaces.Box):
         raise InputError("is not recorded", field="env.observation", remedy="give observation=flat")
     recorder = Recorder(env)

@@ -58,13 +58,7 @@ class PlacerType:
         write(path, tensors, {"schema": self.schema, **self.names}, InformationClass.NONE, about)
 
     def load(self, name: str) -> PlacerCheckpoint:
-        """Read a placer's checkpoint by its path, or by its name in the package.
-
-        Raises
-        ------
-        InputError
-            If it is missing, damaged, or of other features.
-        """
+        """Read a placer's checkpoint by its path, or by its name in the package."""
         stored = read(name, self.schema)
         weights = stored.tensors.get("weights")
         named = all(stored.about.get(axis) == names for axis, names in self.names.items())
@@ -100,6 +94,7 @@ class LearnedScores:
     def place(self, allocations: PartAllocations, job: int) -> Place | None:
         """Return the node for job number `job`, and a device for a GPU part; None if no node has room."""
         parts = allocations.parts
+        # Made once a run: `allocations` is the run's own.
         if self._known is None or self._known[0] is not allocations:
             assert isinstance(allocations.spec, DivisibleCluster)
             empty, usual = allocations.spec.empty_nodes(), find_usual_requests(parts.rows, parts.accepted)

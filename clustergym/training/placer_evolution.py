@@ -1,17 +1,14 @@
-"""`agent=placer_es`: the learned placer's weights by CMA-ES on compiled episodes of placement.
-
-Scenarios as compiled episodes of placement: `clustergym.agents.minipods`.
-"""
+"""`agent=placer_es`: the learned placer's weights by CMA-ES on compiled episodes of placement."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, MinLen
+from annotated_types import MinLen
 
 from clustergym.agents.minipods import NAMES, PlacementEpisode, run
 from clustergym.common.arrays import Floats
@@ -20,8 +17,8 @@ from clustergym.common.parameter_types import PositiveFloat, PositiveInt
 from clustergym.common.processes import Processes
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
-from clustergym.training.agents import Agent, Progress, TrainingOutcome
-from clustergym.training.evolution import History, evolve, start_search
+from clustergym.training.agents import Progress, TrainingOutcome
+from clustergym.training.evolution import EvolutionAgent, evolve, start_search
 
 START = {"fit left": -1.0, "wait": -0.5}
 """Where the search begins: best fit in minipods, over the roomiest ones where none has room."""
@@ -30,7 +27,7 @@ SEEDS = {"train": 0, "dev": 500}
 
 
 @dataclass
-class PlacerEvolution(Agent):
+class PlacerEvolution(EvolutionAgent):
     """Trains the weights by which a placer chooses nodes for jobs, by an evolution strategy.
 
     The objective is the mean over episodes of log(mean JCT). Every generation meets other seeds, in turn;
@@ -41,14 +38,8 @@ class PlacerEvolution(Agent):
     ----------
     scenarios : tuple of str
         Overrides of each scenario, as words of a command line: jobs of whole nodes on one GPU type.
-    seeds, validation : int
-        Training and dev seeds of each scenario, from 0 and from 500 on; up to 500 of each.
-    generations, population, episodes : int
-        Candidates a generation, seeds a generation.
-    validate_every : int
-        Generations between validations.
-    sigma : float
-        Initial step.
+    seeds : int
+        Training seeds of each scenario, from 0 on; `validation` are dev seeds, from 500 on.
     round_s, defragment_s : float
         Seconds between decision points, and between calls of `defragment`.
     """
@@ -62,7 +53,6 @@ class PlacerEvolution(Agent):
     seeds: PositiveInt = 16
     validation: PositiveInt = 8
     generations: PositiveInt = 30
-    population: Annotated[int, Ge(4)] = 16
     episodes: PositiveInt = 8
     validate_every: PositiveInt = 6
     sigma: PositiveFloat = 0.5
@@ -70,12 +60,10 @@ class PlacerEvolution(Agent):
     defragment_s: PositiveFloat = 3600.0
 
     name = "placer_es"
-    split = "train"
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train from the beginning, or from the state that a killed run saved; return the best weights."""
-        key = {"agent": self.name, "seed": seed, "features": NAMES, **asdict(self)}
-        history = History.read(state, key)
+        history = self.read_history(state, seed, features=NAMES)
         start = np.array([START.get(name, 0.0) for name in NAMES])
         search = start_search(start, self.sigma, self.population, seed, diagonal=False)
         train, dev = self._draw_episodes("train", self.seeds), self._draw_episodes("dev", self.validation)
@@ -83,6 +71,7 @@ class PlacerEvolution(Agent):
         def compute_fitness(generation: int, candidates: Sequence[Floats]) -> list[float]:
             first = generation * self.episodes
             at = range(first, first + self.episodes)
+            # The same seeds for all scenarios and candidates of a generation.
             met = [episodes[number % self.seeds] for episodes in train for number in at]
             return [objective(met, candidate) for candidate in candidates]
 
@@ -146,6 +135,7 @@ def placement_episode(scenario: Scenario, round_s: float, defragment_s: float) -
     return PlacementEpisode(
         submit_s=trace.submit_s.astype(np.float64),
         order_s=known * trace.iterations,
+        # Localities from MINIPOD on: leaves are not told apart.
         run_s=np.ascontiguousarray(iteration_s[:, 2:] * trace.iterations[:, None]),
         nodes=nodes.astype(np.int64),
         first_s=scenario.costs.search_s(scenario.tables.counts)[level].astype(np.float64),

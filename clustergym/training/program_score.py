@@ -94,6 +94,7 @@ def draw(split: str, traces: int) -> list[Scenario]:
 
 def _references(split: str, traces: int) -> tuple[Sequence[Scenario], Sequence[float]]:
     """Return the scenarios of the first traces of a split, and the mean JCT of srtf on each."""
+    # Those of more traces than are known are simulated, in order.
     scenarios, known = draw(split, traces), SRTF_S.get(split, ())[:traces]
     return scenarios, [*known, *(srtf_s(one) for one in scenarios[len(known) :])]
 

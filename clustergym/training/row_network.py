@@ -130,6 +130,7 @@ class RowPolicy(nn.Module, ABC):
 
     def see(self, inputs: Tensor) -> None:
         """Update the running mean and deviation of inputs, by which they are normalised, with new rows."""
+        # m_n+k = m_n + k / (n + k) (mean of the k new ones - m_n): all that were ever seen count alike.
         share = len(inputs) / (len(inputs) + self.seen)
         self.mean += share * (inputs.mean(0) - self.mean)
         self.squares += share * ((inputs**2).mean(0) - self.squares)
@@ -198,6 +199,7 @@ class RowNetwork(RowPolicy):
         self.row, self.mixed = nn.Linear(self.width, first), nn.Linear(2 * first, second)
         self.head, self.value = nn.Linear(second, self.outputs), nn.Linear(second, 1)
         self.stop = nn.Linear(first, 1)
+        # Gains as usual for PPO: an actor that begins nearly uniform, a critic that does not begin at 0.
         layers = (
             (self.row, 2**0.5),
             (self.mixed, 2**0.5),
@@ -215,6 +217,7 @@ class RowNetwork(RowPolicy):
         Shapes (m, outputs), (m,) and (n,) for m rows and n observations.
         """
         own = torch.tanh(self.row(rows.inputs))
+        # A mean, not a sum: its size does not grow with the number of jobs.
         pooled = rows.total(own) / rows.counts().clamp_min(1)[:, None]
         # What all rows of an observation share goes through its half of the layer once.
         of_row, of_all = self.mixed.weight[:, : own.shape[1]], self.mixed.weight[:, own.shape[1] :]

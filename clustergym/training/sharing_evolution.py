@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from annotated_types import Ge
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
@@ -21,8 +20,8 @@ from clustergym.envs.sharing.episode import GROWTH, SHAPE, play
 from clustergym.envs.sharing.state import COSTS, SharingState
 from clustergym.envs.sharing.streams import draw_stream
 from clustergym.scenario.policy import InformationClass
-from clustergym.training.agents import Agent, Progress, TrainingOutcome
-from clustergym.training.evolution import History, evolve, start_search
+from clustergym.training.agents import Progress, TrainingOutcome
+from clustergym.training.evolution import EvolutionAgent, evolve, start_search
 
 FIRST_SEED = {"train": 0, "dev": 1_000_000, "test": 2_000_000}
 """The first seed of each split, as `reset(seed=…)` of the environment takes it."""
@@ -31,7 +30,7 @@ START = -8.0
 
 
 @dataclass
-class SharingEvolution(Agent):
+class SharingEvolution(EvolutionAgent):
     """Trains linear scores that choose nodes for parts of GPUs, by an evolution strategy.
 
     The objective is minus the mean return of the environment's episodes. Every generation meets new seeds;
@@ -43,32 +42,23 @@ class SharingEvolution(Agent):
     ----------
     env : mapping
         `{id: …, parameter: value, …}`, as `clustergym.envs.registration.make_env` takes it.
-    generations, population, episodes, validation : int
-        Candidates a generation, seeds a generation, dev seeds.
-    validate_every : int
-        Generations between validations.
-    sigma : float
-        Initial step.
     """
 
     env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Sharing-v1"})
     generations: PositiveInt = 80
-    population: Annotated[int, Ge(4)] = 16
     episodes: PositiveInt = 8
     validation: PositiveInt = 60
     validate_every: PositiveInt = 10
     sigma: PositiveFloat = 0.5
 
     name = "sharing_es"
-    split = "train"
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train from the beginning, or from the state that a killed run saved; return the best weights."""
         env = make_env(self.env).unwrapped
         if not isinstance(env, SharingEnv):
             raise InputError("has no shares of GPUs to place", field="env", remedy="give env=sharing")
-        key = {"agent": self.name, "seed": seed, "start": START, **asdict(self)}
-        history = History.read(state, key)
+        history = self.read_history(state, seed, start=START)
         start = np.zeros(SHAPE)
         start[:, GROWTH] = START
         search = start_search(start.ravel(), self.sigma, self.population, seed, diagonal=True)
@@ -112,5 +102,6 @@ def objective(env: SharingEnv, seeds: Sequence[int], weights: Floats) -> float:
         rng = random_streams.SHARING_REQUESTS.generator(seed)
         state = SharingState(draw_stream(env.source, parameters.load, parameters.departures, rng))
         play(state.episode, np.asarray(weights, dtype=np.float64).reshape(SHAPE))
+        # An episode's return is minus its costs at the end, as each is 0 at the start: no step is needed.
         costs.append(sum(weight * COSTS[name](state) for name, weight in parameters.reward.items()))
     return float(np.mean(costs))

@@ -2,8 +2,6 @@
 
 Failures and the outcomes of jobs are such that compiled episodes do not cover. Queues of tenants are as well,
 but no plan looks at them and the simulator does not enforce them: a plan is played without.
-
-Episodes of the auction on the compiled simulation.
 """
 
 from __future__ import annotations
@@ -135,11 +133,6 @@ class AuctionEpisode:
         """Run the auction with these weights until all jobs have left, and return the outcome.
 
         Those of an auction that measures jobs end in the numbers of `clustergym.agents.beliefs`.
-
-        Raises
-        ------
-        InputError
-            If no auction has as many.
         """
         scores, believed = split(weights)
         return self._run(scores, NO_BIAS, believed)
@@ -164,6 +157,7 @@ class AuctionEpisode:
         n = len(self.scenario.job)
         clock, job = self.batch.episodes.clock[0], self.batch.episodes.job[0, :n]
         end, horizon, phase = clock[c.END], clock[c.HORIZON], job[:, c.PHASE]
+        # A job that fits nowhere would wait to the horizon or, without one, to the end.
         dropped_at = end if horizon == c.NEVER else horizon
         left = np.select([phase == c.COMPLETED, phase == c.DROPPED], [job[:, c.LEAVE], dropped_at], end)
         jct_s = np.where(phase == c.FUTURE, np.nan, (left - job[:, c.SUBMIT]) / c.TICKS_PER_S)

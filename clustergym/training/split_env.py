@@ -51,10 +51,12 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Begin an episode on a trace of the split, chosen at random or by the option `index`."""
         if seed is not None:
             self._rng = random_streams.TRAINING_EPISODES.generator(seed)
+        # Drawn even where `index` is given: episodes after it are the same.
         index = int(self._rng.integers(self.traces))
         drawn = trace_seed(self.split, int((options or {}).get("index", index)))
         core = self.env.unwrapped
         own = isinstance(core, SchedulingEnv) and not has_fixed_trace(vars(core.parameters))
+        # The seed for environments that draw all from it, `trace_seed` for those that draw traces.
         return self.env.reset(seed=drawn, options={"trace_seed": drawn} if own else None)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -135,20 +137,8 @@ def make_compiled_envs(mapping: Mapping[str, Any], number: int, **options: Any) 
     return None
 
 
-def not_compiled(mapping: Mapping[str, Any], remedy: str) -> InputError:
-    """Return the error for an agent whose environment cannot run on the compiled engine."""
-    message = f"{mapping['id']} with these parameters is stepped by no compiled simulation"
-    return InputError(message, field="env", remedy=remedy)
-
-
 def make_split_env(
     mapping: Mapping[str, Any], split: str, traces: int, reward_scale: float = 1.0
 ) -> SplitEnv:
-    """Make an environment with flat observations, whose episodes play the first traces of a split.
-
-    Raises
-    ------
-    InputError
-        As `make_env`.
-    """
+    """Make an environment with flat observations, whose episodes play the first traces of a split."""
     return SplitEnv(make_env({**mapping, "observation": "flat"}), split, traces, reward_scale)

@@ -1,22 +1,16 @@
-"""The common part of the agents of Stable-Baselines3.
-
-`agent=ppo`: proximal policy optimisation of Stable-Baselines3, unchanged.
-"""
+"""`agent=ppo`: proximal policy optimisation of Stable-Baselines3, unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import AtLeastTwo, Factor, PositiveFraction, PositiveInt
-from clustergym.common.processes import Processes
-from clustergym.envs.actions import MetaActions
 from clustergym.training.network_agent import NetworkAgent
 from clustergym.training.split_env import SplitEnv
 
@@ -24,8 +18,8 @@ FIGURES = ("approx_kl", "entropy_loss", "explained_variance", "value_loss", "los
 
 
 @dataclass
-class StableBaselinesAgent(NetworkAgent):
-    """Base of the agents that train with an algorithm of Stable-Baselines3.
+class Ppo(NetworkAgent):
+    """Proximal policy optimisation (Schulman et al., 2017) with separate actor and critic networks.
 
     Parameters
     ----------
@@ -34,30 +28,62 @@ class StableBaselinesAgent(NetworkAgent):
     gamma : float
     reward_scale : float
         What rewards are multiplied by in training.
+    n_steps, n_epochs : int
+        Steps of each environment between updates; passes over them.
+    gae_lambda, clip_range, ent_coef : float
     """
 
     n_envs: PositiveInt = 4
     gamma: PositiveFraction = 1.0
     reward_scale: Factor = 10.0
+    n_steps: AtLeastTwo = 1250
+    n_epochs: PositiveInt = 10
+    gae_lambda: float = 0.98
+    clip_range: float = 0.2
+    ent_coef: float = 0.003
 
-    def require_whole_batches(self, n_steps: int) -> None:
-        """Raise an InputError if the batch size does not divide a rollout into equal batches."""
-        rollout = n_steps * self.n_envs
+    name = "ppo"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rollout = self.n_steps * self.n_envs
         remedy = f"give a divisor of n_steps x n_envs = {rollout}"
         require(rollout % self.batch_size == 0, "agent.batch_size", self.batch_size, remedy)
 
+    def check_env(self, env: SplitEnv) -> None:
+        """Raise an InputError if illegal actions, which this agent may choose, are errors."""
+        parameters = getattr(env.unwrapped, "parameters", None)
+        if getattr(parameters, "on_illegal", None) == "raise":
+            raise InputError(
+                "the agent knows no masks, and illegal actions are to raise",
+                field="env.on_illegal",
+                remedy="leave it out, or give agent=maskable_ppo",
+            )
+
+    def model(self, envs: Any, seed: int) -> Any:
+        """Make Stable-Baselines3's PPO for the training environments."""
+        from stable_baselines3 import PPO
+
+        given = {"policy_kwargs": {"net_arch": list(self.hidden)}, **self.algorithm()}
+        return PPO("MlpPolicy", envs, seed=seed, **given)
+
+    def algorithm(self) -> dict[str, Any]:
+        """Return the arguments for PPO that Stable-Baselines3 and sb3-contrib have in common."""
+        names = ["n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda"]
+        names += ["clip_range", "ent_coef"]
+        return {"device": "cpu", **{name: getattr(self, name) for name in names}}
+
     @contextmanager
-    def envs(self, processes: Processes) -> Iterator[Any]:
-        """Make the training environments: on the compiled engine, in this process, or in one process each."""
+    def envs(self) -> Iterator[Any]:
+        """Make the training environments: on the compiled engine, or else stepped one by one."""
+        from stable_baselines3.common.monitor import Monitor
         from stable_baselines3.common.vec_env import DummyVecEnv
 
-        from clustergym.training.vector_envs import ProcessEnvs, split_vec_env
+        from clustergym.training.vector_envs import split_vec_env
 
-        at_once = split_vec_env(self.env, self.n_envs, self.split, self.traces, self.reward_scale)
-        make = partial(self.make_env, self.split, self.traces, self.reward_scale)
-        makers: list[Any] = [partial(_make_monitored, make)] * self.n_envs
-        several = processes != 1 and self.n_envs > 1
-        made = at_once or (ProcessEnvs(makers) if several else DummyVecEnv(makers))
+        given = self.split, self.traces, self.reward_scale
+        at_once = split_vec_env(self.env, self.n_envs, *given)
+        made = at_once or DummyVecEnv([lambda: Monitor(self.make_env(*given))] * self.n_envs)
         try:
             yield made
         finally:
@@ -70,6 +96,8 @@ class StableBaselinesAgent(NetworkAgent):
         set_random_seed(seed)
         model.action_space.seed(seed)
         model.env.seed(seed)
+        # Stable-Baselines3 then resets the environments when it learns on: an episode cut by a segment's end
+        # is not continued, as a training that was killed there could not either.
         model._last_obs = None
         if model.ep_info_buffer is not None:
             model.ep_info_buffer.clear()
@@ -78,12 +106,6 @@ class StableBaselinesAgent(NetworkAgent):
         """Train for one segment (`validate_every` steps); return its figures, by name."""
         model.learn(self.validate_every, callback=_whole_schedule(self.steps), reset_num_timesteps=False)
         return _figures(model)
-
-
-def _make_monitored(make: Any) -> Any:
-    from stable_baselines3.common.monitor import Monitor
-
-    return Monitor(make())
 
 
 def _whole_schedule(steps: int) -> Any:
@@ -106,56 +128,3 @@ def _figures(model: Any) -> dict[str, float]:
     found = {name: float(value) for name, value in logged.items() if value is not None}
     episodes = [episode["r"] for episode in model.ep_info_buffer or ()]
     return {**found, "train_return": float(np.mean(episodes))} if episodes else found
-
-
-@dataclass
-class Ppo(StableBaselinesAgent):
-    """Proximal policy optimisation (Schulman et al., 2017) with separate actor and critic networks.
-
-    Parameters
-    ----------
-    n_steps, n_epochs : int
-        Steps of each environment between updates; passes over them.
-    gae_lambda, clip_range, ent_coef : float
-    """
-
-    n_steps: AtLeastTwo = 1250
-    n_epochs: PositiveInt = 10
-    gae_lambda: float = 0.98
-    clip_range: float = 0.2
-    ent_coef: float = 0.003
-
-    name = "ppo"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require_whole_batches(self.n_steps)
-
-    def check_env(self, env: SplitEnv) -> None:
-        """Raise an InputError if illegal actions, which this agent may choose, are errors."""
-        _require_forgiving(env)
-
-    def model(self, envs: Any, seed: int) -> Any:
-        """Make Stable-Baselines3's PPO for the training environments."""
-        from stable_baselines3 import PPO
-
-        given = {"policy_kwargs": {"net_arch": list(self.hidden)}, **self.algorithm()}
-        return PPO("MlpPolicy", envs, seed=seed, **given)
-
-    def algorithm(self) -> dict[str, Any]:
-        """Return the arguments for PPO that Stable-Baselines3 and sb3-contrib have in common."""
-        names = ["n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda"]
-        names += ["clip_range", "ent_coef"]
-        return {"device": "cpu", **{name: getattr(self, name) for name in names}}
-
-
-def _require_forgiving(env: SplitEnv) -> None:
-    """Refuse environments in which an illegal action, which the agent may choose, ends the training."""
-    core = env.unwrapped
-    raises = getattr(getattr(core, "parameters", None), "on_illegal", None) == "raise"
-    if raises and not isinstance(getattr(core, "actions", None), MetaActions):
-        raise InputError(
-            "the agent knows no masks, and illegal actions are to raise",
-            field="env.on_illegal",
-            remedy="leave it out, or give agent=maskable_ppo",
-        )

@@ -1,7 +1,4 @@
-"""Train the agent that a configuration names, and write its checkpoint.
-
-Reports a training's figures as they come: lines on stderr, TensorBoard, Weights & Biases.
-"""
+"""Trains the agent that a configuration names, reports its figures, and writes its checkpoint."""
 
 from __future__ import annotations
 
@@ -30,8 +27,6 @@ from clustergym.results.report.wandb_logger import (
     start,
 )
 from clustergym.training.agents import make_agent
-from clustergym.training.distribution import Distribution
-from clustergym.training.windows import BOUNDS, philly_file, record
 
 SUFFIX = ".safetensors"
 
@@ -47,6 +42,7 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
     """
     logger = read_logger_choice(config)
     agent, leaks = _agent(config)
+    # All that can be wrong is said before the folder is made.
     seed, processes, folder = _whole(config, "seed"), _processes(config, agent), _folder(config)
     mirror = _mirror(logger, config, folder) if logger.name == "wandb" else None
     began = time.monotonic()
@@ -59,7 +55,7 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
             "command": " ".join(["python -m clustergym.train", *overrides]),
             "seed": seed,
             "training": dict(config["agent"]),
-            "traces": _record(agent),
+            "traces": agent.record(),
             "trained_on_test": leaks,
             "curves": dict(trained.curves),
             "git_revision": _git_revision(),
@@ -107,7 +103,7 @@ def _report_failures(folder: Path) -> Iterator[None]:
     again = "the same command goes on with what was saved"
     try:
         yield
-    except (BrokenProcessPool, EOFError, ConnectionError) as error:
+    except BrokenProcessPool as error:
         raise InputError(
             "a process of the training was ended", field="processes", remedy=f"{again}; give fewer, or 1"
         ) from error
@@ -124,15 +120,6 @@ def _report_failures(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _record(agent: Any) -> dict[str, Any]:
-    """Return which traces an agent was trained on."""
-    if hasattr(agent, "record"):
-        return dict(agent.record())
-    if agent.scenarios.traces is not None:
-        return record(agent.scenarios.traces)
-    return _traces(agent.scenarios, philly_file())
-
-
 def _whole(config: Mapping[str, Any], key: str) -> int:
     value = config[key]
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -147,17 +134,6 @@ def _processes(config: Mapping[str, Any], agent: Any) -> Processes:
         remedy = "give agent=auction_es; seeds run on Ray with hydra/launcher=ray"
         raise InputError(f"agent={agent.name} has no population", field="processes", remedy=remedy)
     return found
-
-
-def _traces(scenarios: Distribution, philly: Path) -> dict[str, Any]:
-    """Return which traces the windows came from, with digests, and the splits' bounds."""
-    traces: dict[str, Any] = {"origin": scenarios.origin}
-    if scenarios.origin != "synthetic":
-        digest = hashlib.sha256(philly.read_bytes()).hexdigest()
-        traces["philly.csv"] = {"sha256": digest, **{split: list(days) for split, days in BOUNDS.items()}}
-    if scenarios.origin != "real":
-        traces["generators"] = list(scenarios.generators)
-    return traces
 
 
 def _git_revision() -> str | None:
@@ -189,11 +165,6 @@ class TrainingLog:
         Write TensorBoard event files.
     mirror : Mirror or None
         The run of Weights & Biases.
-
-    Raises
-    ------
-    InputError
-        On entry, if TensorBoard is asked for and missing.
     """
 
     def __init__(self, folder: Path, shown: bool, events: bool, mirror: Mirror | None = None) -> None:
@@ -271,11 +242,13 @@ class Mirror:
             if figures:
                 imitates = any(name.startswith(IMITATION) for name in figures)
                 axis = IMITATION + "round" if imitates else "step"
+                # wandb's own step must grow, and those of imitation begin again: it counts calls.
                 self._run.log({**figures, axis: step}, step=self._rows)
                 self._rows += 1
 
     def _begin(self) -> None:
         path = self.folder / RUN_FILE
+        # Other parameters in the same folder are another run.
         training = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
         known = _run_id(path, training)
         self._run = start(self.choice, self.config, self.folder, self.name, self.group, known)

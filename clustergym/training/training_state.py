@@ -1,28 +1,27 @@
-"""Keeps the state of a network's training in a safetensors file, from which a killed training continues.
-
-Keeps the state of a training in a JSON file, from which a killed training continues.
-"""
+"""Keeps the state of a network's training in a safetensors file, from which a killed training continues."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.errors import InputError
-from clustergym.common.reading import read_json
 from clustergym.common.writing import atomic_path
 
 Tensors = dict[str, npt.NDArray[Any]]
 
 STATE_SCHEMA = "clustergym.network-training/2"
 COUNTERS = ("num_timesteps", "_n_updates")
+REMEDY = "delete it, or give another output="
+DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading a file that no training has written may raise."""
 
 
 @dataclass
@@ -67,13 +66,7 @@ def write_state(path: Path, history: History, model: Any, best: Tensors) -> None
 
 
 def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
-    """Read the saved history and tensors of a training with parameters `key`; empty if there is no file.
-
-    Raises
-    ------
-    InputError
-        If the file is not a state, or is of a training with other parameters.
-    """
+    """Read the saved history and tensors of a training with parameters `key`; empty if there is no file."""
     key = plain(key)
     if not path.is_file():
         return History(key), {}
@@ -84,20 +77,14 @@ def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
             digest, _, text = opened.metadata()["state"].partition(" ")
             about = json.loads(text)
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no mapping
+        # safetensors keeps no digest: a cut or flipped file would be trained on.
         if digest != _digest(text, tensors):
             raise ValueError("other bytes than were written")
         good = about.pop("schema") == STATE_SCHEMA
         history = History(**about)
-    except (
-        OSError,
-        SafetensorError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except (SafetensorError, *DAMAGED) as error:
         raise make_damaged_error(path) from error
+    # A state of other parameters is refused, not continued: its curve would be of two trainings.
     if not good or history.key != key:
         raise of_another(path)
     return history, tensors
@@ -149,56 +136,6 @@ def load_arrays(policy: Any, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
     import torch
 
     policy.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})
-
-
-LARGEST_BYTES = 2**28
-REMEDY = "delete it, or give another output="
-
-
-@dataclass
-class TrainingHistory:
-    """Base of the saved progress from which a training continues; it is stored as JSON.
-
-    Attributes
-    ----------
-    key : dict
-        Seed and parameters; a state of another key is refused.
-    """
-
-    schema: ClassVar[str]
-    key: dict[str, Any]
-
-    @classmethod
-    def read(cls, path: Path, key: dict[str, Any]) -> Self:
-        """Read the progress of a training with these parameters (`key`); it is empty if there is no file.
-
-        Raises
-        ------
-        InputError
-            If the file is damaged, or of another training.
-        """
-        key = plain(key)
-        if not path.is_file():
-            return cls(key)
-        try:
-            found = read_json(path, LARGEST_BYTES, REMEDY)
-            ours = found.pop("schema") == cls.schema and found["key"] == key
-            history = cls(**found)
-            if ours:
-                history.check()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise make_damaged_error(path) from error
-        if not ours:
-            raise of_another(path)
-        return history
-
-    def check(self) -> None:
-        """Do nothing; subclasses raise a ValueError if no training with its `key` can have written it."""
-
-    def write(self, path: Path) -> None:
-        """Write the progress to a file, atomically."""
-        with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps({"schema": self.schema, **asdict(self)}), encoding="utf-8")
 
 
 def plain(value: Any) -> Any:

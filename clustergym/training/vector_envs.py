@@ -1,22 +1,15 @@
-"""Vector environments on the compiled simulation as those of Stable-Baselines3.
-
-Environments in processes of their own; the training process raises their InputErrors.
-"""
+"""Vector environments on the compiled simulation as those of Stable-Baselines3."""
 
 from __future__ import annotations
 
-import multiprocessing
 import time
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
-from stable_baselines3.common.vec_env import SubprocVecEnv
-from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Bools
@@ -84,6 +77,7 @@ class SchedulingVecEnv(VecEnv):
         """Apply the stored actions; return observations, rewards, end flags and infos."""
         observations, rewards, terminated, truncated, found = self.envs.step(self._actions)
         scaled, over = rewards * self.reward_scale, terminated | truncated
+        # The largest stands for all: NaN is the largest of any array that has one.
         check_reward(float(scaled[np.argmax(np.abs(scaled))]))
         self._returns += scaled
         self._lengths += 1
@@ -91,6 +85,7 @@ class SchedulingVecEnv(VecEnv):
         if over.any():
             for row in np.flatnonzero(over).tolist():
                 infos[row] = self._last_info(row, observations, bool(truncated[row]), found)
+            # A seed is for one reset, as of Stable-Baselines3's own vectors.
             self._seeds = [None] * self.num_envs
             observations = self._begin(over)
         return observations, scaled.astype(np.float32), over, infos
@@ -104,11 +99,7 @@ class SchedulingVecEnv(VecEnv):
             **{name: infos[name][row] for name in ("digest", "stalled") if name in infos},
             "terminal_observation": {name: part[row] for name, part in parts} or observations[row],
             "TimeLimit.truncated": truncated,
-            "episode": {
-                "r": round(float(self._returns[row]), 6),
-                "l": int(self._lengths[row]),
-                "t": seconds,
-            },
+            "episode": {"r": round(float(self._returns[row]), 6), "l": int(self._lengths[row]), "t": seconds},
         }
 
     def env_method(
@@ -182,74 +173,3 @@ def split_vec_env(
     """
     made = make_compiled_envs(mapping, number, autoreset_mode=AutoresetMode.DISABLED)
     return None if made is None else SplitVecEnv(made, split, traces, reward_scale)
-
-
-COMPLAINT = "clustergym.complaint"
-"""Key of `info` that an `InputError` of the environment's process stands under."""
-
-
-class InputErrorForwarding(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment wrapper that puts an InputError into `info`, to be raised in the main process."""
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; if that raises an InputError, put the error in `info`."""
-        try:
-            return self.env.reset(seed=seed, options=options)
-        except InputError as error:
-            return self._nothing(), {COMPLAINT: str(error)}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take an action; if it raises an InputError, end the episode and put the error in `info`."""
-        try:
-            observation, reward, terminated, truncated, info = self.env.step(action)
-        except InputError as error:
-            return self._nothing(), 0.0, True, False, {COMPLAINT: str(error)}
-        return observation, float(reward), terminated, truncated, info
-
-    def _nothing(self) -> Any:
-        return np.zeros(self.observation_space.shape or (), self.observation_space.dtype)
-
-
-class ProcessEnvs(VecEnvWrapper):
-    """Stable-Baselines3's `SubprocVecEnv`, which also raises the InputErrors of its environments.
-
-    Parameters
-    ----------
-    makers : list of callable
-        Each makes the environment of one process.
-
-    Raises
-    ------
-    InputError
-        From `reset` and `step`.
-    """
-
-    def __init__(self, makers: list[Callable[[], Any]]) -> None:
-        # PyTorch is then imported once, not by every process anew.
-        multiprocessing.set_forkserver_preload(["stable_baselines3.common.vec_env"])
-        super().__init__(SubprocVecEnv([partial(_complaining, make) for make in makers]))
-
-    def reset(self) -> Any:
-        """Begin an episode in each environment; return the observations."""
-        observations = self.venv.reset()
-        self._raise(self.venv.reset_infos)
-        return observations
-
-    def step_wait(self) -> Any:
-        """Return the results of a step of each environment, or raise the InputError that one had."""
-        stepped = self.venv.step_wait()
-        self._raise(stepped[3])
-        self._raise(self.venv.reset_infos)
-        return stepped
-
-    @staticmethod
-    def _raise(infos: Any) -> None:
-        for info in infos:
-            if COMPLAINT in info:
-                raise InputError(info[COMPLAINT])
-
-
-def _complaining(make: Callable[[], Any]) -> InputErrorForwarding:
-    return InputErrorForwarding(make())

@@ -1,11 +1,4 @@
-"""Draws windows of consecutive jobs, real or synthetic, from three splits that share no job.
-
-Trace files to compare policies on: each is a scenario, and all share a setting.
-
-Draws windows of consecutive jobs from a user's trace files, with their cluster and iteration times.
-
-Iteration times of jobs: each is its own model class, and placement does not matter.
-"""
+"""Windows of consecutive jobs, from three splits that share no job: real, generated, or of trace files."""
 
 from __future__ import annotations
 
@@ -25,6 +18,7 @@ import numpy as np
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError, nearest, require
+from clustergym.common.parameters import build
 from clustergym.common.paths import PACKAGE
 from clustergym.envs.episodes import SPLITS, trace_seed
 from clustergym.oracle.base import OracleTables, six_digits
@@ -100,16 +94,12 @@ def draw_window(
     jobs : int
     generators : sequence of str
         Of conf/generator; one of them is drawn for a synthetic window.
-
-    Raises
-    ------
-    InputError
-        For an unknown split, origin or generator, or if Philly's log is not there.
     """
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}", field="split", remedy=nearest(split, SPLITS))
     if origin not in ORIGINS:
         raise InputError(f"unknown origin {origin!r}", field="origin", remedy=nearest(origin, ORIGINS))
+    # Drawn for every origin: windows of `real` and `synthetic` are those that `mixed` has.
     coin = rng.random() < 0.5
     if origin == "real" or (origin == "mixed" and coin):
         return _real(rng, split, jobs)
@@ -139,14 +129,12 @@ def _synthetic(rng: np.random.Generator, split: str, jobs: int, generators: Sequ
 
     name = generators[int(rng.integers(len(generators)))]
     source = load_source(name)
+    # Seeds of the splits are apart modulo 3, as in environments.
     seed = trace_seed(split, int(rng.integers(2**30)))
     gpus = draw_gpus(source.gpus, jobs, seed)
     duration = draw_durations(source.durations, gpus, seed)
     submit = arrival_times(source, jobs, source.span_s * jobs / source.jobs, seed, int(rng.integers(168)))
     return Window(f"{split}-{name}-like-{seed}-{jobs}", submit, duration, gpus)
-
-
-KEYS = ("scenario", "overrides", "files")
 
 
 @dataclass(frozen=True)
@@ -162,48 +150,27 @@ class TraceFiles:
     files : tuple of str
     """
 
-    scenario: str
-    overrides: tuple[str, ...]
-    files: tuple[str, ...]
+    scenario: str = "testbed"
+    overrides: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
     @classmethod
     def from_given(cls, given: Any, least: int = 2) -> TraceFiles:
         """Make a source of at least `least` files from `{scenario: …, overrides: […], files: [pattern, …]}`.
 
         There must be `least` files at least: intervals need two.
-
-        Raises
-        ------
-        InputError
-            If something else is given, or a pattern finds no file.
         """
-        if not isinstance(given, Mapping):
-            raise InputError(
-                f"{given!r} is not a mapping", field="traces", remedy=f"give {{{', '.join(KEYS)}}}"
-            )
-        for key in given:
-            if key not in KEYS:
-                raise InputError("unknown key", field=f"traces.{key}", remedy=nearest(str(key), KEYS))
-        texts = {key: cls._texts(given.get(key), f"traces.{key}") for key in KEYS[1:]}
+        patterns, here = build(cls, given, "traces"), str(data_folder().absolute())
+        overrides = tuple(text.replace("{data}", here) for text in patterns.overrides)
         files: list[str] = []
-        for pattern in texts["files"]:
-            found = sorted(glob.glob(pattern))
-            if not found:
-                raise InputError(
-                    "no such file", file=pattern, field="traces.files", remedy="name trace files"
-                )
+        for pattern in patterns.files:
+            found = sorted(glob.glob(pattern.replace("{data}", here)))
+            require(len(found) > 0, "traces.files", pattern, "name trace files that are there")
             files += found
         if len(files) < least:
             need = "two files" if least == 2 else "a file"
             raise InputError(f"needs {need} at least", field="traces.files", remedy="name more")
-        return cls(str(given.get("scenario", "testbed")), texts["overrides"], tuple(files))
-
-    @staticmethod
-    def _texts(given: Any, field: str) -> tuple[str, ...]:
-        given = [] if given is None else given
-        if not isinstance(given, list | tuple) or not all(isinstance(text, str) for text in given):
-            raise InputError(f"{given!r} is not a list of texts", field=field, remedy="give a list")
-        return tuple(text.replace("{data}", str(data_folder().absolute())) for text in given)
+        return cls(patterns.scenario, overrides, tuple(files))
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
         """Return the scenario of trace file `index` (not drawn), with a decision point at every event.
@@ -236,11 +203,6 @@ def trace_window(
 
     Iteration times are those of compact placements. The load is the GPU time of all jobs as requested, at
     the mean speed of the cluster's GPUs, over capacity x span.
-
-    Raises
-    ------
-    InputError
-        If a file has no window of so many jobs in the split.
     """
     files = _files(json.dumps(traces))
     index = int(rng.integers(len(files.files)))
@@ -249,6 +211,7 @@ def trace_window(
     jobs = int(rng.integers(jobs_range[0], jobs_range[1] + 1))
     remedy = f"the {split} split of {files.files[index]} has windows of up to {last - first}"
     require(jobs <= last - first, "scenarios.jobs", jobs, remedy)
+    # Windows of a split may overlap each other; those of two splits share no job.
     begin = first + int(rng.integers(last - first - jobs + 1))
     rows = np.arange(begin, begin + jobs)
     load, restart, error = draw_factors(rng)
@@ -330,6 +293,7 @@ def job_tables(
     times, known : ndarray of float, shape (n, T, K)
     """
     classes = [trace.model_class(row) for row in range(len(trace))]
+    # Tables are sorted by class, and each job is a class of its own here.
     order = sorted(range(len(trace)), key=lambda row: classes[row])
 
     def spread(table: Floats) -> Floats:

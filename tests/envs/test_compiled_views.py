@@ -15,7 +15,7 @@ from scheduling_episodes import drawn
 import clustergym  # noqa: F401  registers the environments
 from clustergym.common.errors import InputError
 from clustergym.envs.actions import EditActions
-from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
+from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv, FairEnv
 from clustergym.scenario.policy import InformationError
 
 SMALL: dict[str, Any] = {"cluster": "arena-16", "jobs": 10, "rows": 5}
@@ -82,10 +82,6 @@ def test_what_a_compiled_episode_lacks_is_refused_in_one_line():
     with pytest.raises(InputError, match=line):
         _ = env.simulation
     assert env.episode.engine == "compiled"
-    meta = MetaEnv(cluster="arena-16", jobs=4)
-    assert meta.actions.number == 8
-    meta.reset(seed=0)
-    assert meta.actions.view is meta.view
 
 
 def test_pictures_are_of_the_simpy_engine_from_the_start():

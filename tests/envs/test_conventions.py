@@ -27,8 +27,6 @@ SMALL = {
         for name in ("Elastic", "Fair", "Deadline", "Auction", "Tenants")
     },
     **{f"ClusterGym/{name}-16-v0": SCHEDULING for name in ("Burst", "Priority")},
-    "ClusterGym/Meta-16-v1": SIMPY,
-    "ClusterGym/Reclaim-16-v0": SIMPY,
     "ClusterGym/Knobs-16-v0": SIMPY,
     "ClusterGym/Placement-small-v0": {},
     "ClusterGym/Sharing-small-v1": {},

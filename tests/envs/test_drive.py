@@ -11,7 +11,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.paths import conf_dir
 from clustergym.envs.actions import choose_rows
 from clustergym.envs.driver import drive, driving_parameters
-from clustergym.envs.families import DeadlineEnv, ElasticEnv, MetaEnv
+from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv
 from clustergym.scenario.policy import Policy
 from clustergym.scenario.registry import find_class, make_policy
 
@@ -69,18 +69,6 @@ def test_admission_once_suffices_elasticflow():
     assert driven.total_reward == pytest.approx(share - missed)
 
 
-@pytest.mark.parametrize("name", ["fcfs", "srtf", "gavel"])
-def test_meta_with_one_policy_is_that_policy(name):
-    policy = made(name)
-    env = MetaEnv(cluster="arena-16", jobs=16, policies=[name], **driving_parameters(policy))
-    env.reset(seed=3)
-    over = False
-    while not over:
-        *_, terminated, truncated, info = env.step(0)
-        over = terminated or truncated
-    assert info["digest"] == clustergym.simulate(env.scenario, name).digest
-
-
 def test_run_seed_is_the_seed_of_simulate():
     env = env_for(made("random"), 16, cluster="arena-16")
     driven = drive(env, "random", seed=3, options={"run_seed": 9})
@@ -99,7 +87,7 @@ def test_drive_needs_the_policys_information():
     with pytest.raises(InputError, match=r"env\.information: is profiled, policy fcfs has none"):
         drive(ElasticEnv(cluster="arena-16", jobs=4), "fcfs")
     with pytest.raises(InputError, match="no edits to drive"):
-        drive(MetaEnv(cluster="arena-16", jobs=4), "fcfs")
+        drive(AuctionEnv(cluster="arena-16", jobs=4), "fcfs")
     policy = made("elasticflow")
     env = ElasticEnv(cluster="arena-16", jobs=30, rows=30, deadlines=True, **driving_parameters(policy))
     with pytest.raises(InputError, match="drops jobs, and no action does"):

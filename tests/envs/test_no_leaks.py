@@ -19,9 +19,7 @@ from clustergym.envs.families import (
     ElasticEnv,
     FairEnv,
     KnobsEnv,
-    MetaEnv,
     PriorityEnv,
-    ReclaimEnv,
     TenantsEnv,
 )
 from clustergym.envs.sharing.streams import NEVER
@@ -37,17 +35,14 @@ FAMILIES: dict[str, tuple[Any, dict[str, Any]]] = {
     "Elastic": (ElasticEnv, TWO),
     "Fair": (FairEnv, ONE),
     "Deadline": (DeadlineEnv, TWO),
-    "Meta": (MetaEnv, {**TWO, "policies": ("fcfs", "las", "srtf")}),
     "Auction": (AuctionEnv, TWO),
     "Priority": (PriorityEnv, TWO),
     # With the default `hold` an episode is one step.
     "Knobs": (KnobsEnv, {**TWO, "hold": 1, "baseline": None}),
     "Tenants": (TenantsEnv, {**ONE, "queues": "philly-16"}),
-    "Reclaim": (ReclaimEnv, {**ONE, "queues": "philly-16"}),
 }
 ENGINES = ("simpy", "compiled", "vector")
 TOLD = {
-    "Meta": (InformationClass.CLAIRVOYANT,),
     "Auction": (InformationClass.PROFILED, InformationClass.BOOTSTRAP),
     "Priority": (InformationClass.PROFILED,),
     "Knobs": (InformationClass.PROFILED,),
@@ -56,7 +51,7 @@ TOLD = {
 CASES = [
     (family, engine, information)
     for family in FAMILIES
-    for engine in (("simpy",) if family == "Reclaim" else ENGINES)
+    for engine in ENGINES
     for information in TOLD.get(family, tuple(InformationClass))
     # What a vector environment steps is what a compiled single one does: a few of its cases will do.
     if engine != "vector" or information in ("none", "profiled", "clairvoyant")
@@ -157,7 +152,7 @@ def test_jobs_still_to_come_change_nothing(family, engine, information, data):
 @given(data=st.data())
 def test_times_that_the_class_does_not_tell_change_nothing(family, engine, information, data):
     """Until a job runs, which shows how fast it is: the jobs only wait and are edited, the clock goes on."""
-    edits = family not in ("Meta", "Reclaim", "Auction", "Priority", "Knobs")
+    edits = family not in ("Auction", "Priority", "Knobs")
     given_too = {"mask_stop_while_idle": False} if edits else {}
     mine, other = (made(family, engine, information=information, **given_too) for _ in range(2))
     single = getattr(mine, "single", mine)

@@ -13,7 +13,7 @@ from scheduling_episodes import legal_episode
 import clustergym
 from clustergym.common.errors import InputError
 from clustergym.envs.driver import drive, driving_parameters, edits
-from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
+from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCostTimes
 from clustergym.scenario.policy import Decision
 
@@ -303,9 +303,7 @@ LINES = [
     (ElasticEnv, {"on_illegal": "penalty"}, "env.on_illegal"),
     (ElasticEnv, {"rwos": 3}, "did you mean rows"),
     (ElasticEnv, {"render_mode": "human"}, "unknown mode 'human'"),
-    (MetaEnv, {"policies": ["fcfs", "srft"]}, "did you mean srtf"),
-    (MetaEnv, {"policies": []}, "env.policies"),
-    (MetaEnv, {"features": "jobs"}, "'jobs' needs rows"),
+    (ElasticEnv, {"baseline": "srft"}, "did you mean srtf"),
 ]
 
 
@@ -379,9 +377,9 @@ def test_a_thousand_illegal_actions_in_a_row_end_the_episode():
     assert reward == -env.parameters.stall_penalty == -24.0
 
 
-@pytest.mark.parametrize("made_by", [ElasticEnv, MetaEnv])
-def test_unpacked_observations(made_by):
-    env, flat = made_by(**SMALL), made_by(**SMALL, observation="flat")
+@pytest.mark.parametrize("features", ["jobs", "summary"])
+def test_unpacked_observations(features):
+    env, flat = (ElasticEnv(**SMALL, features=features, observation=form) for form in ("dict", "flat"))
     tables = env.features.unpack(env.reset(seed=1)[0])
     again = flat.features.unpack(np.stack([flat.reset(seed=1)[0]] * 3))
     assert tables["cluster"].shape == (3, 2)
@@ -389,7 +387,7 @@ def test_unpacked_observations(made_by):
     for name, table in tables.items():
         assert again[name].shape == (3, *table.shape)
         assert (again[name][1] == table).all()
-    if made_by is ElasticEnv:
+    if features == "jobs":
         # A first job waits alone: one row is present, and its fastest option has speed 1.
         assert tables["jobs"][:, 0].sum() == len(env.view)
         assert tables["options"].shape == (48, 2, 4, 3)

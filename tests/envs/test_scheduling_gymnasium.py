@@ -22,7 +22,6 @@ IDS = [row.id for row in ENVIRONMENTS if not re.search("/(Placement|Sharing|Rack
 SMALL = [
     *(f"ClusterGym/{family}-16-v1" for family in SCHEDULING),
     "ClusterGym/Tenants-16-v1",
-    "ClusterGym/Reclaim-16-v0",
     *(f"ClusterGym/{family}-16-v0" for family in TIERS if family != "Burst"),
 ]
 FEW = {"jobs": 12, "traces": 1}
@@ -35,7 +34,6 @@ CHECKED = [*((name, "dict") for name in IDS), *((name, "flat") for name in SMALL
 def test_every_family_in_every_size():
     sizes = ("", "-16", "-64", "-384", "-1280")
     every = {f"ClusterGym/{family}{size}-v1" for family in (*SCHEDULING, "Tenants") for size in sizes}
-    every |= {"ClusterGym/Reclaim-16-v0", "ClusterGym/Reclaim-64-v0"}
     every |= {f"ClusterGym/{family}-{size}-v0" for family, (_, sizes) in TIERS.items() for size in sizes}
     assert set(IDS) == every
     for name in IDS:
@@ -97,11 +95,11 @@ def test_vectors(name, mode):
 
 
 def test_a_vector_begins_again_by_itself():
-    envs = gymnasium.make_vec("ClusterGym/Meta-16-v1", num_envs=2, vectorization_mode="sync", jobs=4)
+    envs = gymnasium.make_vec("ClusterGym/Priority-16-v0", num_envs=2, vectorization_mode="sync", jobs=4)
     envs.reset(seed=0)
     ended = 0
     for _ in range(2000):
-        _, _, terminated, _, info = envs.step(np.zeros(2, dtype=np.int64))
+        _, _, terminated, _, info = envs.step(np.zeros(envs.action_space.shape))
         ended += int(terminated.sum())
         if terminated[0]:
             assert info["metrics"]["jobs_finished"][0] == 4

@@ -16,7 +16,7 @@ from gymnasium.utils.env_checker import check_env
 
 from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.common.errors import InputError
-from clustergym.envs.random_actions import random_action
+from clustergym.envs.driver import random_action
 from clustergym.envs.sharing.environment import SharingEnv
 from clustergym.envs.sharing.episode import SHAPE, choose, play, start_episode
 from clustergym.envs.sharing.streams import NEVER, Stream, draw_stream, fill, generate_source

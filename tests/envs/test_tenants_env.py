@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from scenarios import Job, small_scenario
 
-from clustergym import simulate
 from clustergym.common.errors import InputError
 from clustergym.envs.driver import drive, driving_parameters
-from clustergym.envs.families import ElasticEnv, MetaEnv, ReclaimEnv, TenantsEnv
+from clustergym.envs.families import ElasticEnv, TenantsEnv
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
-from clustergym.scenario.registry import parse_policy
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.compiled.coverage import UncoveredError
 from clustergym.sim.log import Event, EventType
@@ -122,23 +120,5 @@ def test_compiled_episodes_count_what_queues_miss_only_where_an_agent_edits():
     missed = Outcomes(ReferenceCostTimes.from_scenario(env.scenario))
     missed.read(env.log.events, env.log.events[-1].time_s)
     assert (env.outcomes.queues.list_missed() == missed.queues.list_missed()).all()
-    with pytest.raises(UncoveredError, match=r"has queues of tenants, which compiled episodes do not cover"):
-        MetaEnv(queues="philly-16", cluster="ares-16", rule="ares", jobs=6, engine="compiled").reset()
     with pytest.raises(UncoveredError, match=r"actions=weights with features=tenants is not covered"):
         TenantsEnv(cluster="ares-16", queues="philly-16", actions="weights", engine="compiled")
-
-
-def test_who_is_stopped_and_with_what_notice_is_what_an_agent_chooses():
-    alone = {"information": "none", "round_s": 300.0}
-    env, lost_gpu_hours = ReclaimEnv(jobs=60, **alone), []
-    for action, text in enumerate(env.parameters.policies):
-        env.reset(options={"trace_seed": 1})
-        over = False
-        while not over:
-            *_, over, _, info = env.step(action)
-        # The environment adds nothing to what the policy does by itself in the simulator.
-        assert info["digest"] == simulate(env.scenario, parse_policy(text, "policy")).digest
-        lost_gpu_hours.append(info["metrics"]["lost_gpu_hours"])
-    # Stops without notice undo work; to stop the job that loses least undoes less, and notice nothing.
-    last, cheapest, last_with_notice, cheapest_with_notice = lost_gpu_hours
-    assert last > cheapest > 0 == last_with_notice == cheapest_with_notice

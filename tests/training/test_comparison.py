@@ -84,7 +84,7 @@ def test_checkpoints_are_seeds_and_other_lists_knobs():
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [(["a", "a"], "there twice"), ([], "has no value"), (["a", 5], "5 is not a checkpoint")],
+    [(["a", "a"], "there twice"), ([], "list the values"), (["a", 5], "5 is not a checkpoint")],
 )
 def test_bad_checkpoints_are_refused(given, words):
     with pytest.raises(InputError, match=words):

@@ -283,7 +283,7 @@ def test_a_checkpoint_runs_as_a_policy_to_the_same_digest(name, tmp_path):
     ("words", "said"),
     [
         (["agent.hidden=[4]"], "agent.hidden"),
-        (["env=meta-16"], "has no rows of jobs"),
+        (["env=knobs-16"], "has no rows of jobs"),
         (["env=tenants-16"], "env.reward.owed"),
         (["env.engine=simpy"], "compiled simulation"),
         (["env=elastic-16", "env.baseline=fcfs"], "env.baseline"),

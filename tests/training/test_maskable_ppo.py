@@ -214,7 +214,7 @@ def test_another_cluster_is_refused(trained):
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["env=meta-16", "~env.rows"], "has no rows of jobs with masked edits"),
+        (["env=knobs-16", "~env.rows"], "has no rows of jobs with masked edits"),
         (["agent.expert=hesrtp"], "did you mean hesrpt"),
         (["env.information=none"], "agent.expert"),
         (["agent.batch_size=7"], "divisor"),

@@ -100,7 +100,7 @@ def test_a_data_set_is_not_replaced_nor_left_half_written(tmp_path, capsys, monk
         (["elastic-16", "--expert", "learnt"], "did you mean learned"),
         (["elastic-16", "--medium", "las"], "policy las has information none, the environment data_parallel"),
         (["elastic-16", "observation=dict", "jobs=4", "--kinds", "random"], "give observation=flat"),
-        (["meta-16", "jobs=4", "--kinds", "random"], "give actions=edit"),
+        (["sharing-small", "--kinds", "random"], "env.information: unexpected keyword"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, capsys, words, said):

@@ -20,7 +20,7 @@ from clustergym.training.agents import make_agent
 from clustergym.training.split_env import SplitEnv, make_split_env, trace_seed
 from clustergym.training.training_state import read_state
 
-META = ["env.jobs=6", "env.baseline=fcfs", "env.policies=[fcfs,srtf]"]
+FEW_JOBS = ["env.jobs=6", "env.baseline=fcfs"]
 SMALL = [
     "processes=1", "progress=false", "agent.validation=2", "agent.traces=3", "agent.n_envs=2",
     "agent.steps=128", "agent.validate_every=64", "agent.batch_size=16", "agent.hidden=[8]",
@@ -31,7 +31,7 @@ OWN = {
 
 
 def run_train(folder, agent: str, *more: str) -> int:
-    return train_command.main([f"agent={agent}", *SMALL, *OWN[agent], *META, f"output={folder}", *more])
+    return train_command.main([f"agent={agent}", *SMALL, *OWN[agent], *FEW_JOBS, f"output={folder}", *more])
 
 
 def without_times(path) -> dict:
@@ -143,7 +143,7 @@ def test_a_reward_that_is_no_number_is_an_input_error(monkeypatch):
 
 def test_splits_share_no_trace():
     assert [trace_seed("train", 2), trace_seed("dev", 2), trace_seed("test", 2)] == [6, 7, 8]
-    env = {"id": "ClusterGym/Meta-16-v1", "jobs": 3}
+    env = {"id": "ClusterGym/Priority-16-v0", "jobs": 3}
     names = {}
     for split in ("train", "dev", "test"):
         made = make_split_env(env, split, 4)
@@ -160,7 +160,7 @@ def test_splits_share_no_trace():
         (["agent.split=test"], "leak"),
         (["env.trace=philly-arena-16"], "env.trace"),
         (["env.scenario=testbed"], "env.trace: every episode would be the one trace"),
-        (["env=meta-61"], "meta-16"),
+        (["env=knobs-61"], "knobs-16"),
         (["env.jbos=3"], "jobs"),
         (["agent.gamma=0"], "agent.gamma"),
         (["agent.batch_size=7"], "divisor of n_steps x n_envs = 64"),
@@ -193,10 +193,10 @@ def copied(source, folder, change=None):
         ({"agent": "sac"}, "unknown agent 'sac'"),
         ({"hidden": [9]}, "the network has"),
         ({"hidden": [10**9]}, "are no widths"),
-        ({"actions": 3}, "another version of ClusterGym/Meta-16-v1"),
-        ({"columns": {"queue": ["jobs"]}}, "another version of ClusterGym/Meta-16-v1"),
+        ({"actions": 3}, "another version of ClusterGym/Priority-16-v0"),
+        ({"columns": {"queue": ["jobs"]}}, "another version of ClusterGym/Priority-16-v0"),
         ({"sha256": "0"}, "is not the file its YAML describes"),
-        ({"traces": {"env": {"id": "ClusterGym/Meta-16-v9"}}}, "unknown environment"),
+        ({"traces": {"env": {"id": "ClusterGym/Priority-16-v9"}}}, "unknown environment"),
         ({"traces": {}}, "traces.env: is missing"),
         ({"schema": "clustergym.network/0"}, "want clustergym.network/1"),
         ({"information_class": "all"}, "unknown class 'all'"),

@@ -104,9 +104,9 @@ def test_where_profiles_cost_jobs_share_them_as_in_the_file() -> None:
         ({"jobs": (97, 97)}, "windows of up to 96"),
         ({"traces": None}, "origin=files"),
         ({"origin": "real"}, "origin=files"),
-        ({"traces": {**TRACES, "files": ["none-*.csv"]}}, "no such file"),
+        ({"traces": {**TRACES, "files": ["none-*.csv"]}}, "traces.files: none-*.csv is not valid"),
         ({"traces": {**TRACES, "file": "x"}}, "unknown key"),
-        ({"traces": {**TRACES, "overrides": "x=1"}}, "'x=1' is not a list of texts (give a list)"),
+        ({"traces": {**TRACES, "overrides": "x=1"}}, "traces.overrides: 'x=1' is not a list"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(given: dict[str, object], said: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import pickle
 import resource
@@ -21,7 +20,6 @@ from error_lines import error_line
 from clustergym.commands import train as train_command
 from clustergym.training import auction_evolution, stable_baselines
 from clustergym.training.split_env import SplitEnv
-from clustergym.training.training import TrainingLog
 
 ES = [
     "agent=auction_es", "processes=1", "progress=false", "agent.population=4", "agent.episodes=6",
@@ -31,7 +29,7 @@ ES = [
 PPO = [
     "agent=ppo", "processes=1", "progress=false", "agent.validation=1", "agent.traces=2", "agent.n_envs=2",
     "agent.steps=192", "agent.validate_every=64", "agent.batch_size=16", "agent.hidden=[8]",
-    "agent.n_steps=16", "agent.n_epochs=1", "env.jobs=5", "env.baseline=fcfs", "env.policies=[fcfs,srtf]",
+    "agent.n_steps=16", "agent.n_epochs=1", "env.jobs=5", "env.baseline=fcfs",
 ]  # fmt: skip
 STATES = {"auction_es": "state.json", "ppo": "state.safetensors"}
 WORDS = {"auction_es": ES, "ppo": PPO}
@@ -81,23 +79,6 @@ def test_killed_at_random_moments_it_ends_in_the_same_bytes(agent, whole, tmp_pa
     assert sorted(p.name for p in folder.iterdir() if not p.name.endswith(".tmp")) == sorted(
         p.name for p in there.iterdir()
     )
-
-
-def test_it_goes_on_with_another_number_of_processes(whole, tmp_path, monkeypatch):
-    plain, done = stable_baselines._figures, []
-
-    def dies(model):
-        done.append(1)
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        return plain(model)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(stable_baselines, "_figures", dies)
-        assert run_train(tmp_path / "ppo", "ppo") == 130
-    assert run_train(tmp_path / "ppo", "ppo", "processes=2") == 0
-    for name in ("ppo.safetensors", "state.safetensors"):
-        assert (tmp_path / "ppo" / name).read_bytes() == (whole / "ppo" / name).read_bytes()
 
 
 @pytest.mark.parametrize("agent", WORDS)
@@ -177,23 +158,9 @@ def test_a_folder_of_another_training_is_one_line(agent, whole, capsys):
     assert "is of a training with other parameters" in error_line(capsys)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_reward_too_large_is_one_line(processes, tmp_path, capfd):
-    words = ["env.reward={jobs_in_system: 1e308}", f"processes={processes}"]
-    assert run_train(tmp_path / "a", "ppo", *words) == 2
+def test_a_reward_too_large_is_one_line(tmp_path, capfd):
+    assert run_train(tmp_path / "a", "ppo", "env.reward={jobs_in_system: 1e308}") == 2
     assert "env.reward: the reward is " in error_line(capfd)
-
-
-def test_a_process_that_ends_is_one_line(tmp_path, monkeypatch, capfd):
-    def kills(self, step, steps, figures):
-        for process in multiprocessing.active_children():
-            if "ForkServerProcess" in type(process).__name__:
-                process.kill()
-                process.join()
-
-    monkeypatch.setattr(TrainingLog, "__call__", kills)
-    assert run_train(tmp_path / "a", "ppo", "processes=2", "env.engine=simpy") == 2
-    assert "processes: a process of the training was ended" in error_line(capfd)
 
 
 def test_a_network_that_is_no_numbers_is_one_line(tmp_path, capsys, monkeypatch):
@@ -210,7 +177,7 @@ def test_a_network_that_is_no_numbers_is_one_line(tmp_path, capsys, monkeypatch)
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["agent=maskable_ppo", "env=meta-16"], "has no rows of jobs with masked edits"),
+        (["agent=maskable_ppo", "env=knobs-16"], "has no rows of jobs with masked edits"),
         (["agent=ppo", "env=elastic-16", "env.on_illegal=raise"], "env.on_illegal: the agent knows no masks"),
         (["agent=ppo", "env.reward={jobs_in_system: .nan}"], "env.reward"),
         (["agent=ppo", "agent.split=test"], "would leak it"),

@@ -25,7 +25,7 @@ from clustergym.training.agents import make_agent
 from clustergym.training.auction_evolution import Objective
 from clustergym.training.comparison import Entrant, ratio
 from clustergym.training.distribution import Distribution, draw_scenario
-from clustergym.training.evolution import History
+from clustergym.training.evolution import SCHEMA, History
 from clustergym.training.simulated_episodes import AuctionEpisode
 from clustergym.training.windows import BOUNDS, SOURCES, draw_window, philly_file
 
@@ -160,7 +160,7 @@ def test_a_state_of_another_training_is_refused(tmp_path, capsys):
 )
 def test_a_state_of_numbers_that_no_training_writes_is_refused(tmp_path, fitness, validated):
     key, path = {"population": 1, "generations": 2, "validate_every": 1}, tmp_path / "state.json"
-    state = {"schema": History.schema, "key": key, "fitness": [[1.0], [2.0]]}
+    state = {"schema": SCHEMA, "key": key, "fitness": [[1.0], [2.0]]}
     path.write_text(json.dumps(state | {"validated": [[1, 2.0], [2, 2.0]]}))
     assert History.read(path, key).fitness == [[1.0], [2.0]]
     path.write_text(json.dumps(state | {"fitness": fitness, "validated": validated}))

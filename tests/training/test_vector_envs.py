@@ -14,7 +14,6 @@ pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not instal
 from clustergym.common.errors import InputError
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 from clustergym.training.split_env import make_split_env
-from clustergym.training.stable_baselines import _make_monitored
 from clustergym.training.vector_envs import SchedulingVecEnv, split_vec_env
 
 SMALL: dict[str, Any] = {"id": "ClusterGym/Elastic-16-v1", "jobs": 6, "rows": 6, "round_s": 900.0}
@@ -26,13 +25,14 @@ def drawn(masks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 @pytest.mark.parametrize("changes", [{}, {"baseline": "srtf"}, {"horizon_s": 30000.0}], ids=str)
 def test_it_steps_as_single_environments_in_a_split_do(changes: dict[str, Any]) -> None:
+    from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     given = {**SMALL, **changes}
     mine = split_vec_env(given, 3, "train", 8, 10.0)
     assert mine is not None
     single = partial(make_split_env, {**given, "engine": "simpy"}, "train", 8, 10.0)
-    other = DummyVecEnv([partial(_make_monitored, single)] * 3)
+    other = DummyVecEnv([lambda: Monitor(single())] * 3)
     mine.seed(3)
     other.seed(3)
     np.testing.assert_array_equal(mine.reset(), other.reset())
@@ -72,10 +72,7 @@ def test_masked_ppo_takes_its_masks() -> None:
 
 def test_what_has_no_compiled_form_is_left_to_single_environments() -> None:
     assert split_vec_env({**SMALL, "engine": "simpy"}, 2, "train", 8) is None
-    assert (
-        split_vec_env({"id": "ClusterGym/Meta-16-v1", "policies": ["fcfs moves_per_hour=4"]}, 2, "train", 8)
-        is None
-    )
+    assert split_vec_env({**SMALL, "placer": "minipod"}, 2, "train", 8) is None
 
 
 def test_a_vector_environment_that_begins_episodes_itself_is_refused() -> None:

@@ -188,12 +188,12 @@ def play_traces(envs: Any, seeds: list[int], decide: Callable[[Any, Any, Bools],
     complete, over = np.zeros((2, len(seeds)), dtype=np.bool_)
     found = Played(jct_s, steps, moves, returns, complete)
     for _ in range(ENDS):
-        before = envs.core.reached
+        before = envs.batch.reached
         actions = decide(observations, envs.action_masks(), over)
         observations, rewards, terminated, truncated, infos = envs.step(actions)
         found.steps[:] += ~over
         found.returns[:] += np.where(over, 0.0, rewards)
-        found.moves[:] += ~over & (envs.core.reached > before)
+        found.moves[:] += ~over & (envs.batch.reached > before)
         ended = terminated | truncated
         for row in np.flatnonzero(ended & ~over).tolist():
             found.jct_s[row] = infos["metrics"]["jct_mean_censored"][row]

@@ -34,11 +34,6 @@ def draw_free_nodes(sizes: Ints, needed: int, rng: np.random.Generator) -> Ints:
 
     Each is uniform from 0 to the size of its minipod, independently; states in which fewer than
     `needed` nodes are free in all are drawn again.
-
-    Raises
-    ------
-    InputError
-        If the cluster is too small, or no draw has enough free nodes.
     """
     if needed > sizes.sum():
         raise InputError(
@@ -46,6 +41,7 @@ def draw_free_nodes(sizes: Ints, needed: int, rng: np.random.Generator) -> Ints:
             field="nodes",
             remedy="take a larger cluster",
         )
+    # Rejection, so that the states keep their distribution, given that the job fits.
     for _ in range(MOST_DRAWS):
         free: Ints = rng.integers(0, sizes + 1)
         if free.sum() >= needed:
@@ -119,6 +115,7 @@ def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
     degrees = {name: changes.get(name, getattr(chosen.job, name)) for name in _DEGREES}
     job = PretrainingJob.from_gpus(**degrees, gpus_per_node=int(cluster.node_gpus[0]))
     sizes = minipod_sizes(cluster)
+    # Drawn once and thrown away: that some state has room is said here, not in the hundredth episode.
     draw_free_nodes(sizes, job.nodes, random_streams.ROOM_CHECK.generator(0))
     return Problem(cluster, job, sizes)
 
@@ -144,6 +141,7 @@ def draw_free_nodes_of_problem(problem: Problem, fits: bool, rng: np.random.Gene
     if fits:
         return draw_free_nodes(sizes, needed, rng)
     free = draw_free_nodes(sizes, 0, rng)
+    # Free nodes are taken away one by one, each with the same chance: multivariate hypergeometric.
     beyond = int(free.sum()) - needed + 1
     return free - rng.multivariate_hypergeometric(free, beyond) if beyond > 0 else free
 
@@ -154,13 +152,7 @@ GPT3_15B: Mapping[str, int | None] = {"hidden": 5120, "layers": 48, "heads": 40}
 
 @dataclass(frozen=True)
 class PlacementParameters(Parameters):
-    """The parameters of a Placement environment; the text below each field describes it.
-
-    Raises
-    ------
-    InputError
-        If a value is out of its range.
-    """
+    """The parameters of a Placement environment; the text below each field describes it."""
 
     config_key: ClassVar[str] = "env"
     setting: str = "ii"
@@ -210,18 +202,9 @@ OPTIONS = ("instance", "free_nodes", "alpha")
 
 
 def episode_instance(
-    parameters: PlacementParameters,
-    problem: Problem,
-    options: Mapping[str, Any],
-    rng: np.random.Generator,
+    parameters: PlacementParameters, problem: Problem, options: Mapping[str, Any], rng: np.random.Generator
 ) -> Instance:
-    """Return the placement problem of an episode; what the options do not give is sampled.
-
-    Raises
-    ------
-    InputError
-        For an unknown option, or an instance that is not one of the environment's job and cluster.
-    """
+    """Return the placement problem of an episode; what the options do not give is sampled."""
     for name in options:
         if name not in OPTIONS:
             remedy = nearest(str(name), OPTIONS)

@@ -1,7 +1,4 @@
-"""The environment `ClusterGym/Placement-v0`: an agent spreads a pre-training job over minipods.
-
-The predicted step time of a partly placed job, as a cost that a reward can weigh.
-"""
+"""The environment `ClusterGym/Placement-v0`: an agent spreads a pre-training job over minipods."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from clustergym.envs.placement.state import COSTS, PlacementState, as_pixels, as
 from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
 from clustergym.envs.placing import Observation, PlacingEnv, Step, join_boxes, slice_parts
 from clustergym.envs.rewards import Reward
-from clustergym.scenario.placement_problem import Assignment, Instance, PretrainingJob, cells
+from clustergym.scenario.placement_problem import Assignment, Instance, cells
 
 
 class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
@@ -115,11 +112,6 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     render_mode : {"ansi", "rgb_array"}, optional
     **parameters
         Fields of `clustergym.envs.placement.drawing.PlacementParameters`.
-
-    Raises
-    ------
-    InputError
-        If a parameter, or an option of `reset`, is not valid.
     """
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
@@ -140,6 +132,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
             {**COSTS, "step_time": self.step_time}, self.parameters.reward
         )
         if "step_time" in self.parameters.reward:
+            # Only where it is weighed: without it, the layers of no model have to fill the job's stages.
             self.step_time.check()
         return reward
 
@@ -200,6 +193,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     def step(self, action: Any) -> Step:
         """Put a communication group's next node, or with step="group" all that fit, into minipod `action`."""
         minipod, state = self.check_action(action), self.state
+        # A job that does not fit is not placed in part: gangs need all of their nodes.
         if state.shortfall:
             self._over = True
             return self._observe(), 0.0, True, False, self._info()
@@ -259,6 +253,7 @@ def _by_groups(counts: list[list[int]], free: list[int]) -> list[int]:
     actions = []
     for group, row in enumerate(counts):
         used = [minipod for minipod, nodes in enumerate(row) if nodes]
+        # A group leaves a minipod only when it is full: the one that it does not fill can only be its last.
         used.sort(key=lambda minipod: row[minipod] < free[minipod])
         for minipod in used[:-1]:
             if row[minipod] < free[minipod]:
@@ -296,6 +291,7 @@ class StepTimeCost:
         """Return the cost of what is placed so far."""
         if state.group == 0:
             return 0.0
+        # Asked at every step, but only whole groups change it.
         if self._known is None or self._known[:2] != (state, state.group):
             whole = np.array(state.counts[: state.group], dtype=np.int64)
             self._known = (state, state.group, self.of_groups(state.instance, whole))
@@ -303,7 +299,9 @@ class StepTimeCost:
 
     def of_groups(self, instance: Instance, counts: Ints) -> float:
         """Return the cost of some whole groups, one or more; `counts` has their nodes by minipod, (k, M)."""
-        return self.seconds(_matrix(instance, counts)) / self.inside_s - 1.0
+        missing = np.repeat(counts[-1:], instance.groups - len(counts), axis=0)
+        whole = Assignment(np.concatenate([counts, missing]))
+        return self.seconds(cells(whole, instance.job, instance.unit)) / self.inside_s - 1.0
 
     def check(self) -> None:
         """Raise an InputError if the language model cannot be split as the job's parallelism asks."""
@@ -330,10 +328,3 @@ class StepTimeCost:
     @cached_property
     def _tiers(self) -> Tiers:
         return Tiers.from_cluster(self._problem.cluster)
-
-
-def _matrix(instance: Instance, counts: Ints) -> Ints:
-    """Return the minipod of each node; missing groups are placed like the last whole group."""
-    job: PretrainingJob = instance.job
-    missing = np.repeat(counts[-1:], instance.groups - len(counts), axis=0)
-    return cells(Assignment(np.concatenate([counts, missing])), job, instance.unit)

@@ -1,7 +1,4 @@
-"""A partly placed job: how many nodes of each communication group are in each minipod.
-
-Shows a placement as text and as pixels.
-"""
+"""A partly placed job, nodes of its groups by minipod, and how it is shown as text and as pixels."""
 
 from __future__ import annotations
 
@@ -71,6 +68,8 @@ class PlacementState:
             raise ValueError(
                 f"{nodes} nodes in minipod {minipod} of {self.free[minipod]} free, {self.left} left"
             )
+        # Before the counts change: a minipod counts when its first node is taken, once for the job and once
+        # for the group in hand.
         self._touched += self.of_job[minipod] == 0
         self._of_group += self.counts[self.group][minipod] == 0
         self._most = max(self._most, self._of_group)
@@ -84,6 +83,7 @@ class PlacementState:
     @property
     def spread(self) -> Spread:
         """Spread (dp, pp) so far: most minipods of one placed group; for the other type, all of the job."""
+        # A group of the other kind has nodes of every placed group: it may touch all minipods of the job.
         if self.instance.unit == "pp":
             return Spread(self._touched, self._most)
         return Spread(self._most, self._touched)

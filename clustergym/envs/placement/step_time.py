@@ -1,7 +1,4 @@
-"""Predicted seconds of a training step, from the places of a communication matrix's nodes.
-
-Rules for the core switches say how much slower traffic is across minipods than inside one.
-"""
+"""Predicted seconds of a training step, from the minipods of its nodes and a rule for the core switches."""
 
 from __future__ import annotations
 
@@ -147,6 +144,7 @@ def _mean_load(
     source: Ints, destination: Ints, uplinks: int, flows: int, draws: int, rng: np.random.Generator
 ) -> float:
     """Return the load of the fullest link, in ports, averaged over random routes; at least 1."""
+    # Links are numbered on from minipod to minipod: one bincount finds the fullest of all.
     crosses = source >= 0
     ends = [where[crosses] * uplinks for where in (source, destination)]
     most = np.full(draws, flows)
@@ -327,6 +325,7 @@ def predict(
     and 2 h, and the exposed part of the slowest column's all-reduce.
     """
     chunks = model.chunks(job.columns)
+    # Interleaved 1F1B (MegaScale, NSDI '24, section 3.2): m v slots of work and PP - 1 of the bubble.
     slots = model.micro_batches * chunks + job.columns - 1
     place = [matrix] if leaves is None else [matrix, leaves]
     hop, reduction = (None, None) if core is None else core(matrix, chunks > 1)
@@ -373,6 +372,7 @@ def _reduction_s(model: PretrainingModel, job: PretrainingJob, layout: Layout, l
     if experts:
         part = np.array(GRADIENT_BYTES * experts / (job.gpus_per_node * job.columns))
         seconds += float(all_reduce_s(part, np.array(1.0), across, layout))
+    # all_reduce_s has NETWORK_STEP_S for each of a ring's 2 (rows - 1) steps; the tier's switches add.
     return seconds + 2 * (job.rows - 1) * (latency_s - NETWORK_STEP_S)
 
 

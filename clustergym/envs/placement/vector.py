@@ -58,6 +58,7 @@ class PlacementEpisodes(PlacingEpisodes):
     ) -> int:
         """Begin episodes, with nothing placed; return the steps after which they are truncated."""
         single = self.single
+        # All are drawn before a row changes: an option that is refused leaves the episodes as they were.
         drawn = [episode_instance(single.parameters, single.problem, options, rngs[row]) for row in rows]
         for row, instance in zip(rows, drawn, strict=True):
             self._instances[row], self._alpha[row] = instance, instance.alpha

@@ -103,11 +103,6 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
     render_mode : {"ansi", "rgb_array"}, optional
     **parameters
         Fields of `clustergym.envs.racks.gangs.RackParameters`.
-
-    Raises
-    ------
-    InputError
-        If a parameter, or an option of `reset`, is not valid.
     """
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
@@ -152,6 +147,7 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
         if not legal:
             self.refuse_action(f"{action} is not possible", 10)
         elif not state.over:
+            # A move is chosen by the rack that is left: `find_move` says which gang goes, and where to.
             action_type, rack = divmod(action, self.racks)
             if action_type == 2:
                 state.wait()

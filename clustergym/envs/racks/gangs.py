@@ -1,6 +1,6 @@
-"""The parameters of the Rack environment; the site's page is made from this file.
+"""The gangs of an episode of the Rack environment, and the parameters by which a seed draws them.
 
-The gangs of an episode of the Rack environment: an option of `reset` gives them, or a seed draws them.
+The site's page of parameters is made from this file.
 """
 
 from __future__ import annotations
@@ -41,13 +41,7 @@ class Gangs(NamedTuple):
 
 @dataclass(frozen=True)
 class RackParameters(Parameters):
-    """The parameters of a Rack environment; the text below each field describes it.
-
-    Raises
-    ------
-    InputError
-        If a value is out of its range, or no gang fits.
-    """
+    """The parameters of a Rack environment; the text below each field describes it."""
 
     config_key: ClassVar[str] = "env"
     racks: PositiveInt = 8
@@ -94,13 +88,7 @@ class RackParameters(Parameters):
 
 
 def episode_gangs(parameters: RackParameters, options: Mapping[str, Any], rng: np.random.Generator) -> Gangs:
-    """Return the gangs (jobs) of an episode: those in the option `gangs`, or sampled ones.
-
-    Raises
-    ------
-    InputError
-        For an unknown option, or gangs that do not fit.
-    """
+    """Return the gangs (jobs) of an episode: those in the option `gangs`, or sampled ones."""
     for name in options:
         if name != "gangs":
             remedy = nearest(str(name), ("gangs",))
@@ -130,8 +118,10 @@ def _draw(parameters: RackParameters, rng: np.random.Generator) -> Gangs:
     shape = rng.choice(len(weight), parameters.jobs, p=weight / weight.sum())
     duration_s = np.exp(np.log(MEDIAN_S) + LN_SIGMA * rng.standard_normal(parameters.jobs))
     asked = float((duration_s * (trays * segments)[shape]).sum())
+    # load = trays x seconds asked for / (trays of all racks x span): the span follows from it.
     span_s = asked / (parameters.load * parameters.racks * parameters.trays)
     submit_s = np.sort(rng.random(parameters.jobs)) * span_s
+    # The first gang comes at 0: before it there is nothing to decide.
     whole = np.int64
     return Gangs(
         submit_s - submit_s[0], duration_s, trays[shape].astype(whole), segments[shape].astype(whole)

@@ -109,6 +109,7 @@ class RackState:
         if self.offered is None or self.moves_left < 1 or self._offered_fits:
             return None
         inside = [(self.sizes[row], row) for row, racks in self.held.items() if racks.keys() == {rack}]
+        # The smallest first: its restart costs least, weighted by trays. A gang in several racks never moves.
         for size, row in sorted(inside):
             rooms = [(free, at) for at, free in enumerate(self.free) if at != rack and free >= size]
             if rooms:
@@ -118,6 +119,7 @@ class RackState:
     def may_wait(self) -> bool:
         """Return whether the offered gang may wait: no segment is placed, and gangs will end or arrive."""
         offered = self.offered
+        # Gangs start whole: once a segment has a rack, the others must follow.
         if offered is None or self.left != int(self.gangs.segments[offered]):
             return False
         return bool(self._ends) or self._next < len(self.gangs.submit_s)
@@ -174,6 +176,7 @@ class RackState:
                 self._offered_fits = self._fits(row)
                 if self._offered_fits:
                     return
+                # Moves cannot make trays: a gang that is larger than all that is free is not offered.
                 if sum(self.free) >= self.sizes[row] and any(map(self.find_move, range(len(self.free)))):
                     return
                 self._turn += 1
@@ -184,6 +187,7 @@ class RackState:
     def _advance(self) -> bool:
         """Let time pass until the next gang comes or ends; return whether there was one to wait for."""
         gangs, total = self.gangs, len(self.gangs.submit_s)
+        # A move delays an end by a new entry of the heap: the old one counts for nothing.
         while self._ends and self._end_s.get(self._ends[0][1]) != self._ends[0][0]:
             heappop(self._ends)
         comes_s = float(gangs.submit_s[self._next]) if self._next < total else np.inf
@@ -194,8 +198,10 @@ class RackState:
         passed_s = until_s - self.now_s
         self.waited_tray_s += passed_s * sum(self.sizes[row] for row in self.waiting)
         most = self.parameters.moves_per_hour
+        # A token bucket: moves that are not made are saved up, for an hour at most.
         self.moves_left = min(most, self.moves_left + most * passed_s / 3600)
         self.now_s, self._turn = until_s, 0
+        # At the same time a gang comes before another ends; that end follows, with no time between.
         if comes_s <= ends_s:
             self.waiting.append(self._next)
             self._next += 1

@@ -174,7 +174,7 @@ def _act(
 
 
 @entry_in_place
-def step(
+def apply_auctions(
     episodes: Episode,
     cluster: ClusterArrays,
     episode_states: EpisodeState,

@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from clustergym.common.errors import InputError
 from clustergym.envs.actions import EditActions, Edits
-from clustergym.envs.auction_actions import AnyActions, AuctionActions
+from clustergym.envs.auction_actions import Actions
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.envs.simpy_episode import EpisodeParts, FlatStep, PlayedEpisode, check_legal
 from clustergym.envs.vector import episode_state as d
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.auction_core import make_core
-from clustergym.envs.vector.core import Core
+from clustergym.envs.vector.auction_batch import make_episode_batch
+from clustergym.envs.vector.episode_batch import EpisodeBatch
 from clustergym.envs.vector.episode_state import EpisodeState
 from clustergym.envs.vector.episode_states import PreparedScenario
 from clustergym.envs.vector.lazy_info import LazyInfo
@@ -43,7 +43,7 @@ class CompiledEpisode:
 
     Parameters
     ----------
-    core : Core
+    batch : EpisodeBatch
         Of one episode, which ends the one before.
     parts : EpisodeParts
     scenario, prepared
@@ -53,22 +53,22 @@ class CompiledEpisode:
     engine = "compiled"
 
     def __init__(
-        self, core: Core, parts: EpisodeParts, scenario: Scenario, prepared: PreparedScenario
+        self, batch: EpisodeBatch, parts: EpisodeParts, scenario: Scenario, prepared: PreparedScenario
     ) -> None:
-        self._core, self._parts = core, parts
-        core.begin([0], [(scenario, prepared)])
-        if core.outcomes[0] != steps.DECIDED:
+        self._batch, self._parts = batch, parts
+        batch.begin([0], [(scenario, prepared)])
+        if batch.outcomes[0] != steps.DECIDED:
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
         chosen = parts.parameters
         setting = make_setting(scenario, scenario.round_s(chosen.round_s))
-        self._views = EpisodeViews(scenario, core.episode(0)[0], chosen.information_class, setting)
+        self._views = EpisodeViews(scenario, batch.episode(0)[0], chosen.information_class, setting)
         self._shown: View | None = None
         self._left = False
 
     @property
     def goes_on(self) -> bool:
         """Whether the episode continues."""
-        return bool(self._core.outcomes[0] < steps.TERMINATED)
+        return bool(self._batch.outcomes[0] < steps.TERMINATED)
 
     @property
     def simulation(self) -> Simulation:
@@ -86,24 +86,24 @@ class CompiledEpisode:
     @property
     def log(self) -> EventLog:
         """All events of the episode so far."""
-        return self._core.log(0)
+        return self._batch.log(0)
 
     @property
     def outcomes(self) -> Outcomes:
         """When each job has left the cluster so far, and whether it had completed."""
-        return self._core.get_outcomes(0)
+        return self._batch.get_outcomes(0)
 
     def find_mask(self) -> npt.NDArray[np.int8]:
         """Return a mask that is 1 for each legal action, else 0; all 1 when the episode is over."""
-        return self._core.episode_states.mask[0].copy()
+        return self._batch.episode_states.mask[0].copy()
 
     def measure(self) -> Metrics:
         """Return the metrics of the episode so far, named as in a run's `result.json`."""
-        return self._core.summary(0).get_metrics()
+        return self._batch.summary(0).get_metrics()
 
     def begin(self) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
         """Return the flat observation and the info at the first decision point."""
-        return self._core.episode_states.observation[0].copy(), self._core.info(0, False)
+        return self._batch.episode_states.observation[0].copy(), self._batch.info(0, False)
 
     def leave(self) -> None:
         """Compute all of the last View (what a policy saw), before the episode leaves that decision point."""
@@ -114,34 +114,32 @@ class CompiledEpisode:
 
     def act(self, action: Any) -> FlatStep:
         """Apply an action and return the step's result; time passes only if it ends the decision point."""
-        core, taken = self._core, np.asarray(action)[None]
+        batch, taken = self._batch, np.asarray(action)[None]
         self.leave()
-        legal = core.is_legal(0, action)
+        legal = batch.is_legal(0, action)
         check_legal(self._parts.parameters, self._parts.actions, action, legal)
-        core.take(taken, NOT_OVER)
-        info, outcome = core.info(0, not legal), int(core.outcomes[0])
+        batch.take(taken, NOT_OVER)
+        info, outcome = batch.info(0, not legal), int(batch.outcomes[0])
         if outcome != steps.EDITED:
             self._shown = None
         over = outcome >= steps.TERMINATED
         if over:
-            summary, stalled = core.summary(0), {"stalled": core.is_stalled(0)}
+            summary, stalled = batch.summary(0), {"stalled": batch.is_stalled(0)}
             makers = {"metrics": summary.get_metrics, "digest": summary.get_digest}
             info = LazyInfo(info | stalled, makers)
         truncated = outcome == steps.TRUNCATED
-        seen = core.episode_states.observation[0].copy()
-        return seen, float(core.rewards[0]), over and not truncated, truncated, info
+        seen = batch.episode_states.observation[0].copy()
+        return seen, float(batch.rewards[0]), over and not truncated, truncated, info
 
     def catch_up(self) -> None:
         """Copy the episode's state at this decision point into the environment's `actions` object."""
-        own, view, (episode, episode_state) = self._parts.actions, self.view, self._core.episode(0)
+        own, view, (episode, episode_state) = self._parts.actions, self.view, self._batch.episode(0)
         if view is None:
             return
         if isinstance(own, EditActions):
             own.adopt_allotments(view, collect_edits(episode, episode_state, view, own))
-        elif isinstance(own, AuctionActions):
-            own.begin_decision(view, int(episode_state.state[d.TURN]) - 1)
         else:
-            own.begin(view)
+            own.begin_decision(view, int(episode_state.state[d.TURN]) - 1)
 
 
 def keep_answers(view: View) -> None:
@@ -196,7 +194,7 @@ class EngineEnv(SchedulingEnv):
 
     def make_parts(self) -> None:
         """Make the environment's parts, and a compiled engine if it can run what the parameters ask for."""
-        self._core: Core | None = None
+        self._batch: EpisodeBatch | None = None
         self._prepared: PreparedScenarios | None = None
         super().make_parts()
         if self.parameters.engine == "simpy":
@@ -206,7 +204,7 @@ class EngineEnv(SchedulingEnv):
                 remedy = "give engine='simpy', or no render_mode"
                 raise UncoveredError("compiled episodes draw no pictures", field="render_mode", remedy=remedy)
             self._prepared = PreparedScenarios(self)
-            self._core = make_core(self, 1, logged=True)
+            self._batch = make_episode_batch(self, 1, logged=True)
         except UncoveredError as refusal:
             fall_back(refusal, self.parameters.engine)
 
@@ -215,16 +213,16 @@ class EngineEnv(SchedulingEnv):
         if isinstance(self._episode, CompiledEpisode):
             self._episode.leave()
             self._episode = None
-        if self._core is not None and self._prepared is not None:
+        if self._batch is not None and self._prepared is not None:
             try:
                 prepared = self._prepared.prepare(scenario, run_seed)
-                return CompiledEpisode(self._core, self.parts, *prepared)
+                return CompiledEpisode(self._batch, self.parts, *prepared)
             except UncoveredError as refusal:
                 fall_back(refusal, self.parameters.engine)
         return super().begin_episode(scenario, run_seed)
 
     @property
-    def actions(self) -> AnyActions:
+    def actions(self) -> Actions:
         """The object that interprets actions, with the changes to jobs' GPUs made at this decision point.
 
         What is done to it does nothing to a compiled episode.

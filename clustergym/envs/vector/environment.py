@@ -17,7 +17,7 @@ from clustergym.common.processes import cores
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.auction_core import make_core
+from clustergym.envs.vector.auction_batch import make_episode_batch
 from clustergym.envs.vector.base import (
     AddInfo,
     EpisodesVectorEnv,
@@ -25,7 +25,7 @@ from clustergym.envs.vector.base import (
     check_count,
     choose_autoreset_mode,
 )
-from clustergym.envs.vector.core import Core, Summary
+from clustergym.envs.vector.episode_batch import EpisodeBatch, Summary
 from clustergym.envs.vector.episode_state import Bytes, Singles
 from clustergym.envs.vector.lazy_info import LazyInfo
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
@@ -41,7 +41,7 @@ class CompiledEpisodes:
     ----------
     single : SchedulingEnv
         An environment of the same parameters.
-    core : Core
+    batch : EpisodeBatch
     scenarios : PreparedScenarios
     copy, summaries : bool
         As of `SchedulingVectorEnv`.
@@ -50,12 +50,12 @@ class CompiledEpisodes:
     def __init__(
         self,
         single: SchedulingEnv,
-        core: Core,
+        batch: EpisodeBatch,
         scenarios: PreparedScenarios,
         copy: bool,
         summaries: bool,
     ) -> None:
-        self.single, self.core, self.scenarios = single, core, scenarios
+        self.single, self.batch, self.scenarios = single, batch, scenarios
         self.copy, self.summaries = copy, summaries
         self.names: list[str] = list(single.parameters.reward)
 
@@ -65,21 +65,21 @@ class CompiledEpisodes:
         """Begin an episode in some rows, up to the first decision point."""
         drawn = []
         for row in rows:
-            own = {name: _own(name, value, row, self.core.size) for name, value in options.items()}
+            own = {name: _own(name, value, row, self.batch.size) for name, value in options.items()}
             drawn.append(self.scenarios.choose(own, rngs[row]))
-        self.core.begin(rows, drawn)
-        if (self.core.outcomes[rows] != steps.DECIDED).any():
+        self.batch.begin(rows, drawn)
+        if (self.batch.outcomes[rows] != steps.DECIDED).any():
             raise NothingToDecideError(
                 "no job comes to a decision", field="env", remedy="choose another trace"
             )
 
     def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
         """Return the actions, one for each row, as an array."""
-        return self.core.check_actions(actions)
+        return self.batch.check_actions(actions)
 
     def find_legal(self, taken: Any) -> Bools:
         """Return in which rows the action is legal."""
-        return self.core.legal(taken)
+        return self.batch.legal(taken)
 
     def describe_illegal(self, row: int, taken: Any) -> str:
         """Return a number and what it means."""
@@ -90,44 +90,44 @@ class CompiledEpisodes:
         shown = self.get_observations()
         if self.copy:
             shown = np.empty_like(shown[0]), np.empty_like(shown[1])
-        self.core.take(taken, over, *(shown if self.copy else ()))
+        self.batch.take(taken, over, *(shown if self.copy else ()))
         return shown
 
     def get_outcomes(self) -> tuple[Floats, Bools, Bools]:
         """Return rewards, terminations and truncations of the last step."""
-        ended = self.core.outcomes >= steps.TERMINATED
-        terminated = ended & (self.core.outcomes != steps.TRUNCATED)
-        return self.core.rewards.copy(), terminated, ended ^ terminated
+        ended = self.batch.outcomes >= steps.TERMINATED
+        terminated = ended & (self.batch.outcomes != steps.TRUNCATED)
+        return self.batch.rewards.copy(), terminated, ended ^ terminated
 
     def get_observations(self) -> tuple[Singles, Bytes]:
         """Return observations and masks, which the next step overwrites."""
-        return self.core.episode_states.observation, self.core.episode_states.mask
+        return self.batch.episode_states.observation, self.batch.episode_states.mask
 
     def get_masks(self) -> Bytes:
         """Return the masks, which the next step overwrites."""
-        return self.core.episode_states.mask
+        return self.batch.episode_states.mask
 
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
         """Return a random legal action of each row; this advances the random generators' states."""
-        return self.core.draw(states)
+        return self.batch.draw(states)
 
     def get_columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the time of each row's episode."""
-        return {"now_s": self.core.now_s}
+        return {"now_s": self.batch.now_s}
 
     def get_terms(self) -> Floats:
         """Return the terms of the last step's rewards."""
-        return self.core.terms
+        return self.batch.terms
 
     def describe_end(self, row: int) -> dict[str, Any]:
         """Return whether an episode has stalled."""
-        return {"stalled": self.core.is_stalled(row)}
+        return {"stalled": self.batch.is_stalled(row)}
 
     def summarise(self, infos: dict[str, Any], ended: Bools, add_info: AddInfo) -> dict[str, Any]:
         """Return infos with `metrics` and `digest` of the episodes that are over, if there are summaries."""
         if not (self.summaries and ended.any()):
             return infos
-        summaries = {row: self.core.summary(row) for row in ended.nonzero()[0].tolist()}
+        summaries = {row: self.batch.summary(row) for row in ended.nonzero()[0].tolist()}
 
         def gather(name: str, get: Callable[[Summary], Any]) -> Any:
             found: dict[str, Any] = {}
@@ -169,7 +169,7 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
     ----------
     single : SchedulingEnv
         A single environment of the same parameters, which is never reset.
-    core : Core
+    batch : EpisodeBatch
         The episodes.
 
     Raises
@@ -201,12 +201,12 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
         def make_episodes(number: int) -> CompiledEpisodes:
             scenarios = PreparedScenarios(single)
             scenarios.check()
-            core = make_core(single, number, summaries, min(most_threads, number))
-            return CompiledEpisodes(single, core, scenarios, copy, summaries)
+            batch = make_episode_batch(single, number, summaries, min(most_threads, number))
+            return CompiledEpisodes(single, batch, scenarios, copy, summaries)
 
         super().__init__(single, make_episodes, num_envs, autoreset_mode, render_mode)
-        self.core: Core = self.episodes.core
-        self.threads = self.core.threads
+        self.batch: EpisodeBatch = self.episodes.batch
+        self.threads = self.batch.threads
 
     def own_copy(self, observations: Singles) -> Singles:
         """Return observations that later steps do not change, unless `copy` is false."""
@@ -214,7 +214,7 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
 
     def row_jobs(self) -> Ints:
         """Return the position in the trace of each observed row's job, -1 if empty, (num_envs, R)."""
-        return self.core.row_jobs()
+        return self.batch.row_jobs()
 
     def time_in_system_s(self, jobs: Ints) -> Floats:
         """Return jobs' seconds from submission to end, or until now, shape (num_envs, m); NaN for job -1.
@@ -229,11 +229,11 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
         ndarray of float, shape (num_envs, m)
             NaN where there is no job. Where an episode is over: up to its end, until the next one begins.
         """
-        return self.core.time_in_system_s(jobs)
+        return self.batch.time_in_system_s(jobs)
 
     def all_jobs(self) -> Ints:
         """Return the positions in the trace of each episode's jobs, padded with -1, shape (num_envs, m)."""
-        return self.core.all_jobs()
+        return self.batch.all_jobs()
 
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
         """Return each job's cost so far, a weighted sum of the reward's terms, and whether it has left.
@@ -258,15 +258,15 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
         InputError
             If a term of the reward is no mean over jobs.
         """
-        return self.core.job_costs(jobs)
+        return self.batch.job_costs(jobs)
 
     def digest(self, row: int) -> str:
         """Return the digest (a hash) of an episode's event log so far, kept only with summaries=True."""
-        return self.core.log(row).digest
+        return self.batch.log(row).digest
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop the threads that step the episodes."""
-        self.core.close()
+        self.batch.close()
 
 
 class SteppedVectorEnv(gymnasium.vector.SyncVectorEnv):

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.envs.actions import EditActions, MetaActions
-from clustergym.envs.auction_actions import AnyActions
+from clustergym.envs.actions import EditActions
+from clustergym.envs.auction_actions import Actions
 from clustergym.envs.observations import Summary, logarithm
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.scheduling_parameters import SchedulingParameters
@@ -101,7 +101,7 @@ class EpisodeStates:
     size : int
         Episodes.
     parameters : SchedulingParameters
-    actions : EditActions, MetaActions or AuctionActions
+    actions : EditActions or AuctionActions
         Actions of the single environment.
     features : Summary
         Observations of the single environment.
@@ -118,11 +118,11 @@ class EpisodeStates:
         cluster: ClusterArrays,
         size: int,
         parameters: SchedulingParameters,
-        actions: AnyActions,
+        actions: Actions,
         features: Summary,
     ) -> None:
         types, levels = len(cluster.capacity), len(cluster.counts)
-        rows = 0 if isinstance(actions, MetaActions) else parameters.rows
+        rows = parameters.rows
         on_jobs = actions.number - 1 if isinstance(actions, EditActions) else 0
         self.rules = EpisodeRules(
             rows,

@@ -173,7 +173,7 @@ def charge(
 
 
 @entry_in_place
-def step(
+def apply_actions(
     episodes: Episode,
     cluster: ClusterArrays,
     episode_states: EpisodeState,

@@ -15,7 +15,7 @@ from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 
 
 @entry_in_place
-def step(
+def apply_actions_with_queues(
     episodes: Episode,
     cluster: ClusterArrays,
     episode_states: EpisodeState,
@@ -30,7 +30,7 @@ def step(
     first: int,
     last: int,
 ) -> None:
-    """Apply an action in each of the episodes first..last - 1, as `clustergym.envs.vector.step.step` does.
+    """Apply an action in each of the episodes first..last - 1, as `step.apply_actions` does, and to queues.
 
     Parameters
     ----------

@@ -98,7 +98,6 @@ def test_what_is_no_action_is_one_line(action: Any, word: str, engine: str) -> N
     [
         ({"information": "none"}, "env.information"),
         ({"actions": "edit"}, "env.features"),
-        ({"actions": "meta"}, "env.features"),
     ],
 )
 def test_parameters_that_do_not_go_together(given: dict[str, Any], field: str) -> None:

@@ -47,9 +47,6 @@ def test_actions_of_a_wrong_kind_are_refused(envs: SchedulingVectorEnv, actions:
     np.testing.assert_array_equal(envs.action_masks(), before)
 
 
-MENU = {"actions": "meta", "features": "summary", "policies": ["fcfs moves_per_hour=4"]}
-
-
 @pytest.mark.parametrize(
     ("given", "field"),
     [
@@ -61,7 +58,6 @@ MENU = {"actions": "meta", "features": "summary", "policies": ["fcfs moves_per_h
         ({"render_mode": "ansi"}, "render_mode"),
         ({"engine": "fast"}, "engine"),
         ({"engine": "compiled", "placer": "minipod"}, "placer"),
-        ({**MENU, "engine": "compiled"}, "env.policies"),
         ({"engine": "compiled", "placer": "no-such"}, "placer.name"),
         ({"jobs": 0}, "env.jobs"),
     ],
@@ -132,7 +128,7 @@ def test_a_fall_back_that_nobody_wonders_at_is_not_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(scenarios, "_told", set())
-    gymnasium.make("ClusterGym/Meta-16-v1", jobs=4).reset(seed=0)
+    gymnasium.make("ClusterGym/Elastic-16-v1", jobs=4).reset(seed=0)
     assert caplog.text == ""
     gymnasium.make("ClusterGym/Elastic-16-v1", jobs=4, placer="minipod").reset(seed=0)
     assert "engine=auto chooses simpy" in caplog.text
@@ -153,7 +149,8 @@ def test_a_first_compilation_is_said_once(
 
 @pytest.mark.skipif(cores() < 2, reason="there is one core")
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clustergym.envs.vector.core.LEAST", 2)  # two and three of five for the threads
+    # Two and three of five for the threads.
+    monkeypatch.setattr("clustergym.envs.vector.episode_batch.LEAST", 2)
     one, two = (SchedulingVectorEnv(ElasticEnv, 5, threads=threads, **SMALL) for threads in (1, 2))
     np.testing.assert_array_equal(one.reset(seed=3)[0]["jobs"], two.reset(seed=3)[0]["jobs"])
     ends = 0

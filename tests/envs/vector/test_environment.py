@@ -15,7 +15,7 @@ from same_values import assert_same
 import clustergym  # noqa: F401  registers the environments
 from clustergym.cluster.spec import Fabric
 from clustergym.common.errors import InputError
-from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv, FairEnv, MetaEnv, TenantsEnv
+from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv, FairEnv, TenantsEnv
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 
 # Jobs of at most four hours: an episode has a third of the rounds that it has with jobs of twelve.
@@ -68,19 +68,6 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
             "observation": "flat",
         },
     ),
-    "meta": (MetaEnv, {"cluster": "arena-16", "jobs": 12}),
-    "meta in time": (
-        MetaEnv,
-        {
-            "cluster": "ares-16",
-            "jobs": 12,
-            "rule": "ares",
-            "costs": "ares-profiled-free",
-            "information": "data_parallel",
-            "round_s": 60.0,
-            "max_duration_s": 14400.0,
-        },
-    ),
 }
 
 
@@ -95,7 +82,7 @@ def drawn_actions(envs: SchedulingVectorEnv, rng: np.random.Generator) -> np.nda
 
 
 MODES = list(AutoresetMode)
-EVERY_MODE = ("elastic", "baseline at the horizon", "drop", "scores", "meta in time")
+EVERY_MODE = ("elastic", "baseline at the horizon", "drop", "scores")
 """Cases that end in different ways; each of the others is stepped in one mode, in turn."""
 STEPPED = [
     (case, mode)
@@ -113,7 +100,7 @@ def test_it_is_the_same_as_single_environments(case: str, mode: AutoresetMode) -
     assert_same_steps(mine, other, mode, drawn_actions, ends=6)
 
 
-@pytest.mark.parametrize("case", ["elastic", "scores", "meta"])
+@pytest.mark.parametrize("case", ["elastic", "scores"])
 @pytest.mark.parametrize("copy", [True, False])
 def test_a_reset_of_some_leaves_the_masks_of_the_others(case: str, copy: bool) -> None:
     single, parameters = CASES[case]

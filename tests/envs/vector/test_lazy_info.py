@@ -12,7 +12,7 @@ from same_values import assert_same
 
 import clustergym  # noqa: F401  registers the environments
 from clustergym.envs.families import ElasticEnv
-from clustergym.envs.vector import core
+from clustergym.envs.vector import episode_batch
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 from clustergym.envs.vector.lazy_info import LazyInfo
 
@@ -70,8 +70,8 @@ def test_a_value_that_is_replaced_or_removed_is_not_made() -> None:
 
 def test_summaries_that_are_read_late_are_of_their_episode(monkeypatch) -> None:
     measured = []
-    measure = core.measure_scenario
-    monkeypatch.setattr(core, "measure_scenario", lambda *given: measured.append(1) or measure(*given))
+    measure, own = episode_batch.measure_scenario, "measure_scenario"
+    monkeypatch.setattr(episode_batch, own, lambda *given: measured.append(1) or measure(*given))
     parameters = {"cluster": "arena-16", "jobs": 12, "rows": 8}
 
     def ends(read: bool) -> list[dict]:

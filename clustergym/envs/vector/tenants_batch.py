@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,15 +13,14 @@ from clustergym.envs.queue_imbalance import COLUMNS
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.envs.vector import tenants_step
-from clustergym.envs.vector.core import Core
+from clustergym.envs.vector.episode_batch import EpisodeBatch
 from clustergym.envs.vector.episode_states import PreparedScenario, write_row
 from clustergym.envs.vector.queues import LIMITS, SIZES, QueueState
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled.coverage import UncoveredError
-from clustergym.sim.compiled.numba_cache import Direct
 
 
-class TenantsCore(Core):
+class TenantsBatch(EpisodeBatch):
     """A batch of compiled episodes with queues of tenants; what these have missed is read from the events.
 
     Raises
@@ -30,13 +29,14 @@ class TenantsCore(Core):
         If an action is no edit of a job's GPUs.
     """
 
+    compiled = staticmethod(tenants_step.apply_actions_with_queues)
+
     def __init__(self, single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> None:
         if not isinstance(single.actions, EditActions):
             message = f"actions={single.parameters.actions} with features=tenants is not covered"
             raise UncoveredError(message, field="env.features", remedy="give engine='simpy'")
         # Events are kept even where nobody asks for metrics: queues are counted by them.
         super().__init__(single, size, True, threads)
-        self._step = Direct(tenants_step.step)
         self._usual = single.features.parts["tenants"].start
         self._weighs_shares = "share_error" in single.parameters.reward
         self.queues = QueueState(
@@ -64,19 +64,9 @@ class TenantsCore(Core):
             self.queues = QueueState._make(write_row(table, row, own) for table, own in tables)
         super().begin(rows, scenarios)
 
-    def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Return a function (first, last) that applies the actions in the episodes first..last - 1."""
-        return partial(
-            self._step,
-            *self.arrays,
-            self.queues,
-            self._usual,
-            self._weighs_shares,
-            actions,
-            self.terms,
-            self.rewards,
-            self.outcomes,
-        )
+    def arguments(self, actions: Ints) -> tuple[Any, ...]:
+        """Return what the compiled function takes between the common arrays and the results' arrays."""
+        return self.queues, self._usual, self._weighs_shares, actions
 
     def get_outcomes(self, row: int) -> Outcomes:
         """Return when each job of an episode has left so far, and what queues have missed."""
