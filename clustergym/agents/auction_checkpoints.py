@@ -59,13 +59,7 @@ def save(path: Path, weights: Floats, information: InformationClass, about: Mapp
 
 
 def load(name: str) -> AuctionCheckpoint:
-    """Read the checkpoint of an auction by its path, or by its name in the package.
-
-    Raises
-    ------
-    InputError
-        If it is missing, damaged, of another version or of the wrong shape.
-    """
+    """Read the checkpoint of an auction by its path, or by its name in the package."""
     stored = read(name, AUCTION_SCHEMA)
     wanted = {"agent": AGENTS, "feature_version": (features.VERSION,)}
     for key, values in wanted.items():

@@ -57,13 +57,7 @@ class CheckpointContent:
 
 
 def find(name: str) -> Path:
-    """Return the path of a checkpoint's weights file, given that path or its name in the package.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """Return the path of a checkpoint's weights file, given that path or its name in the package."""
     path = Path(name)
     if path.suffix != SUFFIX and len(path.parts) == 1:
         path = TRAINED / f"{name}{SUFFIX}"
@@ -86,13 +80,7 @@ def is_network(name: str) -> bool:
 
 
 def read_schema(name: str) -> str:
-    """Return the schema that the first line of a checkpoint's YAML names, or an empty text.
-
-    Raises
-    ------
-    InputError
-        If there is none of the name, or it has no YAML.
-    """
+    """Return the schema that the first line of a checkpoint's YAML names, or an empty text."""
     with open_regular_file(find(name).with_suffix(".yaml"), BOTH) as file:
         line = file.readline(200).decode(errors="replace").strip()
     return line.removeprefix("schema: ") if line.startswith("schema: ") else ""
@@ -118,13 +106,7 @@ def write(
 
 
 def read(name: str, schema: str) -> CheckpointContent:
-    """Read the two files of a checkpoint, by its path or name, and check their schema and digest.
-
-    Raises
-    ------
-    InputError
-        If one is missing or damaged, or the YAML has another schema.
-    """
+    """Read the two files of a checkpoint, by its path or name, and check their schema and digest."""
     path = find(name)
     file = path.with_suffix(".yaml")
     data = read_regular(path, LARGEST_BYTES, BOTH)

@@ -120,11 +120,6 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
     render_mode : {"ansi", "rgb_array"}, optional
     **parameters
         Fields of `clustergym.envs.sharing.parameters.SharingParameters`.
-
-    Raises
-    ------
-    InputError
-        If a parameter, or an option of `reset`, is not valid.
     """
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:

@@ -30,13 +30,7 @@ USUAL_NODES = 64
 
 @dataclass(frozen=True)
 class SharingParameters(Parameters):
-    """The parameters of a Sharing environment; the text below each field describes it.
-
-    Raises
-    ------
-    InputError
-        If a value is out of its range, or a file is not as it should be.
-    """
+    """The parameters of a Sharing environment; the text below each field describes it."""
 
     config_key: ClassVar[str] = "env"
     nodes: PositiveInt | None = None
@@ -82,13 +76,7 @@ OPTIONS = ("stream", "order")
 def episode_stream(
     parameters: SharingParameters, source: Source, options: Mapping[str, Any], rng: np.random.Generator
 ) -> Stream:
-    """Return the sequence of requests of an episode: that of an option, or a sampled one.
-
-    Raises
-    ------
-    InputError
-        For an unknown option, or one that does not suit the environment.
-    """
+    """Return the sequence of requests of an episode: that of an option, or a sampled one."""
     for name in options:
         if name not in OPTIONS:
             remedy = nearest(str(name), OPTIONS)

@@ -98,11 +98,6 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
     render_mode : None
         Nothing is drawn.
-
-    Raises
-    ------
-    InputError
-        If a value is not valid.
     """
 
     shared: tuple[str, ...] = ("action_space", "metadata", "observation_space", "parameters", "render_mode")
@@ -318,13 +313,7 @@ def check_count(field: str, value: Any, most: int | None) -> int:
 
 
 def check_discrete(actions: npt.ArrayLike, size: int, number: int) -> Ints:
-    """Check `size` actions, each from 0 to `number` - 1; return them as an array.
-
-    Raises
-    ------
-    InputError
-        If they have another shape or type, or one of them is out of range.
-    """
+    """Check `size` actions, each from 0 to `number` - 1; return them as an array."""
     taken = np.asarray(actions)
     if taken.shape != (size,) or taken.dtype.kind not in "iu":
         message = f"have shape {taken.shape} and type {taken.dtype}"

@@ -16,11 +16,6 @@ def groups(trace_seeds: Sequence[int], size: int) -> dict[str, Any]:
     """Return options for `reset` that give each trace to `size` consecutive environments.
 
     `reset(options=groups([3, 4], 8))` needs 16 environments: eight begin trace 3, and eight begin trace 4.
-
-    Raises
-    ------
-    InputError
-        If there is no trace, or `size` is below 1.
     """
     if size < 1 or len(trace_seeds) == 0:
         message, remedy = f"{len(trace_seeds)} groups of {size}", "give one trace or more, and a size from 1"

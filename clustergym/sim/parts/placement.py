@@ -51,11 +51,6 @@ def score_nodes(
     -------
     tuple of ndarray of int, shape (N,)
         Scores from 0 to 100, -1 where the request does not fit; devices, -1 where it takes no part of one.
-
-    Raises
-    ------
-    InputError
-        If there is no such placer.
     """
     if placer not in placers.PLACERS:
         message, remedy = f"unknown placer {placer!r}", nearest(placer, placers.PLACERS)
