@@ -16,32 +16,9 @@ from clustergym.common.arrays import Floats
 from clustergym.common.tables import table
 
 from . import ares_runs
-from .ares_runs import (
-    FIXED,
-    AresRuns,
-    bend,
-    build_run_scenario,
-    build_timed_scenario,
-)
-from .page import (
-    Draw,
-    Panel,
-    RunColumn,
-    Section,
-    figures_table,
-    grid_plot,
-    passage,
-)
-from .reproduction import (
-    Figures,
-    Found,
-    Options,
-    Parameters,
-    RunSpec,
-    column,
-    load_or_make,
-    number,
-)
+from .ares_runs import FIXED, AresRuns, bend, build_run_scenario, build_timed_scenario
+from .page import Draw, Panel, RunColumn, Section, figures_table, grid_plot, passage
+from .reproduction import Figures, Found, Options, Parameters, RunSpec, column, load_or_make, number
 
 EXACT: Parameters = (("search", "exact"),)
 POLLUX: Parameters = (*EXACT, *FIXED["pollux"])

@@ -50,10 +50,7 @@ class Scale(NamedTuple):
     nodes: int
 
 
-SCALES = (
-    Scale(PretrainingJob(208, 26, 4, 2), 11, 16),
-    Scale(PretrainingJob(9600, 150, 8, 8), 20, 100),
-)
+SCALES = (Scale(PretrainingJob(208, 26, 4, 2), 11, 16), Scale(PretrainingJob(9600, 150, 8, 8), 20, 100))
 """The larger job takes more than half of a cluster of more than 2,000 nodes (Arnold, sections 2 and 3)."""
 
 

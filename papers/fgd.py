@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -29,8 +30,9 @@ from clustergym.envs.sharing.streams import read_source
 from clustergym.sim.compiled.numba_cache import announce_compilation, has_numba
 from clustergym.sim.parts.placers import PLACERS
 
-from .claims import PaperClaim, claims_table, quantity
-from .page import Report, passage
+from .claim_files import judge_claims
+from .claims import PUBLISHED as AS_PUBLISHED
+from .page import Report, make_report, passage, words
 from .reproduction import Options, number
 
 SUMMARY = "six placers of parts of GPUs fill Alibaba's openb cluster (ATC '23)"
@@ -85,10 +87,10 @@ def reproduce(options: Options) -> Report:
     announce_compilation(streams.place_arrivals)
     done = list(in_order(_fills, runs, options.workers, label="workloads and seeds"))
     rows = [row for run, fills in zip(runs, done, strict=True) for row in _rows(run, fills, published)]
-    claims = list(_claims(rows))
-    opening = [passage("fgd", "introduction"), note, f"## Claims\n\n{claims_table(claims)}" if claims else ""]
-    text = "\n\n".join(filter(None, [*opening, *_parts(runs, done, rows)]))
-    return Report(text + "\n", rows, claims)
+    introduction = "\n\n".join(filter(None, [passage("fgd", "introduction"), note]))
+    sections = [words(part) for part in _parts(runs, done, rows)]
+    report = make_report(introduction, judge_claims("fgd", _figures(rows)), sections, {})
+    return replace(report, figures=rows)
 
 
 def find_folder(data: Path) -> Path:
@@ -244,15 +246,15 @@ def _both(rows: Sequence[Row]) -> tuple[float, float | None]:
     return float(np.mean([row[ALLOCATED] for row in rows])), theirs
 
 
-def _claims(rows: Sequence[Row]) -> Iterator[PaperClaim]:
-    """Yield the allocation of each placer at the end of the default workload."""
+def _figures(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return each placer's allocation at the end of the default workload, where there is a published one."""
+    ours, theirs = {}, {}
     for placer in dict.fromkeys(row["placer"] for row in rows):
         where = {"workload": "default", "placer": placer, "arrived_pct": LAST}
         own = [row for row in rows if all(row[name] == value for name, value in where.items())]
         if own and _both(own)[1] is not None:
-            ours, theirs = _both(own)
-            claim = f"GPUs allocated when 130 % have arrived, {PUBLISHED[placer]}"
-            yield quantity(claim, SOURCE, theirs, as_published=ours, decimals=2)
+            ours[PUBLISHED[placer]], theirs[PUBLISHED[placer]] = _both(own)
+    return {AS_PUBLISHED: {"allocated": ours}, "allocated": theirs, "placers": {"placer": list(ours)}}
 
 
 LAST = 130

@@ -24,14 +24,7 @@ from clustergym.common.tables import table
 from clustergym.results.report.colours import COLOURS, choose_style
 
 from .claims import HEADERS, TOLERANCE, VERDICTS, PaperClaim, claims_table
-from .reproduction import (
-    Figures,
-    Found,
-    RunSpec,
-    change,
-    compute_padded_jct,
-    number,
-)
+from .reproduction import Figures, Found, RunSpec, change, compute_padded_jct, number
 from .titles import PAPERS
 
 Draw = Callable[[Path], None]
