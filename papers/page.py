@@ -132,7 +132,7 @@ def _passages(paper: str) -> Mapping[str, str]:
     return {name: text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def passage(paper: str, name: str, **values: Any) -> str:
+def passage(paper: str, name: str, /, **values: Any) -> str:
     """Return the prose under `<!-- name -->` in `texts/PAPER.md`, with values filled in."""
     return _passages(paper)[name].format(**values)
 

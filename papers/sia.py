@@ -163,8 +163,8 @@ def sia_figures(known: Sequence[tuple[str, str]], found: Found) -> dict[str, Any
         for setting, rules in ((FAIR, FAIR_RULES), (PUBLISHED, AS_PUBLISHED)):
             ours = figures[rules][trace][label] = _in_hours(found[_spec(trace, label, setting)])
             if label != "sia" and (trace, "sia") in known:
-                sia = _in_hours(found[_spec(trace, "sia", setting)])
-                figures[rules]["gains"][trace][label] = difference(sia["jct_h"], ours["jct_h"])
+                runs = (found[_spec(trace, row, setting)] for row in ("sia", label))
+                figures[rules]["gains"][trace][label] = difference(*(run["jct_mean"] for run in runs))
         figures["gains"][trace][label] = difference(REFERENCE[trace]["sia"]["jct_h"], told["jct_h"])
         figures["launches"][trace][label] = ours["restarts"] + 1
         late = [_in_hours(found[spec]) for spec in _make_jittered_specs(trace, label) if spec in found]
