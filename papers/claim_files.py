@@ -1,9 +1,8 @@
-"""Reads what a paper published and claims from `published/PAPER.yaml`, and holds each claim against our figures.
+"""Reads what a paper published and claims from `published/PAPER.yaml`, and holds it against our figures.
 
 Such a file has two keys. `published` holds figures of the paper that its claims or its page's tables name.
 `claims` is a list of claims and of groups: a group has `claims` of its own, which take over its other keys.
-With `each`, a list of mappings or the path to one, a claim or group stands once for each of them, and takes over
-its keys.
+With `each`, lists of values side by side or the path to such lists, a claim or group stands once for each.
 
 The keys of a claim:
 
@@ -23,7 +22,7 @@ In texts and paths, `{name}` is another key of the claim, and `{a/b:.1f}` our fi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -39,19 +38,15 @@ RULES: Mapping[str, dict[str, Any]] = {
     "change": {"unit": "%", "neutral": 0.0, "decimals": 1},
     "ratio": {"unit": "x", "neutral": 1.0, "decimals": 2},
     "quantity": {"unit": "%", "neutral": None, "decimals": 1},
-    "statement": {"unit": "", "neutral": 0.0, "decimals": 0},
+    "statement": {"unit": "", "neutral": 0.0, "decimals": 0, "paper": 1.0},
 }
 """An effect in percent or as a ratio, judged by its share of the paper's; a quantity that ours should equal; a
-statement that is 1 if it holds for our results, else 0."""
-OWN_KEYS = ("claim", "source", "paper", "ours", "rule", "unit", "decimals", "why", "why_reversed")
-KEYS = (*OWN_KEYS, "first_stated_by", "rests_on")
+statement, which is 1 if it holds for our results, else 0."""
+PLAIN = ("unit", "decimals", "first_stated_by")
+KEYS = ("claim", "source", "paper", "ours", "rule", *PLAIN, "why", "why_reversed", "rests_on", "each", "claims")
 SIGNS = {"above": 1, "below": -1}
 UNKNOWN = "not known"
 _NAMED = re.compile(r"\{([^{}:]+)(?::([^{}]*))?\}")
-
-
-class _MissingFigureError(KeyError):
-    """A path that leads to no figure."""
 
 
 def look_up(figures: Any, path: str) -> Any:
@@ -70,8 +65,7 @@ def _read(paper: str) -> YamlMapping:
 
 def published(paper: str) -> Mapping[str, Any]:
     """Return the figures of a paper that stand under `published` in its file."""
-    figures: Mapping[str, Any] = _read(paper).content["published"]
-    return figures
+    return dict(_read(paper).content["published"])
 
 
 def judge_claims(paper: str, figures: Mapping[str, Any]) -> list[PaperClaim]:
@@ -80,33 +74,76 @@ def judge_claims(paper: str, figures: Mapping[str, Any]) -> list[PaperClaim]:
     Parameters
     ----------
     paper : str
-        The name of its file.
+        The name of its file. An error in it is an `InputError` with its line and key.
     figures : mapping
         Our figures by path, below `fair` and `as published`, and what the texts name besides.
-
-    Raises
-    ------
-    InputError
-        If the file has an error; it names the line and the claim.
     """
     file, made = _read(paper), list[PaperClaim]()
     scope = {**figures, "published": file.content.get("published", {})}
-    for entry in _entries(file, file.content["claims"], {}, ("claims",), scope):
+    for entry in _Entry(file, file.content, ()).list_claims(scope):
         made.append(entry.judge(scope, made))
     return made
 
 
+class _NoFigureError(KeyError):
+    """A name in a text that is neither a key of the claim nor a path to a figure."""
+
+
 class _Entry(NamedTuple):
-    """One claim with the keys of its groups, and where it stands in its file."""
+    """A claim or group with the keys that it has taken over, and where it stands in its file."""
 
     file: YamlMapping
     given: Mapping[str, Any]
     keys: tuple[str | int, ...]
 
-    def refuse(self, message: str, key: str = "", remedy: str = "") -> InputError:
-        keys = (*self.keys, key) if key else self.keys
-        line = self.file.line(keys)
-        return InputError(message, file=self.file.path, line=line, field=field_name(keys), remedy=remedy)
+    def refuse(self, message: str, *keys: str | int, remedy: str = "correct it") -> InputError:
+        at = (*self.keys, *keys)
+        line = self.file.line(at)
+        return InputError(message, file=self.file.path, line=line, field=field_name(at), remedy=remedy)
+
+    def list_claims(self, scope: Mapping[str, Any]) -> Iterator[_Entry]:
+        """Yield the claims of a group, and of the groups in it, in order."""
+        own = {key: value for key, value in self.given.items() if key not in ("claims", "each", "published")}
+        if not isinstance(blocks := self.given.get("claims"), list):
+            raise self.refuse("is missing, or no list", "claims")
+        for at, block in enumerate(blocks):
+            if not isinstance(block, Mapping):
+                raise self.refuse("is no claim", "claims", at, remedy="write its keys as `key: value`")
+            entry = self._replace(given={**own, **block}, keys=(*self.keys, "claims", at))
+            for case in entry.list_cases(block.get("each", {}), scope):
+                one = entry._replace(given={**entry.given, **case})
+                yield from one.list_claims(scope) if "claims" in block else [one]
+
+    def list_cases(self, each: Any, scope: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the keys of each copy of a claim or group, from lists side by side or the path to them."""
+        columns = look_up(scope, each) if isinstance(each, str) else each
+        try:
+            rows = zip(*columns.values(), strict=True) if columns else [()]
+            return [dict(zip(columns, row, strict=True)) for row in rows]
+        except (AttributeError, TypeError, ValueError):
+            raise self.refuse("is no set of lists of the same length", "each") from None
+
+    def judge(self, scope: Mapping[str, Any], before: Sequence[PaperClaim]) -> PaperClaim:
+        """Return the claim beside our figures, with its reason; `before` are the claims above it."""
+        named = {name[1] for name in _NAMED.finditer(str(self.file.content))}
+        for key in self.given:
+            if key not in KEYS and key not in named:
+                raise self.refuse(f"unknown key {key!r}", key, remedy=nearest(key, KEYS))
+        if (rule := self.given.get("rule", "change")) not in RULES:
+            raise self.refuse(f"unknown rule {rule!r}", "rule", remedy=nearest(rule, RULES))
+        claim, source = (self.read_text(key, scope) for key in ("claim", "source"))
+        fair, as_published = (self.find_ours(setting, scope) for setting in (FAIR, PUBLISHED))
+        fields = {"paper": None, **RULES[rule], **self.read_paper(scope)}
+        fields |= {key: self.given[key] for key in PLAIN if key in self.given}
+        fields["quick"] = "ours" not in self.given or not fair is as_published is None
+        if rule == "statement":
+            claim += " (1: yes)"
+        try:
+            row = PaperClaim(claim, source, fair=fair, as_published=as_published, **fields)
+        except (ValueError, TypeError) as error:
+            raise self.refuse(str(error)) from None
+        row = replace(row, rests_on=self.find_reversed(before, scope))
+        return replace(row, why=self.explain(row, scope))
 
     def fill(self, text: str, scope: Mapping[str, Any]) -> str:
         """Return a text with keys of the claim and figures in place of their names, the innermost first."""
@@ -114,130 +151,78 @@ class _Entry(NamedTuple):
         def value(name: re.Match[str]) -> str:
             found = self.given.get(name[1], look_up(scope, name[1]))
             if found is None:
-                raise _MissingFigureError(name[1])
+                raise _NoFigureError(name[1])
             return format(found, name[2] or "")
 
         while (filled := _NAMED.sub(value, text)) != text:
             text = filled
         return text
 
-    def check_keys(self) -> None:
-        """Raise an `InputError` for a key that is missing, or that neither a claim has nor a text names."""
-        named = {name[1] for name in _NAMED.finditer(str(self.file.content))}
-        for key in self.given:
-            if key not in KEYS and key not in named:
-                raise self.refuse(f"unknown key {key!r}", key, nearest(key, KEYS))
-        for key in ("claim", "source"):
-            if not isinstance(self.given.get(key), str):
-                raise self.refuse("is missing", key, "write it as text")
-
-    def text(self, key: str, scope: Mapping[str, Any]) -> str:
+    def read_text(self, key: str, scope: Mapping[str, Any], text: Any = None) -> str:
+        """Return the text under a key, or `text` that stands there, filled in."""
+        text = self.given.get(key) if text is None else text
+        if not isinstance(text, str):
+            raise self.refuse("is missing, or no text", key)
         try:
-            return self.fill(self.given[key], scope)
-        except (KeyError, TypeError, ValueError) as error:
-            raise self.refuse(f"is no text that can be filled in: {error}", key) from None
+            return self.fill(text, scope)
+        except _NoFigureError as error:
+            raise self.refuse(f"there is no figure {error.args[0]!r}", key) from None
+        except (TypeError, ValueError) as error:
+            raise self.refuse(str(error), key) from None
 
-    def judge(self, scope: Mapping[str, Any], before: Iterable[PaperClaim]) -> PaperClaim:
-        """Return the claim beside our figures, with its reason; `before` are the claims above it."""
-        rule = self.given.get("rule", "change")
-        if rule not in RULES:
-            raise self.refuse(f"unknown rule {rule!r}", "rule", nearest(rule, RULES))
-        fair, as_published = self._ours(scope)
-        fields = {
-            **RULES[rule],
-            **{key: self.given[key] for key in ("unit", "decimals") if key in self.given},
-        }
-        if rule == "statement":
-            fields["paper"] = 1.0
-        missing = "ours" in self.given and fair is None and as_published is None
-        claim = self.text("claim", scope) + " (1: yes)" * (rule == "statement")
-        fields |= {"paper": None, **fields, **self._paper(scope)}
-        fields |= {"source": self.text("source", scope), "quick": not missing}
-        fields["first_stated_by"] = self.given.get("first_stated_by", "")
-        try:
-            row = PaperClaim(claim, fair=fair, as_published=as_published, **fields)
-        except (ValueError, TypeError) as error:
-            raise self.refuse(str(error)) from None
-        return replace(row, why=self._why(row, scope), rests_on=self._reversed(before, scope))
-
-    def _ours(self, scope: Mapping[str, Any]) -> Iterator[float | None]:
+    def find_ours(self, setting: str, scope: Mapping[str, Any]) -> float | None:
         given = self.given.get("ours", {})
-        for setting in (FAIR, PUBLISHED):
-            path = f"{setting}/{given}" if isinstance(given, str) else given.get(setting)
-            found = None if path is None else look_up(scope, self.fill(path, scope))
-            yield None if found is None else float(found)
+        if not isinstance(given, str | Mapping):
+            raise self.refuse(f"{given!r} is no path", "ours")
+        path = f"{setting}/{given}" if isinstance(given, str) else given.get(setting)
+        found = None if path is None else look_up(scope, self.read_text("ours", scope, path))
+        if not isinstance(found, bool | int | float | None):
+            raise self.refuse(f"{found!r} is no figure", "ours")
+        return None if found is None else float(found)
 
-    def _paper(self, scope: Mapping[str, Any]) -> dict[str, Any]:
+    def read_paper(self, scope: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a claim that its key `paper` sets."""
-        match given := self.given.get("paper"):
-            case None:
-                return {}
-            case str():
-                path = self.fill(given, scope)
-                if path in SIGNS:
-                    return {"direction": SIGNS[path]}
-                return {"paper": None if (found := look_up(scope, path)) is None else float(found)}
-            case int() | float():
-                return {"paper": float(given)}
-            case [least, most]:
-                return {"paper": float(least), "paper_most": float(most)}
-            case {"accuracy": accuracy}:
-                return {"paper": 100 - accuracy}
-            case {"at least": figure} | {"at most": figure}:
-                return {"paper": float(figure), "comparison": next(iter(given))}
-        raise self.refuse(f"{given!r} is no figure", "paper", "give a figure, a range, a side or a path")
+        given = self.given.get("paper")
+        if isinstance(given, str):
+            given = self.read_text("paper", scope)
+            if given in SIGNS:
+                return {"direction": SIGNS[given]}
+            given = look_up(scope, given)
+        try:
+            match given:
+                case None:
+                    return {}
+                case [least, most]:
+                    return {"paper": float(least), "paper_most": float(most)}
+                case {"accuracy": accuracy}:
+                    return {"paper": 100 - accuracy}
+                case {"at least": figure} | {"at most": figure}:
+                    return {"paper": float(figure), "comparison": next(iter(given))}
+            return {"paper": float(given)}
+        except (TypeError, ValueError):
+            remedy = "give a figure, a range, a side, a sign or a path"
+            raise self.refuse(f"{given!r} is no figure", "paper", remedy=remedy) from None
 
-    def _why(self, row: PaperClaim, scope: Mapping[str, Any]) -> str:
-        """Return the reason that is given, or that ours is not what the paper says for an unknown one."""
+    def explain(self, row: PaperClaim, scope: Mapping[str, Any]) -> str:
+        """Return the reason that is given, or that it is not known why ours is not what the paper says."""
         given = self.given.get("why", "")
-        why, texts = None, given if isinstance(given, list) else [given]
-        for text in texts:
+        why, texts = "", given if isinstance(given, list) else [given]
+        for at, text in enumerate(texts):
             try:
                 why = self.fill(text, scope)
                 break
-            except _MissingFigureError as error:
-                missing = error
-        if why is None and row.ours:
-            raise self.refuse(f"there is no figure {missing.args[0]!r}", "why")
+            except _NoFigureError:
+                if row.ours and at == len(texts) - 1:
+                    self.read_text("why", scope, text)
         if row.direction and row.main_verdict == REVERSED:
             return "; ".join(filter(None, [why, self.given.get("why_reversed")])) or UNKNOWN
-        unexplained = row.ours and not why and row.verdict not in (REPRODUCED, NO_FIGURE)
-        return UNKNOWN if unexplained else why or ""
+        return UNKNOWN if row.ours and not why and row.verdict not in (REPRODUCED, NO_FIGURE) else why
 
-    def _reversed(self, before: Iterable[PaperClaim], scope: Mapping[str, Any]) -> str:
+    def find_reversed(self, before: Sequence[PaperClaim], scope: Mapping[str, Any]) -> str:
         """Return the first claim above that this one rests on and whose effect our runs reverse."""
         rows = {row.claim: row for row in before}
-        names = [self.fill(name, scope) for name in self.given.get("rests_on", ())]
+        names = [self.read_text("rests_on", scope, name) for name in self.given.get("rests_on", ())]
         for name in names:
             if name not in rows:
-                raise self.refuse(f"there is no claim {name!r} above", "rests_on", nearest(name, rows))
+                raise self.refuse(f"there is no claim {name!r} above", "rests_on", remedy=nearest(name, rows))
         return next((name for name in names if rows[name].main_verdict == REVERSED), "")
-
-
-def _entries(
-    file: YamlMapping,
-    blocks: Any,
-    given: Mapping[str, Any],
-    keys: tuple[str | int, ...],
-    scope: Mapping[str, Any],
-) -> Iterator[_Entry]:
-    """Yield the claims of a list of claims and groups, in order."""
-    for at, block in enumerate(blocks):
-        here = _Entry(file, given, (*keys, at))
-        if not isinstance(block, Mapping):
-            raise here.refuse("is no claim", remedy="write its keys as `key: value`")
-        own = {key: value for key, value in block.items() if key not in ("each", "claims")}
-        for case in _cases(block.get("each", {}), scope):
-            entry = here._replace(given={**given, **own, **case})
-            if "claims" in block:
-                yield from _entries(file, block["claims"], entry.given, (*here.keys, "claims"), scope)
-            else:
-                entry.check_keys()
-                yield entry
-
-
-def _cases(each: Any, scope: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the keys of each copy of a claim or group: of `each`, given or at a path, the values side by side."""
-    columns = look_up(scope, each) if isinstance(each, str) else each
-    rows = zip(*columns.values(), strict=True) if columns else [()]
-    return [dict(zip(columns, row, strict=True)) for row in rows]

@@ -58,9 +58,9 @@ def _scenario(data: Path) -> Scenario:
     """Return the 96 jobs on 8 V100, 16 P100 and 24 K80."""
     from clustergym.cluster.cluster_files import load_cluster
 
-    cluster = load_cluster("gavel-48")
+    cluster, rates = load_cluster("gavel-48"), read_rates(data / "gavel" / RATES)
     counts = list_allowed_counts(cluster, "power_of_two")
-    return build_scenario(cluster, _trace(data / "gavel" / TRACE), read_rates(data / "gavel" / RATES), counts)
+    return build_scenario(cluster, _trace(data / "gavel" / TRACE), rates, counts)
 
 
 def _trace(path: Path) -> Trace:
