@@ -1,4 +1,4 @@
-"""Computes the figures that Arena's and Crius's claims are held against: runs of a table against each other."""
+"""Computes the figures that Arena's and Crius's claims are held against: runs against each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from . import arena_sections as parts
 from .arena_scenarios import make_run
-from .claims import FAIR, PUBLISHED, difference
+from .claims import PUBLISHED, difference
 from .page import Section
 from .reproduction import Found, RunSpec, compute_padded_jct
 
@@ -112,7 +112,7 @@ def _compare_priorities(found: Found) -> float:
 
 
 def _lifespans(found: Found) -> dict[str, dict[str, float]]:
-    """Return Arena's throughput over each baseline's by lifespan, and the growth from the least to the most."""
+    """Return Arena's throughput over each baseline's by lifespan, and its growth over the lifespans."""
     gains: dict[str, dict[str, float]] = {}
     for factor in parts.FACTORS:
         ours, *others = (float(found[spec]["throughput_mean"]) for spec in parts.lifespan_runs(factor))

@@ -28,7 +28,7 @@ COLUMNS = (FINISHED, THROUGHPUT, JCT, CENSORED, page.RESTARTS)
 
 
 REFERENCE: Mapping[int, Mapping[str, Figures]] = published("arena")["simulator"]
-"""What the artifact's own simulator gave on its own Philly trace, by rounds and policy: jobs, samples/s, s."""
+"""What the artifact's own simulator gave on its Philly trace, by rounds and policy: jobs, samples/s, s."""
 STORED: Mapping[str, Figures] = published("arena")["testbed"]
 """Jobs finished and their mean JCT, seconds, in the logs of the testbed that the artifact keeps."""
 

@@ -100,18 +100,14 @@ BEST_ALPHAS = (0.75, 0.8)
 
 def reproduce(options: Options) -> page.Report:
     """Simulate the runs that reproduce the paper Ares, and return its page with the results."""
-    ares_runs.check_data(
-        options.data, [name for trace_type in TRACE_TYPES for name in trace_names(trace_type, options.quick)]
-    )
+    needed = [name for trace_type in TRACE_TYPES for name in trace_names(trace_type, options.quick)]
+    ares_runs.check_data(options.data, needed)
     chosen, note = choose(ares_runs.POLICIES, options.policies)
     study = AresRuns(options.data, options.quick, chosen)
     names = ["introduction", *["quick"] * options.quick]
     introduction = "\n\n".join(page.passage("ares", name, jobs=ares_runs.START_JOBS) for name in names)
     opening = page.words(page.passage("ares", "opening", plot=study.file("jct")))
-    sections, causes = (
-        [opening, *(_comparison(study, trace_type) for trace_type in TRACE_TYPES)],
-        Causes(study),
-    )
+    sections, causes = [opening, *(_comparison(study, name) for name in TRACE_TYPES)], Causes(study)
     whole = set(ares_runs.POLICIES) <= set(chosen)
     if whole:
         sections += [causes.ladder(), causes.map(), _alphas(study), _testbed(study)]
@@ -152,20 +148,14 @@ def _comparison(study: AresRuns, trace_type: str) -> Section:
     counted = f"{len(names)} traces" if len(names) > 1 else names[0]
 
     def text(found: Found) -> str:
-        rows = {
-            (policy + _fewer(study, trace_type, policy),): study.averages(found, trace_type, policy)
-            for policy in study.rows
-        }
-        relative = [_relative_jct(study, found, trace_type, policy) for policy in study.rows]
+        rows, relative = {}, []
+        for policy in study.rows:
+            rows[(study.label(trace_type, policy),)] = study.averages(found, trace_type, policy)
+            relative.append(_relative_jct(study, found, trace_type, policy))
         added = {"mean JCT, Ares relative": relative}
         return f"## {trace_type}: {counted}\n\n{page.figures_table(['policy'], rows, COLUMNS, added)}"
 
     return Section([spec for policy in study.rows for spec in study.specs(trace_type, policy)], text)
-
-
-def _fewer(study: AresRuns, trace_type: str, policy: str) -> str:
-    run, there = len(study.specs(trace_type, policy)), len(trace_names(trace_type, study.quick))
-    return f" (first {run} of {there})" if run < there else ""
 
 
 def _relative_jct(study: AresRuns, found: Found, trace_type: str, policy: str) -> str:
@@ -176,12 +166,8 @@ def _relative_jct(study: AresRuns, found: Found, trace_type: str, policy: str) -
 
 
 def _bars(study: AresRuns, found: Found, trace_type: str) -> Panel:
-    hours = {
-        policy + _fewer(study, trace_type, policy): [
-            study.averages(found, trace_type, policy)["jct_mean"] / 3600
-        ]
-        for policy in study.policies
-    }
+    means = {name: study.averages(found, trace_type, name)["jct_mean"] for name in study.policies}
+    hours = {study.label(trace_type, name): [jct_s / 3600] for name, jct_s in means.items()}
     return Panel(trace_type, "", "mean JCT, h", (), hours)
 
 
@@ -196,34 +182,25 @@ def _relative(study: AresRuns, found: Found, trace_type: str) -> list[float]:
 
 def _relative_of_all(study: AresRuns, found: Found) -> list[float]:
     """Return the mean over all types of traces of the mean JCT by alpha, relative to that at 0.75."""
-    return [
-        float(mean)
-        for mean in np.mean([_relative(study, found, trace_type) for trace_type in TRACE_TYPES], axis=0)
-    ]
+    rows = [_relative(study, found, trace_type) for trace_type in TRACE_TYPES]
+    return [float(mean) for mean in np.mean(rows, axis=0)]
 
 
 def _alphas(study: AresRuns) -> Section:
     headers = ["mean JCT over that at 0.75", *(f"{alpha:g}" for alpha in study.alphas), "best alpha"]
 
     def text(found: Found) -> str:
-        every = {
-            ", ".join(spec.trace for spec in study.specs(trace_type, "ares", 0.75)): _relative(
-                study, found, trace_type
-            )
-            for trace_type in TRACE_TYPES
-        }
+        every = {}
+        for trace_type in TRACE_TYPES:
+            traces = ", ".join(spec.trace for spec in study.specs(trace_type, "ares", 0.75))
+            every[traces] = _relative(study, found, trace_type)
         every["all"] = _relative_of_all(study, found)
-        best = {label: study.alphas[int(np.argmin(row))] for label, row in every.items()}
-        rows = [[label, *column(row, 3), f"{best[label]:g}"] for label, row in every.items()]
+        best = (f"{study.alphas[int(np.argmin(row))]:g}" for row in every.values())
+        rows = [[label, *column(row, 3), next(best)] for label, row in every.items()]
         return page.passage("ares", "alphas", table=table(headers, rows), plot=study.file("alpha"))
 
-    specs = [
-        spec
-        for trace_type in TRACE_TYPES
-        for alpha in study.alphas
-        for spec in study.specs(trace_type, "ares", alpha)
-    ]
-    return Section(specs, text)
+    each = (study.specs(trace_type, "ares", alpha) for trace_type in TRACE_TYPES for alpha in study.alphas)
+    return Section([spec for specs in each for spec in specs], text)
 
 
 def _testbed(study: AresRuns) -> Section:
@@ -232,9 +209,8 @@ def _testbed(study: AresRuns) -> Section:
     many = f"{len(specs)} generated traces" if len(specs) > 1 else "One generated trace"
 
     def text(found: Found) -> str:
-        loads = ", ".join(
-            number(ares_runs.compute_offered_load(build_run_scenario(study.data, spec)), 1) for spec in specs
-        )
+        scenarios = (build_run_scenario(study.data, spec) for spec in specs)
+        loads = ", ".join(number(ares_runs.compute_offered_load(scenario), 1) for scenario in scenarios)
         rows = {(policy,): study.averages(found, TESTBED, policy) for policy in study.rows}
         shown = page.figures_table(["policy"], rows, [JCT, UNFAIR, WORST, PREEMPTIONS])
         return page.passage("ares", "testbed", many=many, loads=loads, table=shown)

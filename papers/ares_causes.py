@@ -1,7 +1,4 @@
-"""Find what decides whether Ares or Pollux is faster, by changing one condition at a time.
-
-Ares's look at one Helios trace (section 5.4), and how long its decisions take (section 5.6).
-"""
+"""What decides whether Ares or Pollux is faster, a look at one trace, and how long decisions take."""
 
 from __future__ import annotations
 

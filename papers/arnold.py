@@ -50,7 +50,7 @@ def arnold_figures(figures: Figures) -> dict[str, Any]:
 
 
 def compare_alignments(found: Figures, ablation: Figures) -> dict[str, Any]:
-    """Return the gains of aligned placements of 96 GPUs in two minipods by model, percent, means over layers."""
+    """Return the gains of aligned placements of 96 GPUs in two minipods, percent, means over layers."""
     fair = {
         model: {to: _mean_gain(found, model, to) for to in ("pp_aligned", "dp_aligned")}
         for model in (DENSE, MOE, LARGE_MOE)
@@ -126,7 +126,7 @@ def _spread(figures: Figures) -> dict[str, Any]:
 
 
 def _production(found: Figures, ablation: Figures) -> dict[str, Any]:
-    """Return the shares of communication, and gains in throughput and lower spreads by GPUs (Figs 1 and 7)."""
+    """Return shares of communication, and gains in throughput and lower spreads by GPUs (Figs 1 and 7)."""
     small = [100 * row["communication_share"] for row in found["two_minipods"] if row["model"] == MOE]
     rows = {gpus: _at_scale(ablation, gpus) for gpus in (208, 9600)}
     shares = {name: 100 * row["communication_share"] for name, row in rows[9600].items()}

@@ -1,7 +1,4 @@
-"""The placement benchmark: each algorithm's weighted spread over random states of three clusters.
-
-Also Arnold's advantage over the best baseline by how full the cluster is.
-"""
+"""The placement benchmark: each algorithm's weighted spread over random states of three clusters."""
 
 from __future__ import annotations
 

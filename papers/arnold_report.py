@@ -26,7 +26,12 @@ def report(figures: dict[str, Any]) -> str:
         for setting in figures["settings"]
     ]
     parts = [_text("head", **figures), _summary(figures), _fullness(figures["fullness"]), *settings]
-    parts += [_cells(figures), _characterisation(found), _scale(found["scale"]), _ablation(figures["ablation"])]
+    parts += [
+        _cells(figures),
+        _characterisation(found),
+        _scale(found["scale"]),
+        _ablation(figures["ablation"]),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -190,7 +195,9 @@ def _ablation_at_scale(rows: list[dict[str, Any]]) -> str:
             line += [percent(mine[gpus, "dense"]["gain"][0]), _gain(row), spreads]
         shares = (f"{100 * mine[9600, model]['communication_share']:.0f} %" for model in MODELS)
         shown.append([*line, " and ".join(shares)])
-    heads = [f"{g} GPUs: {h}" for g in ("208", "9,600") for h in ("dense", "MoE", "DP and PP spread lower by")]
+    heads = [
+        f"{g} GPUs: {h}" for g in ("208", "9,600") for h in ("dense", "MoE", "DP and PP spread lower by")
+    ]
     return table(["changed", *heads, "communication"], shown)
 
 

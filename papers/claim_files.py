@@ -40,10 +40,22 @@ RULES: Mapping[str, dict[str, Any]] = {
     "quantity": {"unit": "%", "neutral": None, "decimals": 1},
     "statement": {"unit": "", "neutral": 0.0, "decimals": 0, "paper": 1.0},
 }
-"""An effect in percent or as a ratio, judged by its share of the paper's; a quantity that ours should equal; a
-statement, which is 1 if it holds for our results, else 0."""
+"""An effect in percent or as a ratio, judged by its share of the paper's; a quantity that ours should equal;
+a statement, which is 1 if it holds for our results, else 0."""
 PLAIN = ("unit", "decimals", "first_stated_by")
-KEYS = ("claim", "source", "paper", "ours", "rule", *PLAIN, "why", "why_reversed", "rests_on", "each", "claims")
+KEYS = (
+    "claim",
+    "source",
+    "paper",
+    "ours",
+    "rule",
+    *PLAIN,
+    "why",
+    "why_reversed",
+    "rests_on",
+    "each",
+    "claims",
+)
 SIGNS = {"above": 1, "below": -1}
 UNKNOWN = "not known"
 _NAMED = re.compile(r"\{([^{}:]+)(?::([^{}]*))?\}")

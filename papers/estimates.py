@@ -96,7 +96,7 @@ def _figures(**parameters: Any) -> dict[str, Any]:
 
 
 def _stored_errors(measured: Measurements, measurement: str) -> dict[str, dict[str, float]]:
-    """Return the mean error of the artifact's own estimates, percent, and their number, by GPUs and of all."""
+    """Return the mean error of the artifact's own estimates (%) and their number, by GPUs and of all."""
     errors: dict[str, list[float]] = {"all": []}
     for key, seconds in measured.seconds.items():
         best_s = measured.seconds.get(key._replace(measurement=MEASUREMENTS[0]), np.inf)

@@ -1,9 +1,4 @@
-"""FGD's page (ATC '23): six placers of parts of GPUs fill Alibaba's openb cluster, as published.
-
-Allocation and fragmentation over what has arrived, in whole per cents, as FGD's results have them.
-
-Orders of arrival of our own, by FGD's published procedure, where a folder has no order file.
-"""
+"""FGD's page (ATC '23): six placers of parts of GPUs fill Alibaba's openb cluster, as published."""
 
 from __future__ import annotations
 

@@ -164,10 +164,8 @@ def build_scenario(cluster: ClusterSpec, trace: Trace, rates: Rates, counts: Seq
 
 def with_pairs(data: Path, scenario: Scenario) -> Scenario:
     """Return a copy of a scenario in which pairs of jobs may share GPUs, at speeds measured by Gavel."""
-    tables = scenario.tables
-    speeds = PairSpeeds.from_table(
-        _table(data / RATES)[1], tables.classes, scenario.cluster, tables.counts, "refuse"
-    )
+    (_, pairs), tables = _table(data / RATES), scenario.tables
+    speeds = PairSpeeds.from_table(pairs, tables.classes, scenario.cluster, tables.counts, "refuse")
     return replace(scenario, pairs=speeds)
 
 
@@ -200,29 +198,14 @@ def packing_sections() -> list[Section]:
 
 
 def _curve(found: Found) -> str:
-    headers = [
-        "stream",
-        "jobs counted",
-        "alone, h",
-        "published",
-        "packed, h",
-        "published",
-        "change",
-        "published",
-    ]
-    lines = []
+    headers, lines = ["stream", "jobs counted"], []
+    for what in ("alone, h", "packed, h", "change"):
+        headers += [what, "published"]
     for load in (*LOADS, *SEVERAL):
-        alone, packed = (_jct_h(found[load.spec(which)]) for which in (UNPACKED, PACKED))
-        published = load.published
-        lines.append(
-            [
-                load.name,
-                f"{load.first:,} to {load.last:,}",
-                *(number(alone, 2), number(published[0], 2)),
-                *(number(packed, 2), number(published[1], 2)),
-                *(change(packed, alone), change(published[1], published[0])),
-            ]
-        )
+        ours = [_jct_h(found[load.spec(which)]) for which in (UNPACKED, PACKED)]
+        cells = [number(hours, 2) for pair in zip(ours, load.published, strict=True) for hours in pair]
+        changes = [change(packed, alone) for alone, packed in (ours, load.published)]
+        lines.append([load.name, f"{load.first:,} to {load.last:,}", *cells, *changes])
     return f"{passage('gavel', 'packing', plot=PLOT)}\n\n{table(headers, lines)}"
 
 
@@ -273,7 +256,7 @@ def _objectives(found: Found) -> str:
 
 
 def packing_figures(found: Found) -> tuple[dict[str, float], dict[str, float]]:
-    """Return by stream how sharing GPUs changes the mean JCT, percent: ours where both runs are there, and theirs."""
+    """Return by stream the change of mean JCT by sharing GPUs, percent: ours where it was run, and theirs."""
     ours, theirs = {}, {}
     for load in (*LOADS, *SEVERAL):
         specs = [load.spec(which) for which in (PACKED, UNPACKED)]

@@ -50,9 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("paper", metavar="PAPER", help="its name, one of these")
     parser.add_argument("--quick", action="store_true", help="only what takes a few minutes")
-    parser.add_argument(
-        "--data", metavar="DIR", type=Path, help="published data ($CLUSTERGYM_DATA)"
-    )
+    parser.add_argument("--data", metavar="DIR", type=Path, help="published data ($CLUSTERGYM_DATA)")
     parser.add_argument("--policies", metavar="NAME,…", help="files of conf/policy instead of the paper's")
     parser.add_argument(
         "--workloads", metavar="NAME,…", help="of fgd: lists of pods instead of all in orders/"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -87,11 +87,8 @@ PUBLISHED_ROWS = {label for rows in REFERENCE.values() for label in rows}
 
 def reproduce(options: Options) -> page.Report:
     """Simulate the runs that reproduce the paper Sia, and return its page with the results."""
-    workloads = (
-        QUICK
-        if options.quick
-        else tuple((trace_type, at) for trace_type in TRACE_TYPES for at in (1, 2, 3, 4))
-    )
+    every = tuple((trace_type, at) for trace_type in TRACE_TYPES for at in (1, 2, 3, 4))
+    workloads = QUICK if options.quick else every
     folder = options.data / "sia" / "workloads"
     check_published(folder / trace_type / f"workload-{at}.csv" for trace_type, at in workloads)
     chosen, note = choose(POLICIES, options.policies)
@@ -155,8 +152,7 @@ def sia_figures(known: Sequence[tuple[str, str]], found: Found) -> dict[str, Any
 
     `late` has the runs whose submissions are late at random, `gains` the change of Sia's mean JCT in percent.
     """
-    tree: Callable[[], Any] = lambda: defaultdict(tree)  # noqa: E731
-    figures = tree()
+    figures = _nested()
     figures["jitter_s"] = JITTER_S
     for trace, label in known:
         told = REFERENCE[trace][label]
@@ -181,6 +177,11 @@ def sia_figures(known: Sequence[tuple[str, str]], found: Found) -> dict[str, Any
                 "where": "inside" if inside else "outside",
             }
     return figures
+
+
+def _nested() -> dict[str, Any]:
+    """Return a mapping that makes the mappings below it as they are named."""
+    return defaultdict(_nested)
 
 
 def _in_hours(run: Figures) -> dict[str, float]:
@@ -229,13 +230,10 @@ def _ladder(trace: str, labels: Sequence[str]) -> page.Section:
         steps[f"{step} (Gavel)"] = row
 
     def text(found: Found) -> str:
-        hours = {
-            step: [found[spec]["jct_mean"] / 3600 if spec else None for spec in row]
-            for step, row in steps.items()
-        }
-        rows = [[step, *column(row, 3)] for step, row in hours.items()]
+        hours = [[found[spec]["jct_mean"] / 3600 if spec else None for spec in row] for row in steps.values()]
+        rows = [[step, *column(row, 3)] for step, row in zip(steps, hours, strict=True)]
         known = [REFERENCE[trace][label]["jct_h"] for label in labels]
-        last = [next(filter(None, reversed(steps))) for steps in zip(*hours.values(), strict=True)]
+        last = [next(filter(None, reversed(steps))) for steps in zip(*hours, strict=True)]
         rows.append(["*published*", *column(known, 3)])
         rows.append(["the last against it", *map(change, last, known)])
         return f"{page.passage('sia', 'ladder')}\n\n{table(['rule', *labels], rows)}"
@@ -249,13 +247,8 @@ def _changes(trace: str) -> page.Section:
 
 
 def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
-    own = set(spec.parameters)
-    rows = (
-        name
-        for name, (trace_type, given) in ROWS.items()
-        if trace_type == spec.policy and own.issuperset(given)
-    )
-    label = next(rows)
+    own = {(spec.policy, (parameter,)) for parameter in spec.parameters} | {(spec.policy, ())}
+    label = next(name for name, row in ROWS.items() if row in own)
     known = _reference(spec, label).get("jct_h")
     named = {"policy": label, "setting": NAMES.get(spec.setting, spec.setting)}
     return {**spec.plain(figures), **named, "published_jct_s": known and known * 3600}

@@ -164,8 +164,6 @@ def test_damaged_orders_are_one_line(
             "--workloads: unknown name 'defalt' (did you mean",
         ),
         (["fgd", "--data", "mine", "--policies", "sia"], "--policies: unknown name 'sia'"),
-        (["fgd", "--data", "mine", "--seeds", "a"], "--seeds: 'a' is no list of seeds"),
-        (["gavel", "--seeds", "1"], "--seeds: is not for gavel"),
     ],
 )
 def test_bad_arguments_are_one_line(

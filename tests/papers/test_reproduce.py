@@ -44,9 +44,7 @@ def elsewhere(tmp_path, monkeypatch):
             ["gavel", "--policies", ","],
             "error: none/gavel/traces_physical/max_min_fairness.trace: no",
         ),
-        (["arean"], "error: unknown paper 'arean' (did you mean arena"),
         ([], "error: the following arguments are required: PAPER (see `"),
-        (["arena", "--workers", "0"], "error: --workers: 0 is not a number of processes (give 1 or more)"),
         (["arena", "--quik"], "error: unrecognized arguments: --quik (see `"),
     ],
 )
@@ -231,7 +229,7 @@ def test_sia_is_held_against_each_other_policy():
     claims = {claim.claim: claim for claim in judge_claims("sia", sia.sia_figures(traces, found))}
     against = claims["mean JCT, sia against gavel max-sum, philly-1"]
     assert (against.paper, against.fair) == (pytest.approx(-67.6, abs=0.1), pytest.approx(-75.0))
-    why = "with submissions up to 60 s later, 2 runs: 0.500 to 0.600, mean 0.550; the published figure is inside"
-    assert claims["mean JCT, sia, philly-1"].why == why
+    why = "with submissions up to 60 s later, 2 runs: 0.500 to 0.600, mean 0.550; the published figure is"
+    assert claims["mean JCT, sia, philly-1"].why == f"{why} inside"
     assert claims["makespan, sia, philly-1"].why.endswith("mean 1.0; the published figure is outside")
     assert claims["mean JCT, sia against gavel max-sum, saturn-1"].verdict == "not run"

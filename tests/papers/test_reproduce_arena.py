@@ -151,7 +151,7 @@ def test_claims_on_deadlines():
 
 
 def test_runs_are_compared_with_each_other():
-    # arena 100 s; fcfs 400 s, sia 80 s: -75 % at best, and 25 % above sia. No gain in throughput is none at all.
+    # arena 100 s; fcfs 400 s, sia 80 s: -75 % at best, and 25 % above sia.
     figures = {"arena": 100.0, "fcfs": 400.0, "elasticflow-ls": 125.0, "gavel": 200.0, "sia": 80.0}
     specs = {name: make_run("testbed-a", None, FAIR, name) for name in ("arena", *BASELINES)}
     found = {specs[name]: {"jct_mean": jct, "throughput_mean": 1.0} for name, jct in figures.items()}
