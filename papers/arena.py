@@ -83,11 +83,8 @@ def _comparison(policies: Sequence[str], trace: str, rounds: int | None) -> page
         there = published("arena")["submitted"].get(rounds) if reference else None
         known = f" ({there:,} in the published simulator)" if there else ""
         shown = page.figures_table(["policy", "setting"], rows, COLUMNS, added)
-        gaps = [
-            _gap(policy, reference[policy], found[runs[policy, PUBLISHED]])
-            for policy in policies
-            if policy in reference
-        ]
+        known_too = [policy for policy in policies if policy in reference]
+        gaps = [_gap(policy, reference[policy], found[runs[policy, PUBLISHED]]) for policy in known_too]
         against = "As published against published:\n\n" + "\n".join(gaps) if gaps else ""
         opening = f"## {describe_length(trace, rounds)}\n\n{submitted:,} jobs submitted{known}."
         orders = _orders(policies, reference, runs, found)

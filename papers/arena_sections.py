@@ -149,11 +149,8 @@ def deadlines(preset: str = "arena") -> Section:
     text = passage("arena", "deadlines", rounds=ROUNDS, factor=BUDGET_FACTOR)
 
     def make_columns(found: Found, runs: Labelled) -> dict[str, list[str]]:
-        return {
-            "JCT padded, s": column(
-                [compute_padded_by_label(found, runs, preset, s).get(name) for name, s in runs]
-            )
-        }
+        padded = [compute_padded_by_label(found, runs, preset, s).get(name) for name, s in runs]
+        return {"JCT padded, s": column(padded)}
 
     met = RunColumn("deadlines met", "deadline_satisfaction", 1, "%")
     columns = (met, FINISHED, DROPPED, THROUGHPUT, PEAK, JCT)

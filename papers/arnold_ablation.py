@@ -147,10 +147,8 @@ def compute_tied_coefficient() -> float:
 
 def _two_minipods(model: PretrainingModel, core: Core) -> dict[str, float]:
     """Return the gain, a mean over layers, of each alignment of 96 GPUs over two minipods."""
-    rows = two_minipods([model], LAYERS, fabric_tiers(1.0), core)
-    return {
-        alignment: float(np.mean([row["gain"][alignment] for row in rows])) for alignment in rows[0]["gain"]
-    }
+    gains = [row["gain"] for row in two_minipods([model], LAYERS, fabric_tiers(1.0), core)]
+    return {alignment: float(np.mean([gain[alignment] for gain in gains])) for alignment in gains[0]}
 
 
 def ablate(states: int, seed: int) -> dict[str, Any]:
@@ -165,12 +163,8 @@ def ablate(states: int, seed: int) -> dict[str, Any]:
             for model in (DENSE, MOE)
         ],
         "paper_spreads": [
-            {
-                "rule": name,
-                "gpus": scale.job.gpus,
-                "model": model.name,
-                "gain": _at_spreads(scale, model, core),
-            }
+            {"rule": name, "gpus": scale.job.gpus, "model": model.name}
+            | {"gain": _at_spreads(scale, model, core)}
             for name, core in named.items()
             for scale in SCALES
             for model in (DENSE, MOE)
@@ -219,14 +213,9 @@ def _rows(
         choice, found = choose_placements(model, scale.job, offered, before, tiers, core)
         times = [predict(matrix, scale.job, model, tiers, core=core) for matrix in before]
         yield {
-            "variation": variation.name,
-            "gpus": scale.job.gpus,
-            "minipods": scale.minipods,
-            "minipod_nodes": scale.nodes,
-            "model": model.name,
-            "experts": model.experts,
-            "unit": choice.unit,
-            "alpha": choice.alpha,
+            **{"variation": variation.name, "gpus": scale.job.gpus, "minipods": scale.minipods},
+            **{"minipod_nodes": scale.nodes, "model": model.name, "experts": model.experts},
+            **{"unit": choice.unit, "alpha": choice.alpha},
             "communication_share": float(np.mean([time.communication_share for time in times])),
             **found,
         }
