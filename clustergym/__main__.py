@@ -40,6 +40,14 @@ def find_command(name: str) -> str | None:
     return f"clustergym.commands.{name}" if name in COMMANDS else client_commands().get(name)
 
 
+def list_commands() -> dict[str, str]:
+    """Return what each command does, by its name."""
+    docs = {name: str(importlib.import_module(one).__doc__) for name, one in client_commands().items()}
+    return COMMANDS | {
+        name: doc.splitlines()[0].partition("`: ")[2].rstrip(".") for name, doc in docs.items()
+    }
+
+
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command that `argv` (default: `sys.argv[1:]`) names; return its exit status."""

@@ -37,6 +37,11 @@ API = (
     "clustergym.envs.scheduling_costs",
 )
 
+NOT_SEARCHED = {
+    *("boards", "decisions", "learned-agents", "oracle-accuracy.md", "reproduction", "source", "testing.md"),
+}
+"""Pages and folders of single studies and for developers: every page loads the search's index."""
+
 TABLES_NOT_SEARCHED = (
     "api",
     "boards",
@@ -47,7 +52,7 @@ TABLES_NOT_SEARCHED = (
     "reproduction",
     "results",
 )
-"""Pages and folders whose tables hold figures or repeat parameters; every page loads the search's index."""
+"""Pages and folders whose tables hold figures or repeat parameters."""
 
 TABLES_SEARCHED = ("environments/elastic.md", "environments/placement.md", "environments/sharing.md")
 """One environment of each class: parameters are found once."""
@@ -74,7 +79,7 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Append its help to the page of a command; let links to files and folders lead to their pages."""
     path = Path(page.file.src_uri)
-    if path.parts[0] in ("boards", "reproduction", "source") or len(path.parts) > 3:
+    if path.parts[0] in NOT_SEARCHED or len(path.parts) > 3:
         page.meta["search"] = {"exclude": True}
     if path.name in ("index.md", "policies.md"):
         page.meta["hide"] = ["toc", "navigation"]
@@ -85,8 +90,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
     """Keep code, figures and repeated parameters out of the search; titles and sentences stay in it."""
-    if page.file.src_uri.split("/")[0] != "commands":
-        html = html.replace("<pre>", "<pre data-search-exclude>")
+    html = html.replace("<pre>", "<pre data-search-exclude>")
     top = page.file.src_uri.split("/")[0].removesuffix(".md")
     if top not in TABLES_NOT_SEARCHED or page.file.src_uri in TABLES_SEARCHED:
         return html

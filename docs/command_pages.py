@@ -29,9 +29,9 @@ command says so. A file is written whole or not at all.
 
 def command_index() -> str:
     """Return the page that lists the commands."""
-    from clustergym.__main__ import COMMANDS
+    from clustergym.__main__ import list_commands
 
-    rows = [f"| [`{name}`](commands/{name}.md) | {summary} |" for name, (_, summary) in COMMANDS.items()]
+    rows = [f"| [`{name}`](commands/{name}.md) | {summary} |" for name, summary in list_commands().items()]
     return INDEX.format(rows="\n".join(rows))
 
 
@@ -52,9 +52,9 @@ def subcommands(text: str) -> list[str]:
 
 def help_of(words: list[str]) -> str:
     """Return what `clustergym WORDS --help` prints, 100 columns wide."""
-    from clustergym.__main__ import COMMANDS
+    from clustergym.__main__ import find_command
 
-    module = importlib.import_module(COMMANDS[words[0]][0])
+    module = importlib.import_module(str(find_command(words[0])))
     shown, columns = io.StringIO(), os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100"
     try:

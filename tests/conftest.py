@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import hypothesis
 import pytest
@@ -36,12 +37,12 @@ MARKS = {
         "sim/test_plain_simulation.py",
         "sim/test_state_machine.py",
     ),
+    "benchmarks": ("benchmarks",),
     "boards": ("benchmark/leaderboard",),
     "compiled": (
         "agents/test_beliefs.py",
         "agents/test_lookahead.py",
         "benchmark/leaderboard/test_best_known.py",
-        "benchmarks/test_bench_environments.py",
         "envs/test_compiled_views.py",
         "envs/test_copies.py",
         "envs/test_drive.py",
@@ -55,6 +56,8 @@ MARKS = {
         "envs/test_tenants_env.py",
         "envs/test_tenants_parallel.py",
         "envs/vector",
+        "results/bounds/test_certificates.py",
+        "results/metrics/test_scenarios_without_bounds.py",
         "sim/compiled",
         "training",
     ),
@@ -68,9 +71,25 @@ MARKS = {
         "test_readme.py",
         "test_results_table.py",
     ),
+    "house": (
+        "commands/test_arguments.py",
+        "sim/test_components.py",
+        "test_architecture.py",
+        "test_budget.py",
+        "test_drawings.py",
+        "test_error_lines.py",
+        "test_glossary.py",
+        "test_listings.py",
+        "test_marks.py",
+        "test_metrics_page.py",
+        "test_printed_texts.py",
+        "test_random_streams.py",
+        "test_release.py",
+    ),
     "nightly": (),
+    "operators": ("operators",),
+    "papers": ("papers",),
     "processes": ("commands/test_sweeps.py",),
-    "reproduction": ("papers",),
     "slow": (
         "benchmark/study/test_study.py",
         "commands/test_run_command.py",
@@ -79,6 +98,7 @@ MARKS = {
         "test_golden.py",
     ),
     "slurm": ("operators/live/test_own_slurm.py", "operators/live/test_slurm.py"),
+    "timed": (),
     "training": (
         "benchmark/leaderboard/test_retrain.py",
         "envs/test_recipes.py",
@@ -88,6 +108,14 @@ MARKS = {
     ),
 }
 """Files and folders whose tests have a mark. Others carry one, or get that of a fixture: browser, wheel."""
+EXTRAS = {
+    "matplotlib": "report",
+    "numba": "learn",
+    "pyarrow": "columns",
+    "stable_baselines3": "rl",
+    "torch": "rl",
+}
+"""Packages that the core's tests can do without, and the extra that has each."""
 CORE = " and ".join(f"not {mark}" for mark in (*MARKS, "browser", "hypothesis", "wheel"))
 
 
@@ -138,6 +166,38 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="NIGHTLY=1 runs it, as .ci/nightly does"))
         for mark in (*marks_of(item.path), *{"browser", "wheel"}.intersection(item.fixturenames)):
             item.add_marker(mark)
+    # PASSED names the report of an earlier run, as of .ci/run: what passed there is left out.
+    if "PASSED" in os.environ:
+        cases = ElementTree.parse(os.environ["PASSED"]).iter("testcase")
+        passed = {(one.get("classname"), one.get("name")) for one in cases if not len(one)}
+        items[:] = [one for one in items if (dotted(one.nodeid), one.name) not in passed]
+
+
+def dotted(nodeid):
+    """Return a test's module, as pytest's reports name it."""
+    return nodeid.partition("::")[0].removesuffix(".py").replace("/", ".")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call():
+    """Skip a test that ends because a package of an extra is not installed, and name it."""
+    try:
+        return (yield)
+    except Exception as error:
+        told = lacking(error)
+        if told is None:
+            raise
+        pytest.skip(told)
+
+
+def lacking(error):
+    """Return which package of which extra an error, or what it was raised from, says is not installed."""
+    while error is not None:
+        package = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else None
+        if package in EXTRAS:
+            return f"{package} is not installed: pip install 'clustergym[{EXTRAS[package]}]'"
+        error = error.__cause__ or error.__context__
+    return None
 
 
 @pytest.hookimpl(trylast=True)

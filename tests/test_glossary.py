@@ -37,7 +37,7 @@ EXCEPTIONS = {
 KINDS = {
     "cluster/node_lists.py": "a Kubernetes object's kind",
     "common/kubernetes.py": "a Kubernetes object's kind",
-    "scenario/tenants/cohorts.py": "a Kubernetes object's kind",
+    "operators/policies/cohorts.py": "a Kubernetes object's kind",
     "trace/readers/kueue.py": "a Kubernetes object's kind",
     "cluster/schema.py": "`link_kind`, a key of clusters' files",
     "cluster/spec.py": "`link_kind`",

@@ -1,7 +1,4 @@
-"""The switches of a cluster as a tree: groups of equal minipods and leaves, with their nodes and ports.
-
-Draw the switches of a cluster as a picture: core, minipods, leaves and nodes.
-"""
+"""The switches of a cluster as a tree with equal branches grouped, and a picture of it."""
 
 from __future__ import annotations
 

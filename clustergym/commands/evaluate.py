@@ -1,4 +1,4 @@
-"""`clustergym evaluate policies=[…] split=test`: compare policies and checkpoints on a split.
+"""`clustergym evaluate policies=[…] split=test`: compare policies and checkpoints.
 
 `clustergym evaluate --policy-file FILE.py` scores a single policy from a file.
 """

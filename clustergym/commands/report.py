@@ -1,7 +1,4 @@
-"""`clustergym report DIR… [--out FILE]`: write a page over runs, or one that plays them.
-
-Serve one page on this machine, to nobody else.
-"""
+"""`clustergym report DIR… [--out FILE]`: write a page over runs, or one that plays them."""
 
 from __future__ import annotations
 
@@ -79,11 +76,6 @@ def make_server(page: str, port: int) -> ThreadingHTTPServer:
         The page, given at `/`.
     port : int
         0: any that is free.
-
-    Raises
-    ------
-    InputError
-        If the port cannot be had.
     """
     content = page.encode("utf-8", errors="backslashreplace")
 

@@ -17,7 +17,7 @@ def checkout_folders(name: str) -> list[str]:
 
 @cache
 def _data_folder(name: str) -> Path:
-    return Path(*(checkout_folders(name) or [PACKAGE / "_data" / name]))
+    return Path(*(checkout_folders(name) or [str(PACKAGE / "_data" / name)]))
 
 
 def conf_dir() -> Path:

@@ -1,7 +1,4 @@
-"""Share work among several processes.
-
-Share work among the machines of a Ray cluster.
-"""
+"""Share work among processes of this machine, or among the machines of a Ray cluster."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Open unchecked files: only regular files, and never more bytes than a limit.
-
-Read unchecked gzip files of JSON lines, such as decision logs and event logs.
-"""
+"""Open unchecked files: only regular ones, never more bytes than a limit; gzip of JSON lines too."""
 
 from __future__ import annotations
 

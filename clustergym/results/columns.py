@@ -35,13 +35,7 @@ Columns = Mapping[str, Any]
 
 
 def choose_logs(logs: Logs, jobs: int) -> Literal["lines", "columns"]:
-    """Choose whether a run with this many jobs writes its logs as lines of text or as columnar files.
-
-    Raises
-    ------
-    InputError
-        If columns are asked for and pyarrow is not there.
-    """
+    """Choose whether a run with this many jobs writes its logs as lines of text or as columnar files."""
     there = find_spec("pyarrow") is not None
     if logs == "columns" and not there:
         remedy = install_line("columns")

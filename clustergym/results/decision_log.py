@@ -40,11 +40,6 @@ def read_decisions(
     scenario : Scenario
     packed : bytes, optional
         The gzip stream of the log, if the file has the logs of several runs.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is not a decision log, or names what the scenario does not have.
     """
     if packed is None:
         check_lines(path)
@@ -167,12 +162,6 @@ def open_log(
 
     `name` is what the error message calls the log, such as decision; `packed` is its gzip bytes if it is
     only a part of the file.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, its schema is another, a line is not a JSON object, or it is larger than the
-        limits above.
     """
     lines = read_json_lines(
         path,

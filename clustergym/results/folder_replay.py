@@ -44,11 +44,6 @@ def replay_folder(folder: Path, rebuild: Rebuild = replay) -> dict[str, Any]:
     dict
         `digest` and `metrics` of the replay, `recorded_digest`, and `equal`: whether digest
         and all metrics are the recorded ones.
-
-    Raises
-    ------
-    InputError
-        If the folder holds no complete run, or its scenario cannot be built any more.
     """
     if folder.is_file():
         within = (folder.parent / "result.json").is_file()

@@ -140,13 +140,7 @@ class ResultFile(_StrictSchema):
 
 
 def read_result(path: Path) -> ResultFile:
-    """Read and check the result.json of one run.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is cut short, is not a result of clustergym, or has a newer schema.
-    """
+    """Read and check the result.json of one run."""
     try:
         data = visible_all(read_json(path, LARGEST_BYTES, "run it again, or leave it out"))
     except ValueError as error:
@@ -173,13 +167,7 @@ def read_result(path: Path) -> ResultFile:
 
 
 def find_results(places: Iterable[Path]) -> list[Path]:
-    """Return the paths of every result.json given or below the given folders, sorted.
-
-    Raises
-    ------
-    InputError
-        If a folder does not exist, cannot be searched, or contains no result.
-    """
+    """Return the paths of every result.json given or below the given folders, sorted."""
     found: set[Path] = set()
     for place in places:
         here = [place] if place.is_file() else list(_search(place))

@@ -140,13 +140,7 @@ def _summarise_pairs(simulation: AnySimulation) -> dict[str, Any]:
 def write_result(
     folder: Path, config: Mapping[str, Any], result: Result, content: Mapping[str, Any], logs: Logs = "auto"
 ) -> list[Path]:
-    """Write all files of a run, result.json last so that an unfinished run has none; return their paths.
-
-    Raises
-    ------
-    InputError
-        As `choose_logs`.
-    """
+    """Write all files of a run, result.json last so that an unfinished run has none; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".writing-", dir=folder) as scratch:
         made = Path(scratch)

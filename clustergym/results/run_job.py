@@ -1,7 +1,4 @@
-"""One composed configuration: run its policies, write their results and page, and print them.
-
-Run a policy on a scenario and write its result, unless the folder has it already.
-"""
+"""Run the policies of one configuration, unless their results are there; write and print them."""
 
 from __future__ import annotations
 

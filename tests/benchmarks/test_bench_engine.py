@@ -29,6 +29,7 @@ def test_a_timed_run_is_the_run_itself(contention):
     assert row["simulated_s"] == run.simulation.end_s
 
 
+@pytest.mark.timed
 def test_the_shares_are_parts_of_the_whole():
     (row,) = engine_rows(EngineOptions([16], [{"name": "ares"}], 2.0, repeat=2))
     parts = [row[f"{part}_s_total"] for part in ("view", "policy", "enactment")]

@@ -134,8 +134,6 @@ BAD = [
         [*FIT, "--data", "good.csv", "-o", "new.yaml", "--cross-validate", "hlaf"],
         "--cross-validate: unknown value 'hlaf' (did you mean half?)",
     ),
-    (["report", "--data", "nowhere"], "nowhere/arena/arena_profile.csv: --data: no such file or folder"),
-    (["report", "--data", ".", "-o", "."], ".: --output: is a folder"),
     (["cache"], "the following arguments are required: ACTION"),
     (["cache", "empty"], "argument ACTION: invalid choice: 'empty'"),
     (["cache", "where", "--folder", "empty.csv"], "empty.csv: --folder: is not a folder"),
@@ -209,7 +207,7 @@ def test_the_command_is_listed_with_the_others(capsys: pytest.CaptureFixture[str
         clustergym(["oracle", "--help"])
     assert caught.value.code == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in ("explain", "fit", "validate", "report", "cache"))
+    assert all(name in shown for name in ("explain", "fit", "validate", "cache"))
 
 
 def test_where_and_clear(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

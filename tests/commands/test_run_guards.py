@@ -150,7 +150,7 @@ def test_an_entry_of_a_policy_that_ends_the_process_or_loops_is_not_written(plug
 
 @pytest.mark.slow
 def test_evaluate_notices_a_policy_that_ends_the_process(plugin, capsys):
-    words = ["policies=[{name: odd, act: leave}]", "windows=2", "processes=1"]
+    words = ["policies=[{name: odd, act: leave}]", "windows=2", "processes=1", "scenarios.origin=synthetic"]
     assert evaluate.main(words) == 2
     assert "policy odd: ended its process with exit status 0" in capsys.readouterr().err
 

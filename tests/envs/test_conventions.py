@@ -12,22 +12,24 @@ import json
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.utils.env_checker import check_env
 from gymnasium.utils.env_match import check_environments_match
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from clustergym.scenario.environments import ENVIRONMENTS
 
-SCHEDULING = {"jobs": 6, "rows": 6}
+SIMPY = {"jobs": 6, "engine": "simpy"}
+SCHEDULING = {**SIMPY, "rows": 6}
 SMALL = {
     **{
         f"ClusterGym/{name}-16-v1": SCHEDULING
         for name in ("Elastic", "Fair", "Deadline", "Auction", "Tenants")
     },
     **{f"ClusterGym/{name}-16-v0": SCHEDULING for name in ("Burst", "Priority")},
-    "ClusterGym/Meta-16-v1": {"jobs": 6},
-    "ClusterGym/Reclaim-16-v0": {"jobs": 6},
-    "ClusterGym/Knobs-16-v0": {"jobs": 6},
+    "ClusterGym/Meta-16-v1": SIMPY,
+    "ClusterGym/Reclaim-16-v0": SIMPY,
+    "ClusterGym/Knobs-16-v0": SIMPY,
     "ClusterGym/Placement-small-v0": {},
     "ClusterGym/Sharing-small-v1": {},
     "ClusterGym/Rack-576-v0": {},
@@ -52,6 +54,7 @@ def legal(env, info):
     return env.action_space.sample(mask=np.asarray(info["action_mask"], dtype=np.int8))
 
 
+@pytest.mark.filterwarnings("ignore:.*For Box action spaces")
 @pytest.mark.parametrize("name", SMALL)
 def test_signatures_types_and_metadata(name):
     env = gymnasium.make(name, **SMALL[name])
@@ -65,6 +68,7 @@ def test_signatures_types_and_metadata(name):
     assert set(core.metadata["render_modes"]) <= {"ansi", "rgb_array"}
     assert core.render_mode is None
     assert json.loads(env.spec.to_json())["id"] == name
+    check_env(core, skip_render_check=True)
     observation, info = env.reset(seed=3)
     assert core.np_random_seed == 3
     env.action_space.seed(3)
@@ -86,10 +90,11 @@ def test_two_copies_match_step_by_step(name):
     check_environments_match(*made, num_steps=20, seed=5, info_comparison="equivalence")
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 @pytest.mark.parametrize("name", VECTORS)
 def test_vectors_say_how_they_begin_again_and_where_an_episode_ended(name, mode):
-    envs = gymnasium.make_vec(name, 2, autoreset_mode=mode, **SMALL[name])
+    envs = gymnasium.make_vec(name, 2, autoreset_mode=mode, **SMALL[name] | {"engine": "auto"})
     assert envs.metadata["autoreset_mode"] is mode
     assert envs.num_envs == 2
     assert envs.observation_space == batch_space(envs.single_observation_space, 2)

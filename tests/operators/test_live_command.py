@@ -8,13 +8,14 @@ import re
 from pathlib import Path
 
 import pytest
+from clustergym.operators.commands import live
 from clustergym.operators.live.checks import LiveOptions, choose_words
 from clustergym.operators.live.slurm import Slurm, SlurmWords
 from clustergym.operators.live.slurm_backend import SlurmBackend
 from error_lines import error_line
 
 from clustergym.cluster.cluster_files import cluster_from_config
-from clustergym.commands import collect, live, replay
+from clustergym.commands import collect, replay
 from clustergym.common.errors import InputError
 
 FOUR = ["cluster.nodes=[{gpu_type:A40,count:2,gpus_per_node:4},{gpu_type:A10,count:2,gpus_per_node:4}]"]

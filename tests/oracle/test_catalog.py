@@ -207,6 +207,7 @@ def test_binary_junk(tmp_path: Path) -> None:
         get(load_catalog(extra=tmp_path), "mine")
 
 
+@pytest.mark.timed
 def test_the_whole_catalogue_loads_quickly() -> None:
     def seconds() -> float:
         started = time.process_time()

@@ -246,6 +246,7 @@ def test_tables_are_the_same_in_any_process(tables: OracleTables) -> None:
     assert printed_by("-c", code, PYTHONHASHSEED="7", OMP_NUM_THREADS="1").strip() == tables.sha256
 
 
+@pytest.mark.timed
 def test_a_column_is_quick(oracle: GridOracle) -> None:
     model = ModelClass("wide_resnet", "2B", 512)
     sim = load_cluster("arena-sim")

@@ -238,6 +238,7 @@ def test_data_parallel_memory_against_measurements() -> None:
     assert np.median(error) < 0.06
 
 
+@pytest.mark.timed
 def test_forty_classes_are_quick() -> None:
     classes = [
         ModelClass(family, size, batch)

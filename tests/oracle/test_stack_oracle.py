@@ -118,6 +118,7 @@ def test_information_classes_follow_from_the_plan() -> None:
     assert known[0].any()
 
 
+@pytest.mark.timed
 def test_a_table_up_to_512_gpus_takes_under_five_cpu_seconds() -> None:
     start = time.process_time()
     StackOracle().tables([ModelClass("kimi", "k2", 4096)], LLM, COUNTS)

@@ -22,9 +22,9 @@ from clustergym.papers.arnold_characterisation import (
     two_minipods,
 )
 
+from clustergym.bench import command as bench
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Locality
-from clustergym.commands import bench, reproduce
 from clustergym.common.errors import InputError
 from clustergym.envs.placement.drawing import draw_free_nodes
 from clustergym.envs.placement.step_time import Tiers, predict
@@ -34,7 +34,7 @@ from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.devices import Layout
-from clustergym.papers import arnold, arnold_benchmark
+from clustergym.papers import arnold, arnold_benchmark, reproduce
 from clustergym.scenario.placement_problem import Spread, cell_spread
 
 STATES = 10

@@ -45,7 +45,7 @@ WITH_DEADLINES = ["trace=philly-like", "trace.jobs=40", "trace.load=0.5", "trace
 
 def built_in_policies() -> set[str]:
     points = entry_points("policy").items()
-    return {name for name, target in points if target.startswith("clustergym.policies.")}
+    return {name for name, target in points if target.startswith("clustergym.")}
 
 
 def run_short(overrides: list[str], policy: str = "fcfs") -> dict[str, Any]:

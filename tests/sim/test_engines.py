@@ -34,6 +34,7 @@ def test_many_decisions_are_expected_of_many_jobs_or_rounds():
     assert expected_steps(scenario_of(jobs=7, gap_s=600.0, rounds=60.0, horizon_s=900.0), None) == 15
 
 
+@pytest.mark.compiled
 def test_auto_takes_the_compiled_engine_for_many_decisions_only():
     many = scenario_of(jobs=MANY // 2)
     assert chosen_engine(many, FCFS, Buddy(), "auto") == "compiled"
@@ -50,6 +51,7 @@ def test_auto_takes_simpy_where_the_compiled_engine_cannot_run(monkeypatch):
     assert chosen_engine(many, FCFS, Buddy(), "auto") == "simpy"
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("changes", "placer", "line"),
     [

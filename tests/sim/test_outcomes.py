@@ -159,6 +159,7 @@ def test_compiled_episodes_refuse_them_in_a_line_that_names_the_setting() -> Non
         check_covered(two_jobs(), NONE, Buddy())
 
 
+@pytest.mark.compiled
 def test_an_environment_steps_them_in_the_simulator_and_a_vector_of_them_refuses() -> None:
     gymnasium = pytest.importorskip("gymnasium")
     env = gymnasium.make("ClusterGym/Elastic-16-v1", disable_env_checker=True).unwrapped

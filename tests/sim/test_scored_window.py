@@ -65,6 +65,7 @@ def test_fairness_is_of_scored_jobs_beside_the_others() -> None:
     assert np.isfinite(result.fairness).sum() == 2
 
 
+@pytest.mark.compiled
 def test_the_compiled_engine_ends_with_the_last_scored_job_too() -> None:
     for window in ((20.0, 40.0), (60.0, 100.0)):
         scenario = scenario_of(window)

@@ -1,7 +1,4 @@
-"""Write the files that are committed: an entry, and a board's frozen constants and trace hashes.
-
-Runs that are finished, as those of `clustergym live`: what an entry has of each, from its folder.
-"""
+"""Write what is committed of a board: entries of new or finished runs, constants and trace hashes."""
 
 from __future__ import annotations
 
@@ -91,18 +88,13 @@ def add(
         Wall seconds that a decision may take.
     finished : sequence of Path
         Folders of runs in cells that are not run anew (`load_finished_runs`).
-
-    Raises
-    ------
-    InputError
-        For a name that is not allowed, a policy or placer that cannot run on the board, or a folder of that
-        name with another policy or placer, or of another version of the board.
     """
     if not re.fullmatch(NAME, name):
         remedy = "use lower-case letters, digits and hyphens"
         raise InputError(f"{name!r} is not a name for an entry", field="name", remedy=remedy)
     folder = board.folder / name
     entry = _entry(board, name, parameters, title or name, authors, words or _words(board, parameters))
+    # What an earlier call left off is gone on with: rows and logs of finished cells are kept.
     begun, runs = folder.exists(), dict[Cell, CellRun]()
     found = _read_begun(folder, entry, board)
     if found is not None:
@@ -195,6 +187,7 @@ def _read_begun(folder: Path, entry: Entry, board: Board) -> Entry | None:
     found = read_entry(folder, board)
     if found.board_version < board.version:
         return None
+    # Two policies under one name would give a table of which nobody knows what a row is of.
     if (found.choices, found.board_version) != (entry.choices, entry.board_version):
         message = f"is of another {board.chooses}, parameters or board version"
         raise InputError(message, file=folder / "entry.yaml", remedy="remove the folder, or name another")
@@ -228,6 +221,8 @@ def write_yaml(path: Path, content: Mapping[str, Any]) -> None:
 def _write_results(folder: Path, rows: Sequence[ResultRow]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
+    # Rows of an entry that was begun before the catalogue had a metric lack it: the column is then left
+    # out.
     names = [name for name in METRICS if all(name in row.metrics for row in rows)]
     writer.writerow([*FIXED, *names])
     for row in rows:
@@ -275,6 +270,8 @@ def freeze(board: Board, workers: Processes = 1, next_version: bool = False, pro
     """
     path = board.folder / "board.yaml"
     if next_version:
+        # A new version forgets constants and traces together: one made with the other's cells would compare
+        # two boards.
         bare = [scenario.model_copy(update={"constants": {}, "traces": {}}) for scenario in board.scenarios]
         board = board.model_copy(update={"version": board.version + 1, "scenarios": bare})
     content = board.content()
@@ -313,6 +310,7 @@ def measure_constants(board: Board, cell: Cell) -> dict[str, Any]:
         "reference": run_cell(board, board.reference, cell, board.reference_overrides),
     }
     values = {label: float(run.row.metrics[board.metric] or 0.0) for label, run in runs.items()}
+    # The score of a cell divides by their difference: without one, or with one below 0, it has no meaning.
     if board.sign * (values["reference"] - values["baseline"]) >= 0:
         message = f"the reference is not better than the baseline in {cell}: {values}"
         remedy = "choose another reference or load"
@@ -376,6 +374,8 @@ def load_finished_runs(
         policy, placer = board.contestants(parameters)
         _check_part(result, "policy", result.policy, policy)
         _check_part(result, "placer", result.placer, placer)
+        # Before it is taken, not at the next check: a live run on a scaled clock has times that no replay
+        # gives.
         if not replay_folder(folder)["equal"]:
             message = "the simulator does not replay it to the same digest and metrics"
             raise InputError(message, file=folder, remedy="give a run in lock-step, or leave it out")
@@ -395,6 +395,7 @@ def _check_part(result: ResultFile, component: str, ran: NamedPart, made: Policy
 
 def _find_cell(board: Board, result: ResultFile) -> Cell:
     for cell in board.cells:
+        # By the scenario's hash, not its name: names are given twice, and a file may say anything.
         if (cell.seed, board.constants(cell).sha256) == (result.seed, result.scenario.sha256):
             return cell
     message = f"is no cell of {board.name}: {result.scenario.name}, seed {result.seed}"

@@ -119,13 +119,7 @@ class BoardConstants(StrictSchema):
 
 
 def load_agent_board(name: str, root: Path | None = None) -> AgentBoard:
-    """Read a leaderboard of agents from its file agents.yaml.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, or its file is malformed.
-    """
+    """Read a leaderboard of agents from its file agents.yaml."""
     folder = (boards_dir() if root is None else root) / name
     if not re.fullmatch(NAME, name) or not (folder / FILE).is_file():
         known = sorted(path.parent.name for path in folder.parent.glob(f"*/{FILE}"))
@@ -140,13 +134,7 @@ def load_agent_board(name: str, root: Path | None = None) -> AgentBoard:
 
 
 def read_constants(board: AgentBoard) -> dict[str, Constants]:
-    """Read the results of random play, the best known agent and heuristics, by environment.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, malformed, or not of this version of the board.
-    """
+    """Read the results of random play, the best known agent and heuristics, by environment."""
     path, remedy = board.folder / CONSTANTS, "measure them with `leaderboard agents --freeze`"
     content = validate_content(BoardConstants, read_json(path, LARGEST_CONSTANTS_BYTES, remedy), file=path)
     if content.version != board.version or list(content.environments) != [

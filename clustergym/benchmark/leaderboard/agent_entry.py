@@ -139,13 +139,7 @@ def read_agent_entry(board: AgentBoard, name: str) -> tuple[AgentEntry, list[Run
 
 
 def read_actions(path: Path, environment: AgentEnvironment, traces: int, space: Any) -> list[Actions]:
-    """Read a run's recorded actions, one array per trace, shape (steps,) or (steps, numbers per action).
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is of something else, or an action is not of the space.
-    """
+    """Read a run's recorded actions, one array per trace, shape (steps,) or (steps, numbers per action)."""
     lines = read_json_lines(
         path, largest_bytes=LARGEST_RUN_BYTES, longest_line_bytes=LONGEST_LINE_BYTES, remedy=REMEDY
     )
@@ -183,13 +177,7 @@ def _as_array(path: Path, number: int, actions: Sequence[Any], space: Any) -> Ac
 
 
 def replay_run(board: AgentBoard, name: str, run: Run) -> Floats:
-    """Replay the recorded actions of a run; return the mean JCT on each trace, seconds.
-
-    Raises
-    ------
-    InputError
-        As `read_actions`, or if an episode has too few or too many actions, or not all of its jobs leave.
-    """
+    """Replay the recorded actions of a run; return the mean JCT on each trace, seconds."""
     environment = board.environment(run.environment)
     path = board.folder / name / run.file
     envs = environment.make(board.traces)
@@ -237,11 +225,6 @@ def record_run(board: AgentBoard, name: str, run: Run, decide: Decide) -> Played
         The environment's name on the board, and which run of the training it is, from 0.
     decide : callable
         (observations, masks) -> actions, of the vector environment that `AgentEnvironment.make` makes.
-
-    Raises
-    ------
-    InputError
-        If the agent does not play an episode to its end.
     """
     envs = board.environment(run.environment).make(board.traces)
     discrete = isinstance(envs.single_action_space, spaces.Discrete)
@@ -249,6 +232,7 @@ def record_run(board: AgentBoard, name: str, run: Run, decide: Decide) -> Played
 
     def play(observations: Any, masks: Any, over: Bools) -> Any:
         given = np.asarray(decide(observations, masks))
+        # Rounded before it is played: what is stored is what was played, and is replayed to the last bit.
         played = given if discrete else np.rint(given / UNIT).astype(np.int64)
         for row in np.flatnonzero(~over).tolist():
             kept[row].append(int(played[row]) if discrete else np.trim_zeros(played[row], "b").tolist())

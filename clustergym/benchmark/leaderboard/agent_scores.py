@@ -68,6 +68,7 @@ def aggregate_agents(scores: Sequence[Floats]) -> Aggregate:
     scores : sequence of ndarray, shape (runs, traces)
         One of each environment. Runs and traces are resampled in each by itself.
     """
+    # Runs and traces are drawn apart (a two-way bootstrap): a trace that is hard for one run is for all.
     rng = random_streams.COMPARISON.generator(0)
     value = np.mean([interquartile_mean(one.ravel()) for one in scores])
     drawn = np.empty((len(scores), RESAMPLES))
@@ -94,6 +95,7 @@ def _standing(
     board: AgentBoard, name: str, title: str, entry: AgentEntry | None, scores: Mapping[str, Floats]
 ) -> RankedAgent:
     found = {environment: aggregate_agents([own]) for environment, own in scores.items()}
+    # A mean over the environments that an agent chose to play would rank the choice.
     if len(scores) == len(board.environments):
         found["all"] = aggregate_agents(list(scores.values()))
     return RankedAgent(name, title, entry, scores, found)
@@ -121,6 +123,7 @@ def list_heuristics(board: AgentBoard) -> list[RankedAgent]:
 def rank_agents(board: AgentBoard, workers: Processes = 1) -> list[RankedAgent]:
     """Return all agents and heuristics, ordered by the number of environments played, then by mean score."""
     replayed = in_order(partial(replay_entry, board), agent_names(board), workers)
+    # First by how much was played: a mean of one environment is no match for one of all.
     found = [*replayed, *list_heuristics(board)]
     return sorted(
         found,

@@ -102,6 +102,7 @@ def best_known(
     board.compose()
     for run in in_order(partial(_search, board, evaluations, seed, proposals), cells, workers):
         cell, before = run.row.cell, runs.get(run.row.cell)
+        # Written as each cell is found, so that a search that is killed keeps what it has.
         if before is None or board.sign * (_value(board, run) - _value(board, before)) < 0:
             runs[cell] = run
             budgets[str(cell)] = {"evaluations": evaluations, "seed": seed, **proposals._asdict()}
@@ -114,13 +115,7 @@ def best_known(
 
 
 def choose_cells(board: Board, words: Sequence[str]) -> list[Cell]:
-    """Return the cells (scenario, seed) whose name or scenario is in `words`; all cells if it is empty.
-
-    Raises
-    ------
-    InputError
-        For a word that names neither.
-    """
+    """Return the cells (scenario, seed) whose name or scenario is in `words`; all cells if it is empty."""
     known = [*(str(cell) for cell in board.cells), *(scenario.name for scenario in board.scenarios)]
     for word in words:
         if word not in known:
@@ -133,6 +128,7 @@ def _search(board: Board, evaluations: int, seed: int, proposals: Proposals, cel
     """Search for a schedule in one cell (scenario, seed), and run what was found in the simulator."""
     scenario = board.scenario(cell)
     plan = search(scenario, board.metric, evaluations, seed, board.cells.index(cell), proposals)
+    # Any policy's name gives the board's placer; what plays is the plan.
     _, placer = board.contestants({"name": "fcfs"})
     return play_cell(board, scenario, PlanPolicy(plan), placer, cell, StepWatchdog())
 
@@ -145,6 +141,7 @@ def _load_earlier(board: Board, folder: Path) -> tuple[dict[Cell, CellRun], dict
     if entry.keys["name"] != NAME or not entry.hindsight:
         message = "is not of a search in hindsight"
         raise InputError(message, file=folder / "entry.yaml", remedy="remove the folder")
+    # Schedules of another version of the board are of other jobs: the search begins anew.
     if entry.board_version != board.version:
         return {}, {}
     return read_runs(folder), dict(entry.choices["policy"].parameters)

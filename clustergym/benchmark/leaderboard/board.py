@@ -277,13 +277,7 @@ def boards_dir() -> Path:
 
 
 def board_names(root: Path | None = None) -> list[str]:
-    """Return the names of all leaderboards in a folder.
-
-    Raises
-    ------
-    InputError
-        If there is none, as in an installed package.
-    """
+    """Return the names of all leaderboards in a folder."""
     folder = boards_dir() if root is None else root
     found = sorted(path.parent.name for path in folder.glob("*/board.yaml"))
     if not found:
@@ -293,13 +287,7 @@ def board_names(root: Path | None = None) -> list[str]:
 
 
 def load_board(name: str, root: Path | None = None) -> Board:
-    """Read a leaderboard from its board.yaml.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, or its file is malformed.
-    """
+    """Read a leaderboard from its board.yaml."""
     folder = (boards_dir() if root is None else root) / name
     if not re.fullmatch(NAME, name) or not (folder / "board.yaml").is_file():
         raise InputError(f"unknown board {name!r}", field="board", remedy=nearest(name, board_names(root)))

@@ -74,13 +74,7 @@ class BoardBounds(StrictSchema):
 
 
 def read_bounds(board_folder: Path) -> dict[str, CellBound]:
-    """Read a board's proven lower bounds by the name of the cell (scenario, seed); empty without a file.
-
-    Raises
-    ------
-    InputError
-        If the file is malformed.
-    """
+    """Read a board's proven lower bounds by the name of the cell (scenario, seed); empty without a file."""
     path = board_folder / FILE
     if not path.exists():
         return {}
@@ -89,13 +83,7 @@ def read_bounds(board_folder: Path) -> dict[str, CellBound]:
 
 
 def add_bounds(board: Board, workers: Processes = 1, scenarios: list[str] | None = None) -> Path:
-    """Compute missing or outdated lower bounds on a board's metric, and store them; return the file.
-
-    Raises
-    ------
-    InputError
-        If the board's metric has no bound.
-    """
+    """Compute missing or outdated lower bounds on a board's metric, and store them; return the file."""
     if board.metric not in BOUNDED:
         remedy = f"bounds are of {', '.join(BOUNDED)}"
         raise InputError(f"{board.metric!r} has no bound", file=board.folder / "board.yaml", remedy=remedy)
@@ -104,11 +92,13 @@ def add_bounds(board: Board, workers: Processes = 1, scenarios: list[str] | None
         cell
         for cell in board.cells
         if (not scenarios or cell.scenario in scenarios)
+        # A bound is of one scenario; if the board's is another by now, it is sought anew.
         and (str(cell) not in found or found[str(cell)].scenario != board.constants(cell).sha256)
     ]
     board.compose()
     made = in_order(partial(bound_of_cell, board), missing, workers, f"bounds of {board.name}")
     for cell, bound in zip(missing, made, strict=True):
+        # Written as each is found, so that what is stopped keeps them.
         found[str(cell)] = bound
         _write(board, found)
     return board.folder / FILE
@@ -141,7 +131,9 @@ def _write(board: Board, found: dict[str, CellBound]) -> None:
 def _plain(bound: CellBound) -> dict[str, Any]:
     content = bound.model_dump()
     content["price"] = [
-        [int(value) if value == int(value) else value for value in row] for row in bound.price
+        # Whole prices without a point: the file is smaller, and is read as the same numbers.
+        [int(value) if value == int(value) else value for value in row]
+        for row in bound.price
     ]
     return content
 
@@ -151,6 +143,8 @@ def problem(board: Board, cell: Cell, scenario: Scenario, found: CellBound) -> s
     if (found.metric, found.scenario) != (board.metric, scenario.sha256):
         return f"the bound of {cell} is of another metric or scenario"
     try:
+        # Any prices prove some bound (weak duality), so what is verified is the figure, not the search for
+        # it.
         value = proven(build_programme(scenario, found.metric), found.certificate)
     except InputError as error:
         return f"the bound of {cell} has no valid certificate: {error}"

@@ -62,13 +62,7 @@ class CellLogs:
     sizes: tuple[int, ...]
 
     def read_packed(self, cell: Cell) -> bytes:
-        """Read the compressed log of a cell (scenario, seed) from the file.
-
-        Raises
-        ------
-        InputError
-            If there is none, or it is too large or cannot be read.
-        """
+        """Read the compressed log of a cell (scenario, seed) from the file."""
         if str(cell) not in self.labels:
             raise InputError(f"has no log of {cell}", file=self.path, remedy=REMEDY)
         at = self.labels.index(str(cell))
@@ -91,6 +85,7 @@ def pack(lines: Iterable[object]) -> bytes:
 
 def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]) -> None:
     """Write an entry's compressed logs, one per cell (scenario, seed), to one file in order of `cells`."""
+    # A stream for each cell, so that one can be read without unpacking the others.
     there = [cell for cell in cells if cell in packed]
     parts = [{"cell": str(cell), "bytes": len(packed[cell])} for cell in there]
     contents = {"schema": SCHEMA, "cells": parts}
@@ -98,16 +93,11 @@ def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]
 
 
 def read_logs(folder: Path) -> CellLogs:
-    """Read the table of contents of an entry's log file: where each scenario's and seed's log is.
-
-    Raises
-    ------
-    InputError
-        If it is missing, its contents are malformed, or it is longer or shorter than they say.
-    """
+    """Read the table of contents of an entry's log file: where each scenario's and seed's log is."""
     path = folder / FILE
     try:
         with open_regular_file(path, REMEDY) as stream:
+            # What an unknown file unpacks to is limited before it is parsed, not after.
             head = stream.read(LARGEST_CONTENTS_BYTES)
             size = stream.seek(0, 2)
         unpacker = zlib.decompressobj(wbits=GZIP)
@@ -124,6 +114,7 @@ def read_logs(folder: Path) -> CellLogs:
         raise InputError("its contents are not JSON", file=path, line=1, remedy=REMEDY) from None
     sizes = tuple(part.bytes for part in contents.cells)
     *starts, end = accumulate(sizes, initial=len(head) - len(unpacker.unused_data))
+    # Bytes behind the last log would be committed and never read.
     if end != size:
         message = f"has {size:,} bytes, and {end:,} by its contents"
         raise InputError(message, file=path, remedy=REMEDY)

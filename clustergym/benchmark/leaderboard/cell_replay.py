@@ -1,7 +1,4 @@
-"""The replay of an entry's cell without its policy, and the flags for what can be wrong with an entry.
-
-The log of an entry in a cell: what its header must say, and how to replay its decisions.
-"""
+"""The replay of an entry's cell without its policy, and the flags for what can be wrong with it."""
 
 from __future__ import annotations
 
@@ -99,6 +96,8 @@ def replay_cell(
     from clustergym.sim.engine import StalledError
 
     where = str(cell)
+    # From the cheapest test to the dearest, and from what concerns the board to what concerns the entry:
+    # the first failure is the one that explains the others.
     if scenario.sha256 != board.constants(cell).sha256:
         message = "the board's own scenario has changed since its constants were frozen"
         return Flag(FlagReason.TRACE_HASH, where, message)
@@ -118,6 +117,7 @@ def replay_cell(
         return Flag(FlagReason.ILLEGAL_DECISION, where, str(error))
     except (InputError, StalledError) as error:
         return Flag(FlagReason.DIVERGED, where, str(error))
+    # A run's log has what its decisions changed; a log with more was not written by a run.
     if log.idle(simulation):
         return Flag(FlagReason.DECISION_LOG, where, "tells of decisions that change nothing")
     return simulation, decided
@@ -160,10 +160,13 @@ class EntryLog(ABC):
     def wrong(self, header: Mapping[str, Any], scenario: Scenario) -> str:
         """Return the first key of a log's header whose value is wrong; an empty text if all are right."""
         for key, value in self.describe_header().items():
+            # Python's True equals 1: a type that differs is another value.
             if header.get(key) != value or type(header.get(key)) is not type(value):
                 return key
         for key, component in self.periods.items():
             length_s, known = header.get(key, ""), read_period(self.entry, component, key)
+            # The scenario's clock goes before the policy's: under a common clock nobody has rounds of their
+            # own.
             if key == "round_s" and scenario.rounds != "policy":
                 known = (None if isinstance(scenario.rounds, str) else scenario.rounds,)
             if known and length_s != known[0]:

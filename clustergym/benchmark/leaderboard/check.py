@@ -1,7 +1,4 @@
-"""The check of entries: their files, every cell by replay, and with `strict` some cells by a new run.
-
-The check of a cell: replay the entry's decisions without its policy and compare every metric.
-"""
+"""The check of entries: files, every metric by replay, and with `strict` some cells by a new run."""
 
 from __future__ import annotations
 
@@ -82,12 +79,16 @@ def check_entries(
     claims: dict[str, dict[Cell, ClaimedCell]] = {}
     for name in flags:
         claims[name] = _open_entry(board, name, flags[name])
+    # Over all entries of the board, not only those asked for: a title is taken for that of an entry that
+    # stands there already.
     for name, flag in _titles(board, flags):
         flags[name].append(flag)
     tasks = []
     drawn = {name: _draw_of_entry(of_entry, replayed, seed) for name, of_entry in claims.items()}
     for cell in board.cells:
         there = [name for name in flags if cell in drawn[name]]
+        # Cell by cell, not entry by entry: the entries of a batch share the cell's scenario, which is built
+        # once.
         tasks += [(cell, there[at : at + BATCH]) for at in range(0, len(there), BATCH)]
     board.compose()
     label = f"check {board.name}" if progress else None
@@ -97,6 +98,7 @@ def check_entries(
     ):
         for name, flagged in zip(batch, found, strict=True):
             flags[name] += flagged
+    # What failed its replay is wrong already, and a run again is the dearest step.
     sound = [name for name in flags if not flags[name] and (strict or replayed is None)]
     again = [(claims[name], strict, seed) for name in sound]
     label = f"run {board.name} again" if progress else None
@@ -109,6 +111,8 @@ def draw_cells(cells: Sequence[Cell], count: int | None, seed: int, source: str)
     """Draw `count` of the cells (None: all); return them in their order. Seed and source say which."""
     if count is None:
         return list(cells)
+    # The draw depends on what was entered, so that nobody can prepare just the cells that a known seed
+    # draws.
     word = int(hashlib.sha256(source.encode()).hexdigest()[:8], 16)
     drawn = random_streams.CELLS_RUN_AGAIN.generator(seed, word).permutation(len(cells))[:count]
     return [cells[at] for at in sorted(drawn.tolist())]
@@ -189,6 +193,7 @@ def _readme(folder: Path) -> Iterator[Flag]:
     for number, line in enumerate(lines, start=1):
         if visible(line) != line:
             message = f"line {number} has characters that nobody sees: {shorten_text(visible(line), 60)}"
+            # One line of a page is enough to refuse it; the rest would only repeat it.
             yield Flag(FlagReason.SCHEMA, "README.md", message)
             return
 
@@ -216,6 +221,7 @@ def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
             by_title.setdefault(alike(read_entry(entry_folder(board, name), board).title), []).append(name)
         except InputError:  # `_open_entry` reports it.
             continue
+    # Equal titles are too few: `alike` folds case, spaces and what nobody sees.
     for shared in by_title.values():
         for name in [other for other in shared if len(shared) > 1 and other in names]:
             others = ", ".join(other for other in shared if other != name)
@@ -258,6 +264,7 @@ def _rerun(board: Board, task: tuple[Mapping[Cell, ClaimedCell], int, int]) -> l
     claims, strict, seed = task
     anyone = next(iter(claims.values()))
     entry = anyone.entry
+    # Only what this project publishes is run: a name in an entry is looked up, never imported.
     if not can_be_run_again(entry):
         unknown = find_unpublished(entry)
         if not strict or not unknown or entry.hindsight or entry.variant:
@@ -317,6 +324,7 @@ def check_cell(board: Board, task: tuple[Cell, Sequence[ClaimedCell]]) -> list[l
     """Check what entries claim for one cell (scenario, seed); return the failures of each entry."""
     cell, claims = task
     scenario, bound = board.scenario(cell), read_bounds(board.folder).get(str(cell))
+    # A bound is a claim too: its certificate is verified before anything is held against it.
     wrong = "" if bound is None else problem(board, cell, scenario, bound)
     if wrong:
         return [[Flag(FlagReason.BOUND, str(cell), wrong)] for _ in claims]
@@ -336,6 +344,7 @@ def _flags(
     measured = measure_run(simulation)
     compared = _compare_run(simulation, measured, board, cell, claim.row, bound)
     flags = [*compared, *_times(str(cell), claim.row, decided)]
+    # Curves are of the replayed run, so they are compared only where that run is the entry's.
     wrong = "" if flags else difference(board, claim.folder, cell, simulation, measured)
     return [*flags, *([Flag(FlagReason.CURVES, str(cell), wrong)] if wrong else [])]
 
@@ -358,6 +367,8 @@ def _compare_run(
     for name, value in metrics.items():
         if name in row.metrics and not same(value, row.metrics[name]):
             yield Flag(FlagReason.METRIC, where, f"{name} is {value}, entered {row.metrics[name]}")
+    # A schedule that leaves jobs out could beat any bound: what does not end counts against it, but for
+    # jobs that fit no GPUs of the cluster, which no schedule can run.
     left = int((scenario.scored & (measured.records.outcome == Outcome.UNFINISHED)).sum())
     unfit = int((scenario.request_gpus == 0).sum())
     dropped = 0 if board.drops else int(metrics["jobs_dropped"] or 0) - unfit
@@ -389,6 +400,9 @@ def same(value: float | None, entered: float | None) -> bool:
 
 def _times(where: str, row: ResultRow, points: int) -> Iterator[Flag]:
     median, p99, wall = (row.times[name] for name in ("decision_s_p50", "decision_s_p99", "wall_s"))
+    # Decision times cannot be replayed; only figures that contradict each other are refused. At least half
+    # of the decisions take the median or longer, so a run takes half of their number times it; rounding and
+    # clocks make 0.45 of 0.5, and leave 5 % between median and 99th percentile.
     if row.decisions != points:
         message = f"{row.decisions} decisions were entered, the run has {points} decision points"
         yield Flag(FlagReason.DECISION_TIMES, where, message)

@@ -43,11 +43,6 @@ def read_conditions(board: Board, folder: Path) -> dict[Point, float]:
     """Read an entry's metric by changed condition and cell (scenario, seed); empty without a file.
 
     NaN is a run that was stopped, as one that does not end: `stopped` stands there, written by hand.
-
-    Raises
-    ------
-    InputError
-        If the file is malformed, or names what the board has not.
     """
     path = folder / FILE
     if not path.is_file():
@@ -58,10 +53,12 @@ def read_conditions(board: Board, folder: Path) -> dict[Point, float]:
     }
     found: dict[Point, float] = {}
     for line, row in enumerate(rows, start=1):
+        # Each figure once: which of two would be meant is nobody's to choose.
         if line == 1 and row == HEADER:
             continue
         point = known.get((row[0], row[1], row[2])) if len(row) == len(HEADER) and line > 1 else None
         value = _number(row[3]) if point is not None else None
+        # Each figure once: which of two would be meant is nobody's to choose.
         if point is None or value is None or point in found:
             message = f"{shorten_text(','.join(row), 60)!r} is no condition, cell and figure of {board.name}"
             raise InputError(
@@ -95,11 +92,6 @@ def measure_conditions(
         Of its policy, its placer or both.
     workers : int
         Processes.
-
-    Raises
-    ------
-    InputError
-        As `run_cell`.
     """
     points = list_points(board)
     if not points:

@@ -55,6 +55,7 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
     """Return parameters checked to be few, short and plain; raise a `ValueError` for others."""
     if "name" in value:
         raise ValueError("has a parameter `name`: the name stands beside the parameters")
+    # One count for all levels: a list in each of many mappings is as large as one long list.
     left = [MOST_PARAMETERS]
 
     def plain(part: Any, depth: int) -> Any:
@@ -67,6 +68,8 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
             return [plain(inner, depth + 1) for inner in part]
         if isinstance(part, str):
             return text(part)
+        # Below 2**63, as every reader of JSON and YAML keeps it; NaN and infinity have no text that all
+        # read alike.
         whole = part is None or isinstance(part, bool) or (isinstance(part, int) and abs(part) < 2**63)
         if not whole and not (isinstance(part, float) and math.isfinite(part)):
             raise ValueError(
@@ -164,6 +167,8 @@ class Entry(StrictSchema):
 
         What it knows is of iteration times; an example is `profiled, open`. Any other ends in `closed`.
         """
+        # Only the board's own test traces open a division: training on its other splits is what they are
+        # for.
         trained_here = {board.name, board.split} & {*self.trained_on}
         return f"{self.information_class}, {'open' if trained_here else 'closed'}"
 
@@ -199,6 +204,7 @@ def entry_folder(board: Board, name: str) -> Path:
         raise InputError(f"{name!r} is not a name for an entry", field="entry", remedy=remedy)
     if folder.is_symlink() or not folder.is_dir():
         raise InputError("is not a folder of the board", file=folder, field="entry", remedy="name an entry")
+    # Links are refused before anything is opened: they may lead out of the folder or to what never ends.
     for path in sorted(folder.iterdir()):
         if path.name not in FILES or path.is_symlink():
             message = "is a link" if path.is_symlink() else "does not belong in an entry"
@@ -209,15 +215,10 @@ def entry_folder(board: Board, name: str) -> Path:
 
 
 def read_entry(folder: Path, board: Board) -> Entry:
-    """Read and check an entry's entry.yaml.
-
-    Raises
-    ------
-    InputError
-        If it is missing or malformed, or chooses something else than the board lets entries choose.
-    """
+    """Read and check an entry's entry.yaml."""
     source = read_mapping(folder / "entry.yaml")
     entry = validate_content(Entry, source.content, file=source.path, source=source)
+    # One line an error: the first is told, with its line in the file.
     problem = next(_problems(entry, board), None)
     if problem is not None:
         key, message, remedy = problem
@@ -246,13 +247,7 @@ def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
 
 
 def read_results(folder: Path) -> list[ResultRow]:
-    """Read an entry's results.csv.
-
-    Raises
-    ------
-    InputError
-        If it is missing, too large or malformed.
-    """
+    """Read an entry's results.csv."""
     path = folder / "results.csv"
     return list(_rows(path, read_entry_text(path, LARGEST_RESULTS_BYTES)))
 
@@ -291,6 +286,7 @@ NUMBER, WHOLE = r"-?[0-9.]{1,30}(e[+-]?[0-9]{1,3})?", r"[0-9]{1,12}"
 
 
 def _row(path: Path, line: int, values: dict[str, str]) -> ResultRow:
+    # Patterns before `float`: Python reads `1_000`, `infinity` and digits of other scripts as numbers.
     patterns = {"scenario": NAME, "seed": WHOLE, "digest": "[0-9a-f]{64}", "decisions": WHOLE}
     metrics = [name for name in values if name in METRICS]
     patterns |= dict.fromkeys(TIMES, NUMBER) | dict.fromkeys(metrics, f"({NUMBER})?")

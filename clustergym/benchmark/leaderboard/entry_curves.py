@@ -76,6 +76,7 @@ def compute_curves(simulation: AnySimulation, measured: Measurement) -> Curves:
     timeline, end_s = measured.timeline, simulation.end_s
     held, queued = timeline.held_gpus.sum(axis=1, dtype=np.float64), timeline.queued_jobs.astype(np.float64)
     finished = measured.records.jct_s[np.isfinite(measured.records.jct_s)]
+    # Of times that jobs have, not between two: rounding then gives the same figure on every machine.
     ranks = np.linspace(0, 1, RANKS + 1)
     jct_s = np.quantile(finished, ranks, method="inverted_cdf") if len(finished) else finished
     return Curves(
@@ -106,19 +107,14 @@ def plain(curves: Curves) -> dict[str, Any]:
 
 
 def write_curves(board: Board, name: str) -> Path:
-    """Replay an entry's decisions in one run of each scenario, and write curves.json.
-
-    Raises
-    ------
-    InputError
-        If there is no such entry, or its decisions cannot be replayed.
-    """
+    """Replay an entry's decisions in one run of each scenario, and write curves.json."""
     from clustergym.results.measured_run import measure_run
 
     folder = entry_folder(board, name)
     entry, logs, found = read_entry(folder, board), read_logs(folder), {}
     for cell in select_shown_cells(board):
         made = replay_cell(board, cell, board.scenario(cell), entry, logs)
+        # Curves are of the logged decisions, so nothing of a policy is run for them.
         if isinstance(made, Flag):
             remedy = f"run `leaderboard check {board.name} {name}`"
             raise InputError(f"cannot be replayed: {made}", file=folder, remedy=remedy)
@@ -129,13 +125,7 @@ def write_curves(board: Board, name: str) -> Path:
 
 
 def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
-    """Read an entry's curves from curves.json, by scenario; empty if there is no file.
-
-    Raises
-    ------
-    InputError
-        If they are malformed, or not of the board's scenarios and first seed.
-    """
+    """Read an entry's curves from curves.json, by scenario; empty if there is no file."""
     path = folder / FILE
     remedy = f"write it with `leaderboard curves {board.name} {folder.name}`"
     if not path.exists():

@@ -41,6 +41,7 @@ class Chance(NamedTuple):
 
     def gained(self, board: Board, values: Mapping[Cell, float]) -> Aggregate | None:
         """Return the score, mean within, then over families: 0 is random play, 1 best known; or None."""
+        # Where chance is as good as the best known, a share of what lies between them has no value.
         if self.random is None or any(self.random[cell] == self.best[cell] for cell in board.cells):
             return None
         ends = {cell: (self.random[cell], self.best[cell]) for cell in board.cells}
@@ -52,14 +53,10 @@ def read_chance(board: Board) -> Chance:
     """Read the metric of random play and of the best known schedule, by cell (scenario, seed).
 
     Where entries are placers, or policies with placers, and the baseline is random fit, it is chance.
-
-    Raises
-    ------
-    InputError
-        If entries or results are malformed.
     """
     best: dict[Cell, float] = {}
     random: dict[Cell, float] | None = None
+    # Such a baseline is chance itself, so nobody has to enter it.
     if board.keys_by_component(board.baseline).get("placer", {}).get("algorithm") == "random_fit":
         random = {cell: board.constants(cell).baseline for cell in board.cells}
     for name in entry_names(board):
@@ -68,6 +65,7 @@ def read_chance(board: Board) -> Chance:
             best[cell] = min(best.get(cell, value), value, key=lambda one: board.sign * one)
         choices = read_entry(entry_folder(board, name), board).choices
         if "policy" in choices and choices["policy"].name == RANDOM:
+            # Random play with a cell left out is no zero point for the whole board.
             random = values if all(cell in values for cell in board.cells) else random
     return Chance(random, best)
 
@@ -81,11 +79,6 @@ def compare_conditions(board: Board, folder: Path) -> dict[str, Aggregate | None
     """Return an entry's metric divided by the baseline's, by name of a changed condition; None if incomplete.
 
     A condition with a run that was stopped is incomplete, too.
-
-    Raises
-    ------
-    InputError
-        If its file of them is malformed.
     """
     found = read_conditions(board, folder)
     cells = {

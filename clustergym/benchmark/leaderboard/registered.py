@@ -27,6 +27,8 @@ SEEN = ("philly-like", "helios-like", "pai-like", "newtrace-like")
 
 def list_training_data(entries: Iterable[ComponentChoice], board: Board) -> list[str]:
     """Return the names of the data on which the learned policies and placers in `entries` were trained."""
+    # By families of traces, not by the board's name: a checkpoint that saw traces like Philly's has seen
+    # those of every board that has them.
     seen = any(family.startswith(SEEN) for family in board.families)
     usual = [TUNING[0]] if seen else [ELSEWHERE]
     splits = [
@@ -43,7 +45,7 @@ def list_published(component: str) -> frozenset[str]:
     from clustergym.scenario.registry import entry_points
 
     points = entry_points(component)
-    return frozenset(name for name, target in points.items() if target.startswith("clustergym.policies."))
+    return frozenset(name for name, target in points.items() if target.startswith("clustergym."))
 
 
 def find_unpublished(entry: Entry) -> str:
@@ -87,6 +89,7 @@ def _find_build_problems(entry: Entry, component: str, chosen: ComponentChoice) 
     try:
         made = _build_choice(component, chosen)
     except InputError as error:
+        # What is not installed here says nothing against the entry; `explain_unchecked` tells it.
         if not isinstance(error.__cause__, ImportError):
             yield str(error)
         return
@@ -131,6 +134,7 @@ def read_period(entry: Entry, component: str, key: str) -> tuple[float | None, .
 def _build_choice(component: str, chosen: ComponentChoice) -> Policy | Placer:
     from clustergym.scenario.registry import make_placer, make_policy
 
+    # A parameter could be a path: to build the policy would open what an unknown file names.
     word = next((text for text in list_texts(chosen.parameters) if not WORD.fullmatch(text)), None)
     if word is not None:
         message = f"{shorten_text(word, 60)!r} is not a plain word: a file that an entry names is not opened"

@@ -68,13 +68,7 @@ Entries are a policy and a placer: which jobs run, and on which nodes and parts 
 
 
 def pages(board: Board) -> dict[Path, str]:
-    """Return the text of every page of a leaderboard, by the path of its file.
-
-    Raises
-    ------
-    InputError
-        As `standings`.
-    """
+    """Return the text of every page of a leaderboard, by the path of its file."""
     found, best = standings(board), optimum(board)
     return {
         board.folder / "README.md": markdown(board, found, best),

@@ -69,11 +69,6 @@ def retrain(
         Of the training; by default the one that the checkpoint was trained with.
     processes, workers : int
         Processes of the training (0: one per core), and of the runs.
-
-    Raises
-    ------
-    InputError
-        If the entry has no policy or placer `learned` of a checkpoint of the package, or as `train`.
     """
     from clustergym.agents.checkpoints import read, read_schema
     from clustergym.scenario.configuration.hydra_edge import compose_config

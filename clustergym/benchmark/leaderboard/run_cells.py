@@ -60,6 +60,7 @@ def run_cell(
     from clustergym.sim.engine import StalledError
     from clustergym.sim.guard import StoppedError
 
+    # In a process of its own, which a policy may end, hang or fill: a board's other cells go on.
     scenario = board.scenario(cell, overrides)
     policy, placer = board.contestants(parameters)
     task = partial(play_cell, board, scenario, policy, placer, cell)
@@ -148,6 +149,7 @@ def _names(board: Board, parameters: Mapping[str, Any]) -> str:
 
 
 def _digits(value: float) -> float:
+    # What differs from machine to machine has no further digits to commit.
     return float(f"{value:.4g}")
 
 
@@ -160,6 +162,7 @@ def run_cells(
     decision_limit_s: float | None = DECISION_LIMIT_S,
 ) -> list[CellRun]:
     """Run a policy or placer in several cells (scenario, seed), and call `done` as each run ends."""
+    # Before the workers start: Hydra composes once for all of them.
     board.compose()
     label, started, runs = _names(board, parameters), time.perf_counter(), []
     task = partial(run_cell, board, dict(parameters), decision_limit_s=decision_limit_s)

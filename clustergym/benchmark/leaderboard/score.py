@@ -1,9 +1,4 @@
-"""The scores of a board's entries and their ranks, in their division and over all divisions.
-
-Figures of a board as texts for people, with the same words and rounding on every page.
-
-How far entries are from the optimum, which lies between the best known schedule and the bound.
-"""
+"""Scores and ranks of a board's entries, how far they are from the optimum, and these as texts."""
 
 from __future__ import annotations
 
@@ -97,16 +92,12 @@ def standings(board: Board) -> list[RankedEntry]:
     """Score and rank entries not found in hindsight; return them by division (ranked together), best first.
 
     Schedules that were found in hindsight are in no division, and left out.
-
-    Raises
-    ------
-    InputError
-        If an entry is malformed, lacks a cell or is of another version of the board; `check` tells more.
     """
     entries = {name: read_entry(entry_folder(board, name), board) for name in entry_names(board)}
     real = {name: entry for name, entry in entries.items() if not entry.hindsight}
     chance = read_chance(board)
     found = [_standing(board, name, entry, chance) for name, entry in real.items()]
+    # Equal scores stand in the order of their names, so that pages are the same on any machine.
     ordered = sorted(found, key=lambda standing: (-standing.score.value, standing.name))
     cells = {standing.name: compute_scores(board, standing.rows) for standing in ordered}
     families = board.families
@@ -116,6 +107,8 @@ def standings(board: Board) -> list[RankedEntry]:
         inside = [standing for standing in ordered if standing.division == division]
         places = ranks([cells[standing.name] for standing in inside], families)
         for at, (standing, rank) in enumerate(zip(inside, places, strict=True)):
+            # The probability that it is better is against the next entry below, as a reader compares
+            # neighbours.
             below = cells[inside[at + 1].name] if at + 1 < len(inside) else None
             over = None
             if below is not None:
@@ -135,6 +128,8 @@ def ranks(ordered: Sequence[Sequence[Floats]], families: Sequence[str]) -> list[
     """
     out: list[int] = []
     for place, scores in enumerate(ordered, start=1):
+        # Each is compared with the best of the rank before it, not with its neighbour: differences that are
+        # not significant one by one would otherwise chain first and last into one rank.
         head = ordered[out[-1] - 1] if out else None
         shares = head is not None and aggregate_paired_difference(head, scores, families).low <= 0.0
         out.append(out[-1] if shares else place)
@@ -154,6 +149,7 @@ def compute_scores(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
 def _standing(board: Board, name: str, entry: Entry, chance: Chance) -> RankedEntry:
     folder = entry_folder(board, name)
     every = {row.cell: row for row in read_results(folder)}
+    # Figures of two versions of a board are never in one table (docs/versions.md).
     if entry.board_version != board.version:
         message = f"is of version {entry.board_version} of the board, which is at {board.version}"
         raise InputError(message, file=folder / "entry.yaml", remedy="run it anew with `leaderboard add`")
@@ -191,6 +187,7 @@ def _round_aggregate(found: Aggregate) -> Aggregate:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
+    # A mean over the cells that happen to have the figure would be of other cells than the rest of the row.
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if len(known) == len(values) else None
 
@@ -331,19 +328,15 @@ class Optimum(NamedTuple):
 
     def gap(self, board: Board, rows: Sequence[ResultRow]) -> Gap:
         """Return bounds on the share by which the mean metric of result rows is worse than the optimum."""
+        # Of the means, not the mean of ratios: the optimum is known as a mean over cells, from above and
+        # below.
         value = sum(float(row.metrics[board.metric] or 0.0) for row in rows) / len(rows)
         least, most = (board.sign * (value / limit - 1.0) if limit else None for limit in self)
         return Gap(round(least or 0.0, 6), None if most is None else round(most, 6))
 
 
 def optimum(board: Board) -> Optimum:
-    """Compute a board's mean best known metric and, if all are known, its mean lower bound.
-
-    Raises
-    ------
-    InputError
-        If results or bounds are malformed.
-    """
+    """Compute a board's mean best known metric and, if all are known, its mean lower bound."""
     best = read_chance(board).best
     bounds = cell_bounds(board)
     inside = [bounds[cell] for cell in board.cells if cell in bounds]

@@ -1,9 +1,4 @@
-"""The page of a study: what was run, by which command and versions, and its tables and plots.
-
-Plots of a study: a dot with its interval for each policy, or for each scenario.
-
-Tables of a study, as Markdown and as LaTeX.
-"""
+"""The page of a study: what was run and by which versions, its tables (Markdown and LaTeX) and its plots."""
 
 from __future__ import annotations
 

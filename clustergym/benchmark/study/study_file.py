@@ -1,7 +1,4 @@
-"""Read a study: a YAML file of scenarios, policies, seeds and metrics. Run its cells as a sweep.
-
-The results of its runs are read into groups.
-"""
+"""Read a study (scenarios, policies, seeds, metrics), run its cells as a sweep, read their results."""
 
 from __future__ import annotations
 
@@ -138,11 +135,6 @@ def read_study(path: Path, words: Sequence[str] = ()) -> Study:
     path : Path
     words : sequence of str
         Further overrides of every run, after those of the file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or a key, name or override in it is wrong.
     """
     return _Reader(read_mapping(path)).study(tuple(words))
 
@@ -199,6 +191,7 @@ class _Reader:
         found: dict[str, tuple[str, ...]] = {}
         slugs: dict[str, str] = {}
         for label, text, at in entries:
+            # In lower case: on some file systems names that differ by case are one.
             other = slugs.setdefault(slug(label).lower(), label)
             if label in found or other != label:
                 message = f"its files would be called as those of {other!r}"
@@ -261,6 +254,7 @@ class _Reader:
         policies = [(self.place("policies", at), its) for at, its in enumerate(study.policies.values())]
         settings = tuple(self.keys.settings)
         of_settings = {parse_key(word) for word in settings}
+        # A scenario and a policy each by itself, not in all pairs: that composes as often as their sum.
         for keys, overrides in (*scenarios, *policies):
             try:
                 check_run((*overrides, *settings))
@@ -268,6 +262,8 @@ class _Reader:
                 message = f"{error.field}: {error.message}" if error.field else error.message
                 where: tuple[str | int, ...] = ("settings",) if error.field in of_settings else keys
                 raise self.error(message, *where, remedy=error.remedy) from error
+        # Once with the words of the command line, on the first run: they are the same for all, and their
+        # errors are of no line of the file.
         if words:
             check_run((*first, *settings, *words))
 
@@ -319,6 +315,7 @@ def quiet_job(config: Mapping[str, Any], folder: Path) -> float | None:
 
 def run_cells(cells: Sequence[Cell], folder: Path, hydra_words: Sequence[str]) -> tuple[int, int]:
     """Run a study's unfinished runs; return the exit status and how many had been finished before."""
+    # A run that is recognised as finished is not written again: equal times tell which those are.
     before = _read_write_times(cells, folder)
     words = ["-m", f"cell=range(0,{len(cells)})", f"hydra.sweep.dir={_quote_folder(folder)}", *hydra_words]
     overrides = {cell.folder: cell.overrides for cell in cells}
@@ -339,13 +336,7 @@ def _quote_folder(folder: Path) -> str:
 
 
 def read_cells(study: Study, folder: Path) -> StudyResults:
-    """Read the results of all runs of a study from their folders.
-
-    Raises
-    ------
-    InputError
-        If one cannot be read.
-    """
+    """Read the results of all runs of a study from their folders."""
     runs = tuple(
         (cell, _with_queues(study, read_result(folder / cell.folder / FILE_NAME))) for cell in study.cells()
     )
@@ -380,6 +371,7 @@ def _group(
     for cell, result in runs:
         if scenario in ("", cell.scenario) and policy in ("", cell.policy):
             label = cell.policy if scenario else cell.scenario
+            # By seed, so that a difference is of pairs of runs on the same jobs.
             columns.setdefault(label, Column(label)).by_seed[cell.seed] = result
     reference = study.reference_policy if scenario else study.reference_scenario
     return make_labelled_group(list(columns.values()), reference)

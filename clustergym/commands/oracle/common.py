@@ -1,7 +1,4 @@
-"""Arguments, output files and tables of the sub-commands.
-
-Prints the figures of a validation as tables: single figures first, then one table per grouping.
-"""
+"""Arguments, output files and printed tables of the sub-commands of `clustergym oracle`."""
 
 from __future__ import annotations
 
@@ -133,13 +130,7 @@ def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:
 
 
 def parse_model(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
-    """Parse a model's name, such as gpt3-2.6B; the default global batch is the smallest in the catalogue.
-
-    Raises
-    ------
-    InputError
-        For an unknown name, with the nearest; for a batch below 1 or above `MOST_SAMPLES`.
-    """
+    """Parse a model's name, such as gpt3-2.6B; the default global batch is the smallest in the catalogue."""
     known = {
         ModelClass(family, size, 1).model: (family, size)
         for family in catalog.families
@@ -158,13 +149,7 @@ def parse_model(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
 
 
 def check_divisible(model: ModelClass, catalog: Catalog) -> None:
-    """Raise an `InputError` unless a model's global batch divides into equal micro-batches.
-
-    Raises
-    ------
-    InputError
-        If it does not, with the nearest batches that do.
-    """
+    """Raise an `InputError` unless a model's global batch divides into equal micro-batches."""
     batch = model.global_batch
     if catalog.get(model).architecture == "dense" or batch <= MICRO_BATCHES or batch % MICRO_BATCHES == 0:
         return
@@ -183,12 +168,6 @@ def parse_allocation(text: str, locality: str | None, cluster: ClusterSpec) -> A
     locality : str or None
         Name of a `Locality` in lower case; None: the best the count can have.
     cluster : ClusterSpec
-
-    Raises
-    ------
-    InputError
-        For a malformed text, a count that is not a power of two or exceeds the cluster,
-        a type it does not have, and a locality the count cannot have.
     """
     match = _GPUS.fullmatch(text.strip())
     if match is None:
@@ -253,13 +232,7 @@ def _locality(name: str, best: Locality, gpus: int) -> Locality:
 
 
 def check_target(path: Path | None, option: str) -> None:
-    """Raise an `InputError` if an output file could not be written, before any work is done.
-
-    Raises
-    ------
-    InputError
-        If it is a folder, or its parent is a file.
-    """
+    """Raise an `InputError` if an output file could not be written, before any work is done."""
     if path is None:
         return
     if path.is_dir():

@@ -1,7 +1,4 @@
-"""Analytic lower bounds on mean JCT and makespan, which no scheduler can beat.
-
-Bounds that no schedule of a scenario can beat, with the prices that prove them (docs/lower-bound.md).
-"""
+"""Bounds that no schedule of a scenario can beat, with the prices that prove them (docs/lower-bound.md)."""
 
 from __future__ import annotations
 
@@ -146,13 +143,7 @@ class Certificate(NamedTuple):
 
 
 def build_programme(scenario: Scenario, metric: str) -> Programme:
-    """Build the optimisation problem whose optimum is a lower bound on a metric of a scenario.
-
-    Raises
-    ------
-    InputError
-        As `check_has_bound`; or if the metric is one of tenants and there are none.
-    """
+    """Build the optimisation problem whose optimum is a lower bound on a metric of a scenario."""
     check_has_bound(scenario, metric)
     jobs, capacity = _jobs(scenario, metric), scenario.cluster.capacity.astype(np.float64)
     return Programme(metric, jobs, capacity, float(jobs.weight @ (jobs.arrival_s - scenario.trace.submit_s)))
@@ -235,13 +226,7 @@ def _unit(programme: Programme) -> float:
 
 
 def proven(programme: Programme, certificate: Certificate) -> float:
-    """Return the lower bound that a certificate's prices prove; any prices prove some bound.
-
-    Raises
-    ------
-    InputError
-        If the certificate is malformed.
-    """
+    """Return the lower bound that a certificate's prices prove; any prices prove some bound."""
     _check(programme, certificate)
     value = evaluate_certificate(programme, certificate)[0]
     if programme.metric != "deadline_satisfaction":
@@ -283,11 +268,6 @@ def compute_weights(scenario: Scenario, metric: str) -> Floats:
     """Return how much a second of each job's JCT adds to a metric that is a mean over jobs, shape (n,).
 
     0 for jobs that do not count, as they fit nowhere or are not scored; every other job is to complete.
-
-    Raises
-    ------
-    InputError
-        If the metric is one of tenants, and the scenario has no queues.
     """
     runs = scenario.request_gpus > 0
     if metric == "jct_mean":

@@ -1,9 +1,4 @@
-"""The records of all jobs: one row per job of the trace, from the event log alone.
-
-The state of each job over time, from the intervals of the event log.
-
-What failures and checkpoints cost: by job, and by cause.
-"""
+"""Each job's records, its states over time and what failures cost it, from the event log alone."""
 
 from __future__ import annotations
 

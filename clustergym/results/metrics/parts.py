@@ -1,7 +1,4 @@
-"""Metrics of runs on divisible nodes: allocation, fragmentation, and waiting by size of request.
-
-How full and how fragmented divisible nodes are over time, from what comes to them and leaves them.
-"""
+"""How full and how fragmented divisible nodes are over time, and how long requests of each size wait."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Find which queue got the GPUs of each job that was stopped or shrunk.
-
-What tenants hold and want over time.
-"""
+"""What tenants hold and want over time, and which queue got the GPUs of a job that was stopped or shrunk."""
 
 from __future__ import annotations
 

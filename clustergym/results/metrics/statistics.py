@@ -1,7 +1,4 @@
-"""Statistics of runs: means that account for unfinished jobs, and intervals over seeds.
-
-Aggregate scores over scenarios and seeds, with intervals (Agarwal et al., NeurIPS '21).
-"""
+"""Means that account for unfinished jobs, and intervals over seeds (Agarwal et al., NeurIPS '21)."""
 
 from __future__ import annotations
 

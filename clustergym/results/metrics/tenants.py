@@ -1,7 +1,4 @@
-"""Measure what each tenant got in a run: its share, its quota, borrowed GPUs, starvation.
-
-How fully the nodes of a cluster are used.
-"""
+"""What each tenant got in a run (its share, its quota, borrowed GPUs, starvation), and how full nodes are."""
 
 from __future__ import annotations
 

@@ -50,13 +50,7 @@ class ConfiguredResult:
 
 
 def read_settings(results: Iterable[ResultFile], keys: Sequence[str]) -> list[ConfiguredResult]:
-    """Read each result's configuration from its folder; raise an `InputError` for an unknown key.
-
-    Raises
-    ------
-    InputError
-        If a configuration cannot be read, or a key is in none of them.
-    """
+    """Read each result's configuration from its folder; raise an `InputError` for an unknown key."""
     found = [_setting(result) for result in results]
     known: set[str] = set()
     for setting in found:

@@ -113,11 +113,6 @@ def read_log(path: Path, end_s: float) -> RunLog:
         events.jsonl.gz.
     end_s : float
         The time at which open holdings and outages end.
-
-    Raises
-    ------
-    InputError
-        As `read_json_lines`, or if an event lacks a value or is out of order.
     """
     check_lines(path)
     reader = _Reader(end_s)

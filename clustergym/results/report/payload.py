@@ -1,7 +1,4 @@
-"""The data of a report's page, as plain JSON values.
-
-On which part of which GPU each holding is drawn, in runs whose jobs share GPUs.
-"""
+"""The data of a report's page as plain JSON values, with the part of a GPU on which each holding is drawn."""
 
 from __future__ import annotations
 

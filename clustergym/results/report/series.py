@@ -1,7 +1,4 @@
-"""Step functions and distributions, reduced to as many points as a page needs.
-
-Readers of a result's CSV files, whose errors name the line.
-"""
+"""Curves of a result's CSV files, reduced to the points that a page needs; errors name the line."""
 
 from __future__ import annotations
 
@@ -90,13 +87,7 @@ LARGEST_BYTES, LARGEST_NUMBER = 2**27, 1e15
 
 
 def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
-    """Read a CSV file of a result; return its rows, which must have the needed columns.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, lacks a column, or has a row of another length.
-    """
+    """Read a CSV file of a result; return its rows, which must have the needed columns."""
     check_lines(path)
     try:
         text = read_regular(path, LARGEST_BYTES, REMEDY).decode("utf-8")
@@ -116,13 +107,7 @@ def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
-    """Return a column of a CSV file's rows as numbers of 0 or more; NaN for empty fields.
-
-    Raises
-    ------
-    InputError
-        If a field is not a finite number or is below 0; the error names the first such field.
-    """
+    """Return a column of a CSV file's rows as numbers of 0 or more; NaN for empty fields."""
     texts = [row[name] for row in rows]
     try:
         values = np.array([float(text) if text else np.nan for text in texts], dtype=np.float64)

@@ -44,13 +44,7 @@ class LoggerChoice(Parameters):
 
 
 def read_logger_choice(config: Mapping[str, Any]) -> LoggerChoice:
-    """Check and return the configuration's group `logger`, before anything is run.
-
-    Raises
-    ------
-    InputError
-        If the group is not valid, or names wandb, which is not installed.
-    """
+    """Check and return the configuration's group `logger`, before anything is run."""
     choice: LoggerChoice = build(LoggerChoice, config.get("logger") or {"name": "none"}, "logger")
     if choice.name == "wandb":
         _wandb()
@@ -109,13 +103,7 @@ def log_result(
     folder: Path,
     page: Path | None,
 ) -> None:
-    """Log a result to wandb: configuration, metrics, plots, table of jobs, and files as an artifact.
-
-    Raises
-    ------
-    InputError
-        If wandb refuses.
-    """
+    """Log a result to wandb: configuration, metrics, plots, table of jobs, and files as an artifact."""
     from clustergym.results.columns import check_lines
     from clustergym.results.result_writing import FILES
 

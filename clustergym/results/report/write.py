@@ -27,13 +27,7 @@ ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 def page(results: Sequence[ResultFile], template: Path = TEMPLATE) -> str:
-    """Return the HTML page that a template (report or player) makes of results.
-
-    Raises
-    ------
-    InputError
-        If a file of one cannot be read.
-    """
+    """Return the HTML page that a template (report or player) makes of results."""
     steps = PLAYER_STEPS if template == PLAYER_TEMPLATE else STEPS
     data = payload(results, steps)
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
@@ -52,11 +46,6 @@ def write_report(places: Iterable[Path], path: Path, template: Path = TEMPLATE) 
     -------
     int
         The number of results on the page.
-
-    Raises
-    ------
-    InputError
-        If there is no result, a file of one cannot be read, or the page cannot be written.
     """
     results = read_results(places)
     text = page(results, template)

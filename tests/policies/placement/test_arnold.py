@@ -227,6 +227,7 @@ def test_as_few_groups_as_can_be_are_split():
         (PretrainingJob(9600, 75, 8, 16), 200, 10, 1.0),
     ],
 )
+@pytest.mark.timed
 @pytest.mark.parametrize("unit", ["pp", "dp"])
 def test_speed(job, minipods, nodes, limit_s, unit):
     solve(Instance(job_of(1, 1), np.array([1])))

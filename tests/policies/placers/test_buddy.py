@@ -311,6 +311,7 @@ def test_each_proposal_is_possible_alone_and_better(moves: list[tuple[int, int]]
         state.allocate(job, held)
 
 
+@pytest.mark.timed
 def test_2560_nodes_take_well_under_a_millisecond() -> None:
     spec = cluster(2560, 4, per_leaf=16, per_minipod=8)
     state, placer, rng = Allocations(spec), Buddy(), np.random.default_rng(0)

@@ -177,6 +177,7 @@ def test_caps_that_never_bind_change_nothing(drawn, gpus):
     np.testing.assert_allclose(free, fluid_finish_s(submit_s, work, gpus), rtol=1e-12)
 
 
+@pytest.mark.timed
 def test_ten_thousand_jobs_take_under_two_seconds_of_cpu():
     # Measured: 0.2 s. Caps are powers of two, as requests mostly are; the load is 1.3.
     rng = np.random.default_rng(0)

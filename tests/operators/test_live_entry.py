@@ -7,12 +7,13 @@ import shutil
 
 import pytest
 from checked_entries import check
+from clustergym.operators.commands import live
 from error_lines import error_line
 
 from clustergym.benchmark.leaderboard.add import read_runs, write_runs
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cell_replay import FlagReason
-from clustergym.commands import collect, live, replay, report
+from clustergym.commands import collect, replay, report
 from clustergym.commands.leaderboard import main
 
 

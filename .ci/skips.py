@@ -1,0 +1,38 @@
+"""`python .ci/skips.py FILE…` compares the tests that were skipped, by reason, with `skips.txt`.
+
+A FILE is what pytest's `--junitxml` writes. `--write` takes its skips instead, after a change that is meant.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+EXPECTED = Path(__file__).with_name("skips.txt")
+
+
+def skips(path: Path) -> list[str]:
+    """Return one line for each reason: the run, how many tests were skipped, and why."""
+    # Written by pytest itself, one step before.
+    messages = [str(one.get("message")) for one in ElementTree.parse(path).iter("skipped")]
+    found = Counter(re.sub(r"^.*?Skipped: ", "", message) for message in messages)
+    return [f"{path.stem}: {number} {reason}" for reason, number in sorted(found.items())]
+
+
+def main(argv: list[str]) -> int:
+    """Compare, or write; the exit status is 1 if a number or a reason is another."""
+    found = [line for name in argv if name != "--write" for line in skips(Path(name))]
+    if "--write" in argv:
+        EXPECTED.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
+        return 0
+    expected = EXPECTED.read_text(encoding="utf-8").splitlines()
+    for line in sorted({*found} ^ {*expected}):
+        print(f"skipped {'unexpectedly' if line in found else 'no more (see .ci/skips.txt)'}: {line}")
+    return int(found != expected)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
