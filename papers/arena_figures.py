@@ -30,7 +30,7 @@ def arena_figures(found: Found, rounds: int) -> dict[str, Any]:
         }
     late = [figure_or_none(lambda: float(found[spec]["jct_mean"])) for spec in parts.JITTER_RUNS]  # noqa: B023
     figures[PUBLISHED] |= {
-        "jct_s_of_late_submissions": figure_or_none(lambda: sum(late) / len(late)),  # type: ignore[arg-type]
+        "jct_s_of_late_submissions": figure_or_none(lambda: sum(late) / len(late)),
         "queues": compare_labelled(found, parts.QUEUES),
         "precise": compare_labelled(found, parts.PRECISE),
         "testbed_error": figure_or_none(lambda: _testbed_error(found)),
