@@ -135,7 +135,7 @@ def _production(found: Figures, ablation: Figures) -> dict[str, Any]:
         return {
             gpus: {
                 "gain": 100 * named[variation]["gain"][0],
-                **{kind: named[variation][f"{kind}_spread_ratio"] for kind in ("dp", "pp")},
+                **{of: named[variation][f"{of}_spread_ratio"] for of in ("dp", "pp")},
             }
             for gpus, named in rows.items()
         }
