@@ -81,15 +81,6 @@ def plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
     return {**spec.plain(figures), "rounds": rounds}
 
 
-RunOf = Callable[[str, str], RunSpec]
-"""Returns the run of a policy in a setting."""
-
-
-def make_run_factory(trace: str, rounds: int | None = None) -> RunOf:
-    """Return a function that describes the run of a policy in a setting, on this trace."""
-    return lambda setting, policy: make_run(trace, rounds, setting, policy)
-
-
 def variant(setting: str, change: str, value: float | None = None) -> str:
     """Return the name of a setting with one change applied, and with the change's value if it has one."""
     return f"{setting}; {change}" if value is None else f"{setting}; {change} {value:g}"

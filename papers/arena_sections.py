@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from clustergym.common.tables import table
 
 from . import page
-from .arena_scenarios import (
-    BUDGET_FACTOR,
-    PROFILING_RATIO,
-    is_measured,
-    make_run,
-    variant,
-)
+from .arena_scenarios import BUDGET_FACTOR, PROFILING_RATIO, is_measured, make_run, variant
+from .claim_files import published
 from .claims import FAIR, PUBLISHED
 from .page import Labelled, RunColumn, Section, compute_padded_by_label, passage
-from .reproduction import Found, RunSpec, change, column, number
+from .reproduction import Figures, Found, RunSpec, change, column, number
 
 SETTINGS = (FAIR, PUBLISHED)
 ROUNDS = 664
@@ -32,29 +27,10 @@ CENSORED = RunColumn("JCT censored, s", "jct_mean_censored")
 COLUMNS = (FINISHED, THROUGHPUT, JCT, CENSORED, page.RESTARTS)
 
 
-class ArenaFigures(NamedTuple):
-    """Results of the paper's own simulator: finished jobs, samples/s, and mean JCT in seconds."""
-
-    jobs_finished: int
-    throughput_mean: float
-    jct_mean: float | None = None
-
-
-REFERENCE: Mapping[tuple[str, int | None], Mapping[str, ArenaFigures]] = {
-    ("philly", 664): {
-        "fcfs": ArenaFigures(202, 2990, 36383),
-        "elasticflow-ls": ArenaFigures(184, 2790, 30585),
-        "gavel": ArenaFigures(192, 3347, 26803),
-        "sia": ArenaFigures(231, 3848, 20683),
-        "arena": ArenaFigures(269, 4521, 20322),
-    },
-    ("philly", 2000): {
-        "fcfs": ArenaFigures(590, 4367),
-        "elasticflow-ls": ArenaFigures(565, 4592),
-        "gavel": ArenaFigures(608, 5143),
-    },
-}
-"""What the artifact's own simulator gave on its own trace, by trace and rounds."""
+REFERENCE: Mapping[int, Mapping[str, Figures]] = published("arena")["simulator"]
+"""What the artifact's own simulator gave on its Philly trace, by rounds and policy: jobs, samples/s, s."""
+STORED: Mapping[str, Figures] = published("arena")["testbed"]
+"""Jobs finished and their mean JCT, seconds, in the logs of the testbed that the artifact keeps."""
 
 
 def arena(setting: str, rounds: int | None = ROUNDS, **parameters: Any) -> RunSpec:
@@ -131,22 +107,22 @@ def ablations(rounds: int) -> Section:
 
 
 def ablations_table(
-    text: str, runs: Labelled, whole: str, published: Mapping[str, Sequence[str]] | None = None
+    text: str, runs: Labelled, whole: str, told: Mapping[str, Sequence[str]] | None = None
 ) -> Section:
     """Return a section with a table of the policy `whole` and of its variants that lack one part each.
 
-    `published` has, by label, the paper's JCT and throughput in words.
+    `told` has, by label, the paper's JCT and throughput in words.
     """
 
     def make_columns(found: Found, runs: Labelled) -> dict[str, list[str]]:
         means = {setting: compute_padded_by_label(found, runs, whole, setting) for setting in SETTINGS}
         times = [means[s][label] / means[s][whole] if means[s] else None for label, s in runs]
         more = {"JCT padded, times": column(times, 2)}
-        if published is not None:
-            more["preprint"] = [published[label][0] for label, _ in runs]
+        if told is not None:
+            more["preprint"] = [told.get(label, ("-", "-"))[0] for label, _ in runs]
         more["samples/s, relative"] = page.changes(found, runs, "throughput_mean")
-        if published is not None:
-            more["preprint "] = [published[label][1] for label, _ in runs]
+        if told is not None:
+            more["preprint "] = [told.get(label, ("-", "-"))[1] for label, _ in runs]
         return more
 
     return page.runs_table(text, ["variant", "setting"], runs, COLUMNS, make_columns)
@@ -173,11 +149,8 @@ def deadlines(preset: str = "arena") -> Section:
     text = passage("arena", "deadlines", rounds=ROUNDS, factor=BUDGET_FACTOR)
 
     def make_columns(found: Found, runs: Labelled) -> dict[str, list[str]]:
-        return {
-            "JCT padded, s": column(
-                [compute_padded_by_label(found, runs, preset, s).get(name) for name, s in runs]
-            )
-        }
+        padded = [compute_padded_by_label(found, runs, preset, s).get(name) for name, s in runs]
+        return {"JCT padded, s": column(padded)}
 
     met = RunColumn("deadlines met", "deadline_satisfaction", 1, "%")
     columns = (met, FINISHED, DROPPED, THROUGHPUT, PEAK, JCT)
@@ -270,16 +243,16 @@ LIFESPANS = Section([spec for factor in FACTORS for spec in lifespan_runs(factor
 
 # Simulation fidelity (section 5.2)
 
-STORED = {"crius": (145, 6145.0), "sia": (142, 4717.0)}
-"""Jobs finished and their mean JCT, seconds, in the logs of the testbed that the artifact keeps."""
 TESTBED = {policy: make_run("testbed-a", 72, PUBLISHED, policy) for policy in STORED}
 """Runs of the six hours of testbed A."""
 
 
 def _fidelity(found: Found) -> str:
     rows = []
-    for policy, (finished, jct_s) in STORED.items():
-        jobs, ours = (found[TESTBED[policy]][name] for name in ("jobs_finished", "jct_mean"))
+    for policy, stored in STORED.items():
+        (jobs, ours), (finished, jct_s) = (
+            (run["jobs_finished"], run["jct_mean"]) for run in (found[TESTBED[policy]], stored)
+        )
         rows.append([policy, *map(number, (jobs, finished, ours, jct_s)), change(ours, jct_s)])
     headers = ["policy", "finished", "stored", "JCT finished, s", "stored", "ours"]
     return f"{passage('arena', 'fidelity')}\n\n{table(headers, rows)}"

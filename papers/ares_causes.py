@@ -1,7 +1,4 @@
-"""Find what decides whether Ares or Pollux is faster, by changing one condition at a time.
-
-Ares's look at one Helios trace (section 5.4), and how long its decisions take (section 5.6).
-"""
+"""What decides whether Ares or Pollux is faster, a look at one trace, and how long decisions take."""
 
 from __future__ import annotations
 
@@ -16,32 +13,9 @@ from clustergym.common.arrays import Floats
 from clustergym.common.tables import table
 
 from . import ares_runs
-from .ares_runs import (
-    FIXED,
-    AresRuns,
-    bend,
-    build_run_scenario,
-    build_timed_scenario,
-)
-from .page import (
-    Draw,
-    Panel,
-    RunColumn,
-    Section,
-    figures_table,
-    grid_plot,
-    passage,
-)
-from .reproduction import (
-    Figures,
-    Found,
-    Options,
-    Parameters,
-    RunSpec,
-    column,
-    load_or_make,
-    number,
-)
+from .ares_runs import FIXED, AresRuns, bend, build_run_scenario, build_timed_scenario
+from .page import Draw, Panel, RunColumn, Section, figures_table, grid_plot, passage
+from .reproduction import Figures, Found, Options, Parameters, RunSpec, column, load_or_make
 
 EXACT: Parameters = (("search", "exact"),)
 POLLUX: Parameters = (*EXACT, *FIXED["pollux"])
@@ -76,7 +50,7 @@ CHANGES = {
     "Ares with hysteresis 4": OneChange(ares=(("hysteresis", 4.0),), quick=False),
     "Ares deciding at arrivals and finishes": OneChange(ares=(("round_s", None),), quick=False),
     "pollux that reckons with the scenario's restarts": OneChange(
-        pollux=(*POLLUX, ("restart_s", None)), quick=False
+        "", (), (*POLLUX, ("restart_s", None)), False
     ),
 }
 
@@ -99,17 +73,13 @@ class Causes(NamedTuple):
     def three(self, trace: str, change: OneChange) -> tuple[RunSpec, RunSpec, RunSpec]:
         """Describe the runs of Ares, Pollux and the work-conserving variant of Ares under a change."""
         setting = f"{self.study.length} {change.variant}".rstrip()
-        return (
-            RunSpec(trace, None, setting, "ares", change.ares),
-            RunSpec(trace, None, setting, "pollux", change.pollux),
-            RunSpec(trace, None, setting, "ares", CONSERVING),
-        )
+        conserving = RunSpec(trace, None, setting, "ares", CONSERVING)
+        others = (("ares", change.ares), ("pollux", change.pollux))
+        ares, pollux = (RunSpec(trace, None, setting, *policy) for policy in others)
+        return ares, pollux, conserving
 
     def point(self, trace: str, power: float, load: float) -> tuple[RunSpec, RunSpec, RunSpec]:
-        """Describe three policies' runs with scaling efficiencies raised to `power`, at offered load `load`.
-
-        They are Ares, Pollux and the work-conserving variant of Ares.
-        """
+        """Describe the same three runs with scaling efficiencies raised to `power`, at an offered load."""
         return self.three(trace, OneChange(bend(power, load)))
 
     def relative(self, found: Found, specs: tuple[RunSpec, RunSpec, RunSpec]) -> float:
@@ -118,10 +88,7 @@ class Causes(NamedTuple):
         return float(100 * (ares / pollux - 1))
 
     def compute_ratios(self, found: Found, power: float, load: float) -> list[float]:
-        """Return mean JCTs of Ares, Pollux and work-conserving Ares divided by Ares's, averaged over traces.
-
-        Scaling efficiencies are raised to `power`, at the offered load `load`.
-        """
+        """Return mean JCTs of the runs of `point` divided by Ares's, averaged over traces."""
         ratios = []
         for trace in self.traces:
             seconds = [float(found[spec]["jct_mean"]) for spec in self.point(trace, power, load)]
@@ -143,11 +110,8 @@ class Causes(NamedTuple):
             rows = []
             for labels, specs in runs.items():
                 scenario = build_run_scenario(self.study.data, specs[0])
-                where = [
-                    number(ares_runs.compute_offered_load(scenario), 2),
-                    number(ares_runs.request_efficiency(scenario), 2),
-                ]
-                hours = [number(found[spec]["jct_mean"] / 3600, 3) for spec in specs]
+                of = (ares_runs.compute_offered_load(scenario), ares_runs.request_efficiency(scenario))
+                where, hours = column(of, 2), column([found[spec]["jct_mean"] / 3600 for spec in specs], 3)
                 rows.append([*labels, *where, *hours, f"{self.relative(found, specs):+.0f} %"])
             return f"{passage('ares', 'ladder')}\n\n{table(headers, rows)}"
 
@@ -305,14 +269,10 @@ def _decision_times(gpus: int) -> Figures:
 
 def times_text(timed: Sequence[Figures], plot: str) -> str:
     """Return the section on how long Ares's decisions take by cluster size."""
-    columns = (
-        RunColumn("jobs an hour", "jobs_per_hour"),
-        RunColumn("decisions", "decisions"),
-        RunColumn("most jobs at once", "jobs_most"),
-        RunColumn("mean, ms", "decision_s_mean", 2, "ms"),
-        RunColumn("p99, ms", "decision_s_p99", 2, "ms"),
-        RunColumn("longest, ms", "decision_s_max", 2, "ms"),
-    )
+    counts = {"jobs an hour": "jobs_per_hour", "decisions": "decisions", "most jobs at once": "jobs_most"}
+    times_ms = {"mean": "decision_s_mean", "p99": "decision_s_p99", "longest": "decision_s_max"}
+    columns = [RunColumn(header, metric) for header, metric in counts.items()]
+    columns += [RunColumn(f"{header}, ms", metric, 2, "ms") for header, metric in times_ms.items()]
     shown = figures_table(["GPUs"], {(f"{figures['gpus']:,}",): figures for figures in timed}, columns)
     first, last = timed[0]["gpus"], timed[-1]["gpus"]
     times = {"times": last // first, "growth": growth(timed), "logarithmic": logarithmic(timed)}

@@ -56,12 +56,8 @@ def trace_names(trace_type: str, quick: bool) -> list[str]:
     if trace_type == TESTBED:
         names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
     else:
-        sources = ("sia", "generated")
-        names = [
-            f"{trace_type} {source} {number}"
-            for source in sources
-            for number in TRACE_TYPES[trace_type].workloads
-        ]
+        numbers = TRACE_TYPES[trace_type].workloads
+        names = [f"{trace_type} {source} {at}" for source in ("sia", "generated") for at in numbers]
     return names[:1] if quick else names
 
 
@@ -108,9 +104,8 @@ def _of_trace(data: Path, name: str, variant: str) -> Scenario:
         jobs = list_generated_overrides(TRACE_TYPES["philly"], 40, 14400.0, int(number))
         trace = ["cluster=ares-16", *jobs, "++trace.requests=arena"]
     else:
-        trace = list_generated_overrides(
-            TRACE_TYPES[trace_type], TRACE_TYPES[trace_type].jobs, TRACE_TYPES[trace_type].span_s, int(number)
-        )
+        of = TRACE_TYPES[trace_type]
+        trace = list_generated_overrides(of, of.jobs, of.span_s, int(number))
     oracle = [] if variant == ROOFLINE else ["oracle=sia", f"oracle.path='{profiles}'"]
     counts = ["scenario.counts=any"] if variant == UNROUNDED else []
     return load_scenario("ares", [COSTS, *trace, *oracle, *counts])
@@ -226,6 +221,11 @@ class AresRuns(NamedTuple):
     def alphas(self) -> Sequence[float]:
         """Tested values of Ares's parameter alpha."""
         return QUICK_ALPHAS if self.quick else ALPHAS
+
+    def label(self, trace_type: str, policy: str) -> str:
+        """Return a policy's name, and on how many traces it was run where these are not all."""
+        run, there = len(self.specs(trace_type, policy)), len(trace_names(trace_type, self.quick))
+        return policy + (f" (first {run} of {there})" if run < there else "")
 
     def file(self, what: str) -> str:
         """Return the file name of the plot named `what` on the page about Ares."""

@@ -1,7 +1,4 @@
-"""An ablation of the gain of placement at scale: one assumption changed at a time, beside Arnold's Fig. 7.
-
-The ablation of placement at scale as Markdown, beside Arnold's Figs 4 and 7.
-"""
+"""An ablation of the gain of placement at scale: one assumption changed at a time, beside Arnold's Fig. 7."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from scipy.optimize import brentq
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
-from clustergym.common.tables import percent, table
 from clustergym.envs.placement.step_time import (
     PORTS,
     Core,
@@ -151,10 +147,8 @@ def compute_tied_coefficient() -> float:
 
 def _two_minipods(model: PretrainingModel, core: Core) -> dict[str, float]:
     """Return the gain, a mean over layers, of each alignment of 96 GPUs over two minipods."""
-    rows = two_minipods([model], LAYERS, fabric_tiers(1.0), core)
-    return {
-        alignment: float(np.mean([row["gain"][alignment] for row in rows])) for alignment in rows[0]["gain"]
-    }
+    gains = [row["gain"] for row in two_minipods([model], LAYERS, fabric_tiers(1.0), core)]
+    return {alignment: float(np.mean([gain[alignment] for gain in gains])) for alignment in gains[0]}
 
 
 def ablate(states: int, seed: int) -> dict[str, Any]:
@@ -169,12 +163,8 @@ def ablate(states: int, seed: int) -> dict[str, Any]:
             for model in (DENSE, MOE)
         ],
         "paper_spreads": [
-            {
-                "rule": name,
-                "gpus": scale.job.gpus,
-                "model": model.name,
-                "gain": _at_spreads(scale, model, core),
-            }
+            {"rule": name, "gpus": scale.job.gpus, "model": model.name}
+            | {"gain": _at_spreads(scale, model, core)}
             for name, core in named.items()
             for scale in SCALES
             for model in (DENSE, MOE)
@@ -223,100 +213,9 @@ def _rows(
         choice, found = choose_placements(model, scale.job, offered, before, tiers, core)
         times = [predict(matrix, scale.job, model, tiers, core=core) for matrix in before]
         yield {
-            "variation": variation.name,
-            "gpus": scale.job.gpus,
-            "minipods": scale.minipods,
-            "minipod_nodes": scale.nodes,
-            "model": model.name,
-            "experts": model.experts,
-            "unit": choice.unit,
-            "alpha": choice.alpha,
+            **{"variation": variation.name, "gpus": scale.job.gpus, "minipods": scale.minipods},
+            **{"minipod_nodes": scale.nodes, "model": model.name, "experts": model.experts},
+            **{"unit": choice.unit, "alpha": choice.alpha},
             "communication_share": float(np.mean([time.communication_share for time in times])),
             **found,
         }
-
-
-HEAD = """## What decides the gain at scale
-
-One assumption is changed at a time, and Arnold's unit and alpha are chosen again for each. `shipped` is
-the model above: one factor for every group that crosses the core, `packed` as the baseline, and minipods
-of 16 and 100 nodes. A rule for the core (`clustergym/envs/placement/step_time.py`) gives the factor by which
-it slows down the traffic that crosses it:
-
-- slowest tier: one factor, however many minipods a group spans.
-- rising: 1 + {coefficient:.2f} f(k), where k is the largest number of minipods that a group of the type
-  spans, and f is named in the row. With {coefficient:.2f} the dense model of Fig. 4, where k is 2,
-  gains +2.3 %; f is a free choice.
-- shared uplinks: one flow per port. The flows share each minipod's uplinks max-min fairly, and are
-  perfectly balanced over them.
-- static routes: each flow uses one uplink and one downlink of a non-blocking core, drawn at random, and
-  all flows wait for the fullest link; mean of 20 draws. Random routes are an assumption.
-
-No rule is fitted to Fig. 7.
-"""
-
-MODELS = ("dense", "MoE")
-
-
-def ablation(found: dict[str, Any]) -> str:
-    """Return the report's section on the results of `ablate`."""
-    return "\n".join((HEAD.format(**found), _rules(found), _scale(found["scale"])))
-
-
-def _model(row: dict[str, Any]) -> str:
-    return MODELS[row["experts"] > 0] if "experts" in row else MODELS[row["model"] != "dense"]
-
-
-def _rules(found: dict[str, Any]) -> str:
-    rows = [["the paper", "+2.3 %", "0 %", "+1.8 %", "above 0", "-", "+5.7 %", "-", "+10.6 %"]]
-    for name in dict.fromkeys(row["rule"] for row in found["two_minipods"]):
-        two = {_model(row): row for row in found["two_minipods"] if row["rule"] == name}
-        spreads = {(r["gpus"], _model(r)): r["gain"] for r in found["paper_spreads"] if r["rule"] == name}
-        rows.append(
-            [name]
-            + [
-                percent(two[model][alignment])
-                for model in MODELS
-                for alignment in ("pp_aligned", "dp_aligned")
-            ]
-            + [percent(spreads[gpus, model]) for gpus in (208, 9600) for model in MODELS]
-        )
-    heads = [
-        f"96 GPUs, {model}: {alignment}" for model in MODELS for alignment in ("PP-aligned", "DP-aligned")
-    ]
-    heads += [f"{gpus} GPUs, {model}" for gpus in ("208", "9,600") for model in MODELS]
-    return (
-        "### Each rule at the spreads that the paper gives\n\nThe job of 96 GPUs is on two minipods of 93 "
-        "nodes; its gains are means over layers (Fig. 4). With 208 GPUs, the DP spread falls from 3 to 1, "
-        "and the PP spread from 2 to 1. With 9,600 GPUs, the DP spread falls from 21 to 14, and the PP "
-        "spread from 4 to 3. The paper gives only the ratios. With 22 minipods of 93 nodes, 21 and 14 are "
-        "the only DP spreads with a ratio of exactly 1.5 of which the lower has room for 1,200 nodes; 4 and "
-        "3 are one choice of several.\n\n" + table(["rule", *heads], rows) + "\n"
-    )
-
-
-def _scale(rows: list[dict[str, Any]]) -> str:
-    shown = [["the paper", "-", "+5.7 %", "3 and 2", "-", "+10.6 %", "1.5 and 1.3", "30-50 %"]]
-    for name in dict.fromkeys(row["variation"] for row in rows):
-        mine = {(row["gpus"], _model(row)): row for row in rows if row["variation"] == name}
-        line = [name]
-        for gpus in (208, 9600):
-            row = mine[gpus, "MoE"]
-            line += [
-                percent(mine[gpus, "dense"]["gain"][0]),
-                f"{percent(row['gain'][0])} ± {50 * (row['gain'][2] - row['gain'][1]):.2f}",
-                f"{row['dp_spread_ratio']:.2f} and {row['pp_spread_ratio']:.2f}",
-            ]
-        shares = (mine[9600, model]["communication_share"] for model in MODELS)
-        shown.append([*line, " and ".join(f"{100 * share:.0f} %" for share in shares)])
-    heads = ["dense", "MoE", "DP and PP spread lower by"]
-    heads = [f"{gpus} GPUs: {head}" for gpus in ("208", "9,600") for head in heads]
-    return (
-        "### Arnold against a baseline in random states\n\nSpreads and intervals are of the MoE model. "
-        "Communication is the baseline's share of a step on 9,600 GPUs, for the dense and for the MoE model. "
-        "*Table 1's minipods* are 22 minipods of 93 nodes for both jobs. The baselines best fit and random "
-        "fit place one node after the other, and assign ranks in that order. The larger models are a dense "
-        "model of 175 billion parameters, and an MoE model of 327 billion.\n\n"
-        + table(["changed", *heads, "communication"], shown)
-        + "\n"
-    )

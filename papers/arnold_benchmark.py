@@ -1,7 +1,4 @@
-"""The placement benchmark: each algorithm's weighted spread over random states of three clusters.
-
-Also Arnold's advantage over the best baseline by how full the cluster is.
-"""
+"""The placement benchmark: each algorithm's weighted spread over random states of three clusters."""
 
 from __future__ import annotations
 
@@ -58,13 +55,8 @@ def solve(name: str, instance: Instance, rng: np.random.Generator) -> SolverAnsw
     made.check(instance)
     said = made.solution
     on_cells = weigh_spread(cell_spread(cells(made, instance.job, instance.unit)), instance.alpha)
-    return SolverAnswer(
-        score(made, instance),
-        on_cells,
-        said is not None and said.proven,
-        said.gap if said else 0.0,
-        said.nodes if said else 0,
-    )
+    proof = (said.proven, said.gap, said.nodes) if said else (False, 0.0, 0)
+    return SolverAnswer(score(made, instance), on_cells, *proof)
 
 
 def solve_either_unit(instance: Instance) -> float:
@@ -86,42 +78,32 @@ def run_setting(
     """
     position = SETTINGS.index(setting)
     sizes = minipod_sizes(load_cluster(setting.cluster))
-    drawn = [
-        draw_free_nodes(
-            sizes, setting.job.nodes, random_streams.PLACEMENT_STATES.generator(seed, position, state)
-        )
-        for state in range(states)
-    ]
+    streams = [random_streams.PLACEMENT_STATES.generator(seed, position, state) for state in range(states)]
+    drawn = [draw_free_nodes(sizes, setting.job.nodes, rng) for rng in streams]
     found = {}
     for number, name in enumerate(COMPARED):
-        streams = [
-            random_streams.PLACEMENT_CHOICES.generator(seed, position, state, number)
-            for state in range(states)
-        ]
+        choices = partial(random_streams.PLACEMENT_CHOICES.generator, seed, position)
+        pairs = [(free, choices(state, number)) for state, free in enumerate(drawn)]
         found[name] = [
-            [
-                solve(name, Instance(setting.job, free, alpha), rng)
-                for free, rng in zip(drawn, streams, strict=True)
-            ]
-            for alpha in alphas
+            [solve(name, Instance(setting.job, free, alpha), rng) for free, rng in pairs] for alpha in alphas
         ]
         if advance is not None:
             advance(f"({setting.name}) {name}")
     either = [[solve_either_unit(Instance(setting.job, free, a)) for free in drawn] for a in alphas]
     exact = [answer for by_state in found["arnold"] for answer in by_state]
+    shape = ("gpus", "nodes", "data_parallel", "tensor_parallel", "pipeline_parallel")
+    cell_scores = {name: _column(rows, "cell_score") for name, rows in found.items()}
     return {
-        "name": setting.name,
-        "cluster": setting.cluster,
-        "minipods": len(sizes),
-        "nodes": int(sizes.sum()),
-        "job": {
-            name: getattr(setting.job, name)
-            for name in ("gpus", "nodes", "data_parallel", "tensor_parallel", "pipeline_parallel")
+        **{
+            "name": setting.name,
+            "cluster": setting.cluster,
+            "minipods": len(sizes),
+            "nodes": int(sizes.sum()),
         },
+        "job": {name: getattr(setting.job, name) for name in shape},
         "free_nodes": [free.tolist() for free in drawn],
         "scores": {name: _column(rows, "score") for name, rows in found.items()},
-        "cell_scores": {name: _column(rows, "cell_score") for name, rows in found.items()}
-        | {EITHER_UNIT: either},
+        "cell_scores": cell_scores | {EITHER_UNIT: either},
         "arnold": {
             "proven": sum(answer.proven for answer in exact),
             "solved": len(exact),
@@ -143,14 +125,8 @@ def run_benchmark(
     Returns the settings' scores and a summary as JSON values; `states` is the number of states.
     """
     settings = [run_setting(setting, alphas, states, seed, advance) for setting in SETTINGS]
-    return {
-        "schema": SCHEMA,
-        "seed": seed,
-        "states": states,
-        "alphas": list(alphas),
-        "settings": settings,
-        "summary": summary(settings, alphas),
-    }
+    given = {"schema": SCHEMA, "seed": seed, "states": states, "alphas": list(alphas)}
+    return {**given, "settings": settings, "summary": summary(settings, alphas)}
 
 
 def summary(settings: Sequence[dict[str, Any]], alphas: Sequence[float]) -> dict[str, Any]:
@@ -222,18 +198,13 @@ def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
         sizes = minipod_sizes(load_cluster(setting.cluster))
         for number, (least, most) in enumerate(RANGES):
             low, high = (np.round(share * sizes).astype(np.int64) for share in (least, most))
-            streams = [
-                random_streams.FULLNESS_STATES.generator(seed, position, number, state)
-                for state in range(states)
-            ]
-            drawn = _draw_states(low, high, setting.job.nodes, streams)
+            stream = partial(random_streams.FULLNESS_STATES.generator, seed, position, number)
+            drawn = _draw_states(low, high, setting.job.nodes, [stream(state) for state in range(states)])
             choices = partial(random_streams.FULLNESS_CHOICES.generator, seed, position, number)
             ratios = [_ratio(setting, drawn, alpha, choices) for alpha in alphas] if drawn else None
-            rows.append(
-                {"name": setting.name, "least": least, "most": most}
-                | {"greatest_ratio": max(ratios) if ratios else None}
-                | {"mean_ratio": float(np.mean(ratios)) if ratios else None}
-            )
+            greatest, mean = (max(ratios), float(np.mean(ratios))) if ratios else (None, None)
+            row = {"name": setting.name, "least": least, "most": most}
+            rows.append({**row, "greatest_ratio": greatest, "mean_ratio": mean})
     return rows
 
 

@@ -50,10 +50,7 @@ class Scale(NamedTuple):
     nodes: int
 
 
-SCALES = (
-    Scale(PretrainingJob(208, 26, 4, 2), 11, 16),
-    Scale(PretrainingJob(9600, 150, 8, 8), 20, 100),
-)
+SCALES = (Scale(PretrainingJob(208, 26, 4, 2), 11, 16), Scale(PretrainingJob(9600, 150, 8, 8), 20, 100))
 """The larger job takes more than half of a cluster of more than 2,000 nodes (Arnold, sections 2 and 3)."""
 
 
@@ -79,10 +76,8 @@ def pack_ranks(free: Sequence[int], job: PretrainingJob) -> Ints:
     -------
     ndarray of int, shape (rows, columns)
     """
-    counts = algorithm("gpu_packing")(
-        Instance(job, np.array(free)), random_streams.PLACER.generator(0)
-    ).counts
-    by_minipod = counts.sum(axis=0)
+    made = algorithm("gpu_packing")(Instance(job, np.array(free)), random_streams.PLACER.generator(0))
+    by_minipod = made.counts.sum(axis=0)
     order = np.argsort(-np.array(free), kind="stable")
     return np.repeat(order, by_minipod[order]).reshape(job.columns, job.rows).T
 
@@ -110,16 +105,11 @@ def two_minipods(
     rows, made = [], placements(FREE, JOB)
     for model in (replace(m, layers=count) for m in models for count in layers):
         times = {name: predict(matrix, JOB, model, tiers, core=core) for name, matrix in made.items()}
-        base = times["packed"].total_s
-        rows.append(
-            {
-                "model": model.name,
-                "layers": model.layers,
-                "step_s": {name: time.total_s for name, time in times.items()},
-                "communication_share": times["packed"].communication_share,
-                "gain": {name: base / time.total_s - 1 for name, time in times.items() if name != "packed"},
-            }
-        )
+        step_s, packed = {name: time.total_s for name, time in times.items()}, times["packed"]
+        row = {"model": model.name, "layers": model.layers, "step_s": step_s}
+        row["communication_share"] = packed.communication_share
+        row["gain"] = {name: packed.total_s / s - 1 for name, s in step_s.items() if name != "packed"}
+        rows.append(row)
     return rows
 
 
@@ -128,10 +118,8 @@ def inside_a_minipod(models: Sequence[PretrainingModel]) -> dict[str, float]:
     tiers, variation = fabric_tiers(Fabric().core_oversubscription), {}
     for model in models:
         minipod = np.zeros((JOB.rows, JOB.columns), dtype=np.int64)
-        times = [
-            predict(minipod, JOB, model, tiers, leaves=leaves).total_s
-            for leaves in placements(FREE, JOB).values()
-        ]
+        made = placements(FREE, JOB).values()
+        times = [predict(minipod, JOB, model, tiers, leaves=leaves).total_s for leaves in made]
         variation[model.name] = max(times) / min(times) - 1
     return variation
 
@@ -185,10 +173,8 @@ def choose_alpha(
 def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
     """Sample random cluster states with room for the job; return free nodes by minipod (group of nodes)."""
     job, minipods, nodes = scale
-    streams = [
-        random_streams.PLACEMENT_SCALE_STATES.generator(seed, job.gpus, minipods, state)
-        for state in range(states)
-    ]
+    draw = random_streams.PLACEMENT_SCALE_STATES.generator
+    streams = [draw(seed, job.gpus, minipods, state) for state in range(states)]
     return [draw_free_nodes(np.full(minipods, nodes), job.nodes, rng) for rng in streams]
 
 

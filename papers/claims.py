@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-import yaml
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
 
 from clustergym.common.tables import table
 
@@ -23,17 +20,6 @@ FAIR, PUBLISHED = "fair", "as published"
 """Our two settings: one set of rules for all policies, or the rules of the paper's own simulator."""
 
 
-class ClaimUnit(NamedTuple):
-    """The unit, the value that means "no effect", and the decimals of a paper's figures and of ours."""
-
-    unit: str = "%"
-    neutral: float | None = 0.0
-    decimals: int = 1
-
-
-PERCENT, TIMES, COUNT = ClaimUnit(), ClaimUnit("x", 1.0, 2), ClaimUnit("", None, 2)
-SHARE = ClaimUnit("%", None, 1)
-"""A percentage that ours should equal, not a change."""
 Comparison = Literal["equal", "at least", "at most"]
 """How ours should stand to a paper's figure: "over 90 % of jobs" is kept by 95 % and broken by 86 %."""
 
@@ -176,83 +162,12 @@ class PaperClaim:
         return f"{value:{sign},.{self.decimals}f}{gap}{self.unit}"
 
 
-def not_simulated(paper: str) -> list[PaperClaim]:
-    """Return the claims of a paper that are listed in `texts/not_simulated.yaml` as not simulated."""
-    rows = (Path(__file__).parent / "texts" / "not_simulated.yaml").read_text(encoding="utf-8")
-    return [PaperClaim(**{"paper": None, **row}) for row in yaml.safe_load(rows)[paper]]
-
-
 HEADERS = ("claim", "source", "paper", "ours, fair", "ours, as published", "verdict", "why")
 
 
 def claims_table(claims: Iterable[PaperClaim]) -> str:
     """Return a Markdown table of papers' claims beside our figures."""
     return table(HEADERS, (claim.cells for claim in claims), words=(0, 1, 5, 6))
-
-
-def quantity(
-    claim: str,
-    source: str,
-    paper: float | None,
-    fair: float | None = None,
-    as_published: float | None = None,
-    unit: str = "%",
-    decimals: int = 1,
-    why: str = "",
-    **others: Any,
-) -> PaperClaim:
-    """Return a claim that a quantity is `paper`; ours: `fair` by equal rules, `as_published` by the paper's.
-
-    Ours should equal the paper's.
-    """
-    return PaperClaim(claim, source, paper, fair, as_published, unit, None, why, decimals, **others)
-
-
-Measure = Callable[[str], float | None]
-"""Returns our figure in a setting."""
-
-
-def make_measured_claim(
-    claim: str,
-    source: str,
-    paper: float | None,
-    of: Measure,
-    unit: ClaimUnit = PERCENT,
-    why: str = "",
-    **others: Any,
-) -> PaperClaim:
-    """Return a paper's claim beside our figures, which `of` gives by setting; "not run" if there are none.
-
-    Where ours is not what the paper says and no reason is given, it is not known. `others` are further
-    fields of the claim.
-    """
-    fair, published = _value(of, FAIR), _value(of, PUBLISHED)
-    missing = fair is None and published is None
-    shown = {**unit._asdict(), "why": why, "quick": not missing, **others}
-    row = PaperClaim(claim, source, paper, fair, published, **shown)
-    if row.direction and row.main_verdict == REVERSED:
-        return replace(row, why=f"{why}; why it is reversed: not known" if why else "not known")
-    unexplained = not (missing or why or row.verdict in (REPRODUCED, NO_FIGURE))
-    return replace(row, why="not known") if unexplained else row
-
-
-def _value(of: Measure, setting: str) -> float | None:
-    """Return a figure; None where its run is missing, or its divisor is zero."""
-    try:
-        return of(setting)
-    except (KeyError, ZeroDivisionError, ValueError, TypeError):
-        return None
-
-
-def following(claim: PaperClaim, parts: Iterable[PaperClaim]) -> PaperClaim:
-    """Copy a claim that rests on others, and note the first of those whose effect our runs reverse."""
-    turned = next((part.claim for part in parts if part.main_verdict == REVERSED), "")
-    return replace(claim, rests_on=turned)
-
-
-def only_published(of: Callable[[], float | None]) -> Measure:
-    """Return a measure that is `of()` under the paper's own rules, and None under equal rules."""
-    return lambda setting: of() if setting == PUBLISHED else None
 
 
 def difference(ours: float, theirs: float) -> float:

@@ -1,14 +1,10 @@
-"""FGD's page (ATC '23): six placers of parts of GPUs fill Alibaba's openb cluster, as published.
-
-Allocation and fragmentation over what has arrived, in whole per cents, as FGD's results have them.
-
-Orders of arrival of our own, by FGD's published procedure, where a folder has no order file.
-"""
+"""FGD's page (ATC '23): six placers of parts of GPUs fill Alibaba's openb cluster, as published."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -29,8 +25,9 @@ from clustergym.envs.sharing.streams import read_source
 from clustergym.sim.compiled.numba_cache import announce_compilation, has_numba
 from clustergym.sim.parts.placers import PLACERS
 
-from .claims import PaperClaim, claims_table, quantity
-from .page import Report, passage
+from .claim_files import judge_claims
+from .claims import PUBLISHED as AS_PUBLISHED
+from .page import Report, make_report, passage, words
 from .reproduction import Options, number
 
 SUMMARY = "six placers of parts of GPUs fill Alibaba's openb cluster (ATC '23)"
@@ -85,10 +82,10 @@ def reproduce(options: Options) -> Report:
     announce_compilation(streams.place_arrivals)
     done = list(in_order(_fills, runs, options.workers, label="workloads and seeds"))
     rows = [row for run, fills in zip(runs, done, strict=True) for row in _rows(run, fills, published)]
-    claims = list(_claims(rows))
-    opening = [passage("fgd", "introduction"), note, f"## Claims\n\n{claims_table(claims)}" if claims else ""]
-    text = "\n\n".join(filter(None, [*opening, *_parts(runs, done, rows)]))
-    return Report(text + "\n", rows, claims)
+    introduction = "\n\n".join(filter(None, [passage("fgd", "introduction"), note]))
+    sections = [words(part) for part in _parts(runs, done, rows)]
+    report = make_report(introduction, judge_claims("fgd", _figures(rows)), sections, {})
+    return replace(report, figures=rows)
 
 
 def find_folder(data: Path) -> Path:
@@ -117,11 +114,12 @@ def _runs(folder: Path, options: Options, placers: tuple[str, ...]) -> Iterator[
     """Yield the workloads and seeds: those that are asked for, else those that have an order file."""
     known = openb.workloads(folder)
     ordered = [name for name in known if (folder / "orders" / f"{name}.npz").exists()] or known
-    chosen = (
-        _choose_names("--workloads", options.workloads, known) if options.workloads is not None else ordered
-    )
-    if options.quick and options.workloads is None:
-        chosen = [QUICK_WORKLOAD] if QUICK_WORKLOAD in chosen else chosen[:1]
+    if options.workloads is not None:
+        chosen = _choose_names("--workloads", options.workloads, known)
+    elif options.quick:
+        chosen = [QUICK_WORKLOAD] if QUICK_WORKLOAD in ordered else ordered[:1]
+    else:
+        chosen = ordered
     for workload in chosen:
         seeds = options.seeds
         if seeds is None:
@@ -146,13 +144,9 @@ def _fills(run: Run) -> dict[str, FillCurves]:
     """Fill the cluster once with each placer."""
     source = read_source(run.folder, run.workload)
     order = source.orders.get(run.seed) or draw_orders(source.nodes, source.rows, run.seed)
-    requests, request, installed = (
-        source.requests,
-        source.request[order.arrivals],
-        source.nodes.installed_milli,
-    )
+    requests, request = source.requests, source.request[order.arrivals]
     arrived = np.cumsum((requests.gpus * requests.gpu_milli)[request])
-    curve = partial(at_arrived_pct, arrived, installed_milli=installed)
+    curve = partial(at_arrived_pct, arrived, installed_milli=source.nodes.installed_milli)
     found = {}
     for placer in run.placers:
         nodes = source.nodes.with_ranks(order.node_rank)
@@ -180,15 +174,11 @@ def _rows(
 def _parts(
     runs: Sequence[Run], done: Sequence[Mapping[str, FillCurves]], rows: Sequence[Row]
 ) -> Iterator[str]:
-    yield _agreement(rows)
-    yield passage("fgd", "means")
-    yield _means(rows)
-    yield passage("fgd", "rejected")
-    lines = [
-        [run.workload, str(run.seed), str(fills[run.placers[0]].arrivals)]
-        + [str(fills[placer].rejected) for placer in run.placers]
-        for run, fills in zip(runs, done, strict=True)
-    ]
+    yield from (_agreement(rows), passage("fgd", "means"), _means(rows), passage("fgd", "rejected"))
+    lines = []
+    for run, fills in zip(runs, done, strict=True):
+        counts = [fills[run.placers[0]].arrivals, *(fills[placer].rejected for placer in run.placers)]
+        lines.append([run.workload, str(run.seed), *map(str, counts)])
     yield table(["workload", "seed", "arrivals", *runs[0].placers], lines)
 
 
@@ -223,36 +213,32 @@ def _means(rows: Sequence[Row]) -> str:
     last = [row for row in rows if row["arrived_pct"] == LAST]
     lines = []
     for workload, found in groupby(last, key=lambda row: row["workload"]):
-        own = list(found)
-        lines.append(
-            [workload, *(_mean_cell([row for row in own if row["placer"] == name]) for name in placers)]
-        )
+        own, cells = list(found), [workload]
+        for name in placers:
+            ours, theirs = _both([row for row in own if row["placer"] == name])
+            cells.append(number(ours, 2) + ("" if theirs is None else f" ({theirs:.2f})"))
+        lines.append(cells)
     return table(["workload", *placers], lines)
 
 
-def _mean_cell(rows: Sequence[Row]) -> str:
-    if not rows:
-        return "-"
-    ours, theirs = _both(rows)
-    return number(ours, 2) + ("" if theirs is None else f" ({theirs:.2f})")
-
-
-def _both(rows: Sequence[Row]) -> tuple[float, float | None]:
+def _both(rows: Sequence[Row]) -> tuple[float | None, float | None]:
     """Return the means of our allocation and, where all rows have one, of the published one."""
+    if not rows:
+        return None, None
     told = [row["expected"] and row["expected"][ALLOCATED] for row in rows]
     theirs = None if None in told else float(np.mean(told))
     return float(np.mean([row[ALLOCATED] for row in rows])), theirs
 
 
-def _claims(rows: Sequence[Row]) -> Iterator[PaperClaim]:
-    """Yield the allocation of each placer at the end of the default workload."""
+def _figures(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return each placer's allocation at the end of the default workload, where there is a published one."""
+    ours, theirs = {}, {}
     for placer in dict.fromkeys(row["placer"] for row in rows):
         where = {"workload": "default", "placer": placer, "arrived_pct": LAST}
         own = [row for row in rows if all(row[name] == value for name, value in where.items())]
         if own and _both(own)[1] is not None:
-            ours, theirs = _both(own)
-            claim = f"GPUs allocated when 130 % have arrived, {PUBLISHED[placer]}"
-            yield quantity(claim, SOURCE, theirs, as_published=ours, decimals=2)
+            ours[PUBLISHED[placer]], theirs[PUBLISHED[placer]] = _both(own)
+    return {AS_PUBLISHED: {"allocated": ours}, "allocated": theirs, "placers": {"placer": list(ours)}}
 
 
 LAST = 130

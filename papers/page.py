@@ -1,9 +1,4 @@
-"""Renders a paper's page: claims, then sections; most sections are a table of runs.
-
-Plots of a study: panels of lines or bars, and a grid that shows who is first where.
-
-Writes the page of all papers' claims, from the claims that each paper's run has left.
-"""
+"""Renders a paper's page of claims, sections and plots, and the page of all papers' claims."""
 
 from __future__ import annotations
 
@@ -24,14 +19,7 @@ from clustergym.common.tables import table
 from clustergym.results.report.colours import COLOURS, choose_style
 
 from .claims import HEADERS, TOLERANCE, VERDICTS, PaperClaim, claims_table
-from .reproduction import (
-    Figures,
-    Found,
-    RunSpec,
-    change,
-    compute_padded_jct,
-    number,
-)
+from .reproduction import Figures, Found, RunSpec, change, compute_padded_jct, number
 from .titles import PAPERS
 
 Draw = Callable[[Path], None]
@@ -139,7 +127,7 @@ def _passages(paper: str) -> Mapping[str, str]:
     return {name: text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def passage(paper: str, name: str, **values: Any) -> str:
+def passage(paper: str, name: str, /, **values: Any) -> str:
     """Return the prose under `<!-- name -->` in `texts/PAPER.md`, with values filled in."""
     return _passages(paper)[name].format(**values)
 
@@ -237,12 +225,9 @@ def changes(found: Found, runs: Labelled, metric: str) -> list[str]:
 
 
 def compute_padded_by_label(found: Found, runs: Labelled, reference: str, *group: str) -> dict[str, float]:
-    """Return mean JCTs (s), by first label, of runs whose other labels are `group`; unfinished jobs count.
+    """Return padded mean JCTs (s), by first label, of runs whose other labels are `group`.
 
-    An unfinished job counts with the greatest JCT.
-
-    `group` has all labels but the first, and `reference` is the first label of the run whose number of
-    jobs counts (`compute_padded_jct`).
+    `reference` is the first label of the run whose number of jobs counts (`compute_padded_jct`).
     """
     figures = {labels[0]: found[spec] for labels, spec in runs.items() if labels[1:] == group}
     return compute_padded_jct(figures, reference) if reference in figures else {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import re
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest
+from clustergym.common.paths import data_folder
 from clustergym.common.writing import write_json, write_text
 
 from .page import (
@@ -27,7 +27,6 @@ from .page import (
 from .reproduction import Options
 from .titles import BY_WORKLOAD, PAPERS
 
-DATA = Path("../shared/data")
 PAGES, QUICK_PAGES = Path("docs/reproduction"), Path("outputs/reproduction/quick")
 ALL, CLAIMS = "all", "claims"
 SUMMARIES = {
@@ -51,9 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("paper", metavar="PAPER", help="its name, one of these")
     parser.add_argument("--quick", action="store_true", help="only what takes a few minutes")
-    parser.add_argument(
-        "--data", metavar="DIR", type=Path, help=f"published data ($CLUSTERGYM_DATA, else {DATA})"
-    )
+    parser.add_argument("--data", metavar="DIR", type=Path, help="published data ($CLUSTERGYM_DATA)")
     parser.add_argument("--policies", metavar="NAME,…", help="files of conf/policy instead of the paper's")
     parser.add_argument(
         "--workloads", metavar="NAME,…", help="of fgd: lists of pods instead of all in orders/"
@@ -93,7 +90,7 @@ def _check(given: argparse.Namespace) -> None:
 def _options(given: argparse.Namespace, paper: str) -> Options:
     work = given.work if given.work is None or given.paper != ALL else given.work / paper
     return Options(
-        data=given.data or Path(os.environ.get("CLUSTERGYM_DATA", DATA)),
+        data=given.data or data_folder(),
         quick=given.quick,
         policies=_parse_list(given.policies),
         work=work or Path("outputs/reproduction") / paper,

@@ -1,7 +1,4 @@
-"""Runs of a paper's reproduction: which policy runs under which setting. Each run is made once and kept.
-
-Figures of a run that the metrics lack and pages need, padded JCTs, and figures as texts.
-"""
+"""Runs of a paper's reproduction, each made once and kept: which policy runs under which setting."""
 
 from __future__ import annotations
 
@@ -160,12 +157,16 @@ def _run(scenario_of: ScenarioOf, data: Path, work: Path, spec: RunSpec) -> Figu
 
 @cache
 def code_sha256() -> str:
-    """Return a digest of the source of all modules that can change a run's result."""
+    """Return a digest of the source of all modules that can change a result that is kept.
+
+    Runs are known by their scenario and policy besides; of this folder only Arnold's figures are not.
+    """
     digest = hashlib.sha256()
     for folder in [PACKAGE, *(Path(place) for place in policies.__path__)]:
         for path in sorted(folder.rglob("*.py")):
-            if "papers" not in path.parts or path.name.startswith(("arnold_", "fgd")):
-                digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+            digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    for path in sorted(Path(__file__).parent.glob("arnold_*.py")):
+        digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,24 @@ from clustergym.common import random_streams
 from clustergym.common.tables import table
 from clustergym.scenario.scenario import Scenario
 
-from . import page, reproduction
-from .claims import PaperClaim, difference, quantity
-from .reproduction import change, column, number
+from . import page
+from .claim_files import judge_claims, published
+from .claims import FAIR as FAIR_RULES
+from .claims import PUBLISHED as AS_PUBLISHED
+from .claims import difference
+from .reproduction import (
+    Figures,
+    Found,
+    Options,
+    Parameters,
+    RunSpec,
+    change,
+    check_published,
+    choose,
+    column,
+    number,
+    run_all,
+)
 
 SUMMARY = "64 GPUs of three types, its workloads and profiles (SOSP '23)"
 POLICIES = ("sia", "gavel", "pollux", "ares", "fcfs")
@@ -38,7 +54,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 FAIR, PUBLISHED = "exact counts", "its job lengths"
 NAMES = {FAIR: "fair", PUBLISHED: "as published"}
 
-ROWS: Mapping[str, tuple[str, reproduction.Parameters]] = {
+ROWS: Mapping[str, tuple[str, Parameters]] = {
     "sia": ("sia", ()),
     "gavel max-sum": ("gavel", (("objective", "max_total_throughput"),)),
     "gavel max-min": ("gavel", (("objective", "max_min_fairness"),)),
@@ -48,14 +64,14 @@ ROWS: Mapping[str, tuple[str, reproduction.Parameters]] = {
 }
 """Policy and parameters of each row."""
 
-_OURS: reproduction.Parameters = (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True))
-GAVEL_STEPS: Mapping[str, reproduction.Parameters] = {
+_OURS: Parameters = (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True))
+GAVEL_STEPS: Mapping[str, Parameters] = {
     "one program": (*_OURS[:1], *_OURS[2:]),
     "ties to the first type": _OURS[:1],
     "a solution each 1,920 s": (),
 }
 """Further steps from our rules for Gavel, `_OURS`, towards its own."""
-SIA_CHANGES: Mapping[str, reproduction.Parameters] = {
+SIA_CHANGES: Mapping[str, Parameters] = {
     "none": (),
     "requested batch": (("batch", "requested"),),
     "no hold through a restart": (("hold", False),),
@@ -64,60 +80,47 @@ SIA_CHANGES: Mapping[str, reproduction.Parameters] = {
 """Changes of its published policy, tried one at a time."""
 
 
-class SiaFigures(NamedTuple):
-    """Results of the paper's own simulator: mean JCT and makespan in hours, and restarts per job."""
-
-    jct_h: float | None = None
-    makespan_h: float | None = None
-    restarts: float | None = None
+REFERENCE: Mapping[str, Mapping[str, Figures]] = published("sia")
+"""What the paper's own simulator gave, by workload and row: hours, and restarts a job."""
+PUBLISHED_ROWS = {label for rows in REFERENCE.values() for label in rows}
 
 
-REFERENCE: Mapping[tuple[str, str], SiaFigures] = {
-    ("philly-1", "sia"): SiaFigures(0.542, 15.5, 4.3),
-    ("philly-1", "gavel max-sum"): SiaFigures(1.671, 35.6),
-    ("philly-1", "gavel max-min"): SiaFigures(1.904, 39.0),
-    ("saturn-1", "sia"): SiaFigures(0.581),
-    ("saturn-1", "gavel max-sum"): SiaFigures(1.798),
-}
-PUBLISHED_ROWS = {label for _, label in REFERENCE}
-
-
-def reproduce(options: reproduction.Options) -> page.Report:
+def reproduce(options: Options) -> page.Report:
     """Simulate the runs that reproduce the paper Sia, and return its page with the results."""
-    workloads = (
-        QUICK
-        if options.quick
-        else tuple((trace_type, at) for trace_type in TRACE_TYPES for at in (1, 2, 3, 4))
-    )
+    every = tuple((trace_type, at) for trace_type in TRACE_TYPES for at in (1, 2, 3, 4))
+    workloads = QUICK if options.quick else every
     folder = options.data / "sia" / "workloads"
-    reproduction.check_published(folder / trace_type / f"workload-{at}.csv" for trace_type, at in workloads)
-    chosen, note = reproduction.choose(POLICIES, options.policies)
+    check_published(folder / trace_type / f"workload-{at}.csv" for trace_type, at in workloads)
+    chosen, note = choose(POLICIES, options.policies)
     traces = [f"{trace_type}-{at}" for trace_type, at in workloads]
-    known = [(name, label) for name, label in REFERENCE if name in traces and ROWS[label][0] in chosen]
+    known = [
+        (name, label) for name in traces for label in REFERENCE.get(name, ()) if ROWS[label][0] in chosen
+    ]
     sections = [page.words(page.passage("sia", "settings"))]
     for name in traces:
         slow = () if options.policies or not (options.quick or "newtrace" in name) else SLOW
         labels = [label for label, (policy, _) in ROWS.items() if policy in chosen and policy not in slow]
         sections.append(_workload(name, labels))
-        if not options.quick and any(trace == name for trace, _ in REFERENCE):
+        if not options.quick and name in REFERENCE:
             sections.append(_ladder(name, [label for trace, label in known if trace == name]))
             sections += [_changes(name)] if "sia" in chosen else []
     late = [] if options.quick else [spec for row in known for spec in _make_jittered_specs(*row)]
-    found = reproduction.run_all([*page.list_specs(sections), *late], build_run_scenario, options)
+    found = run_all([*page.list_specs(sections), *late], build_run_scenario, options)
     introduction = page.passage("sia", "introduction") + note
-    return page.make_report(introduction, list(_claims(known, found)), sections, found, plain=_plain)
+    claims = judge_claims("sia", sia_figures(known, found))
+    return page.make_report(introduction, claims, sections, found, plain=_plain)
 
 
-def _spec(trace: str, label: str, setting: str, more: reproduction.Parameters = ()) -> reproduction.RunSpec:
+def _spec(trace: str, label: str, setting: str, more: Parameters = ()) -> RunSpec:
     policy, parameters = ROWS[label]
-    return reproduction.RunSpec(trace, None, setting, policy, (*parameters, *more))
+    return RunSpec(trace, None, setting, policy, (*parameters, *more))
 
 
-def _make_jittered_specs(trace: str, label: str) -> list[reproduction.RunSpec]:
+def _make_jittered_specs(trace: str, label: str) -> list[RunSpec]:
     return [_spec(f"{trace} jitter {at}", label, PUBLISHED) for at in range(JITTERS)]
 
 
-def build_run_scenario(data: Path, spec: reproduction.RunSpec) -> Scenario:
+def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
     """Build a run's scenario; a trace named `... jitter N` has each job delayed at random by seed N."""
     trace, _, jitter = spec.trace.partition(" jitter ")
     scenario = _scenario(data, trace, spec.setting)
@@ -144,47 +147,51 @@ def _scenario(data: Path, trace: str, setting: str) -> Scenario:
     return replace(load_scenario("ares", overrides), rounds="policy")
 
 
-def _claims(known: Sequence[tuple[str, str]], found: reproduction.Found) -> Iterator[PaperClaim]:
+def sia_figures(known: Sequence[tuple[str, str]], found: Found) -> dict[str, Any]:
+    """Return the figures that the file of Sia's claims names, for the published rows that were run.
+
+    `late` has the runs whose submissions are late at random, `gains` the change of Sia's mean JCT in percent.
+    """
+    figures = _nested()
+    figures["jitter_s"] = JITTER_S
     for trace, label in known:
-        figure, (fair, ours) = REFERENCE[trace, label], _both(found, trace, label)
-        late = [found[spec] for spec in _make_jittered_specs(trace, label) if spec in found]
-        source = f"its simulator, {trace}"
-        for metric, what, paper, decimals in (
-            ("jct_mean", "mean JCT", figure.jct_h, 3),
-            ("makespan", "makespan", figure.makespan_h, 1),
-        ):
-            if paper is not None:
-                why = _spread([run[metric] / 3600 for run in late], paper, decimals)
-                pair, claim = (fair[metric] / 3600, ours[metric] / 3600), f"{what}, {label}, {trace}"
-                yield quantity(claim, source, paper, *pair, "h", decimals, why)
-        if figure.restarts is not None:
-            pair, claim = (fair["restarts_mean"], ours["restarts_mean"]), f"restarts a job, {label}, {trace}"
-            why = f"not known; with first launches counted too ours are {pair[1] + 1:.1f} as published"
-            yield quantity(claim, source, figure.restarts, *pair, "", 1, why)
-    for trace, label in known:
-        theirs, own = REFERENCE[trace, label].jct_h, REFERENCE[trace, "sia"].jct_h
-        if label != "sia" and (trace, "sia") in known and theirs and own:
-            runs = zip(_both(found, trace, "sia"), _both(found, trace, label), strict=True)
-            gains = [difference(sia["jct_mean"], other["jct_mean"]) for sia, other in runs]
-            claim = f"mean JCT, sia against {label}, {trace}"
-            yield PaperClaim(claim, f"its simulator, {trace}", difference(own, theirs), gains[0], gains[1])
+        told = REFERENCE[trace][label]
+        for setting, rules in ((FAIR, FAIR_RULES), (PUBLISHED, AS_PUBLISHED)):
+            ours = figures[rules][trace][label] = _in_hours(found[_spec(trace, label, setting)])
+            if label != "sia" and (trace, "sia") in known:
+                runs = (found[_spec(trace, row, setting)] for row in ("sia", label))
+                figures[rules]["gains"][trace][label] = difference(*(run["jct_mean"] for run in runs))
+        figures["gains"][trace][label] = difference(REFERENCE[trace]["sia"]["jct_h"], told["jct_h"])
+        figures["launches"][trace][label] = ours["restarts"] + 1
+        late = [_in_hours(found[spec]) for spec in _make_jittered_specs(trace, label) if spec in found]
+        for metric in told if late else ():
+            hours = [run[metric] for run in late]
+            inside = min(hours) <= told[metric] <= max(hours)
+            figures["late"][trace][label][metric] = {
+                **{
+                    "runs": len(late),
+                    "least": min(hours),
+                    "most": max(hours),
+                    "mean": sum(hours) / len(hours),
+                },
+                "where": "inside" if inside else "outside",
+            }
+    return figures
 
 
-def _both(found: reproduction.Found, trace: str, label: str) -> list[reproduction.Figures]:
-    """Return the fair run and the published one."""
-    return [found[_spec(trace, label, setting)] for setting in (FAIR, PUBLISHED)]
+def _nested() -> dict[str, Any]:
+    """Return a mapping that makes the mappings below it as they are named."""
+    return defaultdict(_nested)
 
 
-def _spread(hours: list[float], paper: float, decimals: int) -> str:
-    if not hours:
-        return ""
-    figures = (min(hours), max(hours), sum(hours) / len(hours))
-    low, high, mean = (number(hour, decimals) for hour in figures)
-    where = "inside" if min(hours) <= paper <= max(hours) else "outside"
-    return (
-        f"with submissions up to {JITTER_S:.0f} s later, {len(hours)} runs: {low} to {high}, mean {mean}; "
-        f"the published figure is {where}"
-    )
+def _in_hours(run: Figures) -> dict[str, float]:
+    hours = {name: run[metric] / 3600 for name, metric in (("jct_h", "jct_mean"), ("makespan_h", "makespan"))}
+    return {**hours, "restarts": run["restarts_mean"]}
+
+
+def _reference(spec: RunSpec, label: str) -> Figures:
+    """Return what the paper's own simulator gave for a run as published; nothing for others."""
+    return REFERENCE.get(spec.trace, {}).get(label, {}) if spec.setting == PUBLISHED else {}
 
 
 def _workload(trace: str, labels: Sequence[str]) -> page.Section:
@@ -196,26 +203,25 @@ def _workload(trace: str, labels: Sequence[str]) -> page.Section:
     }
     headers = ["policy", "setting", "mean JCT, h", "published", "p99, h", "makespan, h", "published"]
 
-    def text(found: reproduction.Found) -> str:
+    def text(found: Found) -> str:
         lines = []
         for names, spec in rows.items():
-            known = REFERENCE.get((trace, names[0]), NONE) if spec.setting == PUBLISHED else NONE
+            known = _reference(spec, names[0])
             jct, p99, makespan, restarts = (figure.format_figure(found[spec]) for figure in COLUMNS)
-            pairs = (jct, number(known.jct_h, 3), p99, makespan, number(known.makespan_h, 1))
-            lines.append([*names, *pairs, restarts, number(known.restarts, 1)])
+            pairs = (jct, number(known.get("jct_h"), 3), p99, makespan, number(known.get("makespan_h"), 1))
+            lines.append([*names, *pairs, restarts, number(known.get("restarts"), 1)])
         return f"## {trace}\n\n{table([*headers, 'restarts a job', 'published'], lines)}"
 
     return page.Section(list(rows.values()), text)
 
 
-NONE = SiaFigures()
 JCT = page.RunColumn("mean JCT, h", "jct_mean", 3, "h")
 COLUMNS = (JCT, page.RunColumn("", "jct_p99", 2, "h"), page.RunColumn("", "makespan", 1, "h"), page.RESTARTS)
 
 
 def _ladder(trace: str, labels: Sequence[str]) -> page.Section:
     """Return a workload's published rows, step by step towards the rules of its simulator."""
-    steps: dict[str, list[reproduction.RunSpec | None]] = {
+    steps: dict[str, list[RunSpec | None]] = {
         setting: [_spec(trace, label, setting, () if label == "sia" else _OURS) for label in labels]
         for setting in SETTINGS
     }
@@ -223,14 +229,11 @@ def _ladder(trace: str, labels: Sequence[str]) -> page.Section:
         row = [None if label == "sia" else _spec(trace, label, PUBLISHED, rule) for label in labels]
         steps[f"{step} (Gavel)"] = row
 
-    def text(found: reproduction.Found) -> str:
-        hours = {
-            step: [found[spec]["jct_mean"] / 3600 if spec else None for spec in row]
-            for step, row in steps.items()
-        }
-        rows = [[step, *column(row, 3)] for step, row in hours.items()]
-        known = [REFERENCE[trace, label].jct_h for label in labels]
-        last = [next(filter(None, reversed(steps))) for steps in zip(*hours.values(), strict=True)]
+    def text(found: Found) -> str:
+        hours = [[found[spec]["jct_mean"] / 3600 if spec else None for spec in row] for row in steps.values()]
+        rows = [[step, *column(row, 3)] for step, row in zip(steps, hours, strict=True)]
+        known = [REFERENCE[trace][label]["jct_h"] for label in labels]
+        last = [next(filter(None, reversed(steps))) for steps in zip(*hours, strict=True)]
         rows.append(["*published*", *column(known, 3)])
         rows.append(["the last against it", *map(change, last, known)])
         return f"{page.passage('sia', 'ladder')}\n\n{table(['rule', *labels], rows)}"
@@ -243,14 +246,9 @@ def _changes(trace: str) -> page.Section:
     return page.runs_table(page.passage("sia", "changes"), ["change"], rows, [JCT, page.RESTARTS])
 
 
-def _plain(spec: reproduction.RunSpec, figures: reproduction.Figures) -> dict[str, Any]:
-    own = set(spec.parameters)
-    rows = (
-        name
-        for name, (trace_type, given) in ROWS.items()
-        if trace_type == spec.policy and own.issuperset(given)
-    )
-    label = next(rows)
-    known = REFERENCE.get((spec.trace, label), NONE).jct_h if spec.setting == PUBLISHED else None
+def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
+    own = {(spec.policy, (parameter,)) for parameter in spec.parameters} | {(spec.policy, ())}
+    label = next(name for name, row in ROWS.items() if row in own)
+    known = _reference(spec, label).get("jct_h")
     named = {"policy": label, "setting": NAMES.get(spec.setting, spec.setting)}
     return {**spec.plain(figures), **named, "published_jct_s": known and known * 3600}

@@ -1,7 +1,8 @@
-"""Find the configuration and the committed traces, in a checkout or an installed wheel."""
+"""Find the configuration and the committed traces, in a checkout or an installed wheel, and public data."""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -27,6 +28,12 @@ def conf_dir() -> Path:
 def traces_dir() -> Path:
     """Return the absolute path of the folder of traces that come with the package."""
     return _data_folder("traces")
+
+
+def data_folder() -> Path:
+    """Return the folder of the public data: $CLUSTERGYM_DATA, or shared/data beside the checkout."""
+    named = os.environ.get("CLUSTERGYM_DATA")
+    return Path(named) if named else PACKAGE.parent.parent / "shared" / "data"
 
 
 def install_line(extra: str) -> str:

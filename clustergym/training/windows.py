@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError, nearest, require
 from clustergym.common.parameters import build
-from clustergym.common.paths import PACKAGE
+from clustergym.common.paths import data_folder
 from clustergym.envs.episodes import SPLITS, trace_seed
 from clustergym.oracle.base import OracleTables, six_digits
 from clustergym.scenario.policy import InformationClass
@@ -54,12 +53,6 @@ class Window:
     submit_s: Floats
     duration_s: Floats
     gpus: Ints
-
-
-def data_folder() -> Path:
-    """Return the folder of the public data: $CLUSTERGYM_DATA, or shared/data beside the checkout."""
-    named = os.environ.get("CLUSTERGYM_DATA")
-    return Path(named) if named else PACKAGE.parent.parent / "shared" / "data"
 
 
 def philly_file() -> Path:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
+from published_data import DATA, needs
 from python_process import printed_by
 
 from clustergym.__main__ import main as clustergym
@@ -23,8 +23,7 @@ from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.oracle.stacks.stack_oracle import make_operators_oracle
 from clustergym.oracle.table_cache import load_or_build_tables
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
-needs_data = pytest.mark.skipif(not (DATA / "arena").is_dir(), reason=f"Arena's files are not in {DATA}")
+needs_data = needs("arena")
 
 PROFILE = "model_family,params,batch_size,gpu_type,num_nodes,gpus_per_node,iteration_time_s"
 FILES = {

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
 import warnings
-from pathlib import Path
 
 import gymnasium
 import numpy as np
+import published_data
 import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
+from published_data import needs
 
 from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.common.errors import InputError
@@ -25,7 +25,7 @@ from clustergym.sim.parts.fragmentation import UsualRequests
 from clustergym.sim.parts.placement import compute_fragments
 from clustergym.sim.parts.placers import PLACERS
 
-OPENB = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "openb"
+OPENB = published_data.DATA / "openb"
 IDS = [row.id for row in ENVIRONMENTS if "/Sharing" in row.id]
 SMALL = "ClusterGym/Sharing-small-v1"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\na,8000,4096,2,X\nb,10000,4096,1,X\n"
@@ -350,7 +350,7 @@ def test_illegal_actions(folder):
         env.step(7)
 
 
-@pytest.mark.skipif(not OPENB.is_dir(), reason=f"{OPENB} is not here; set CLUSTERGYM_DATA")
+@needs("openb")
 def test_best_fit_plays_openbs_default_list_as_published():
     env = SharingEnv(data=str(OPENB), action="device", on_illegal="raise")
     env.reset(options={"order": 42})

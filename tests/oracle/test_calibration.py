@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy
+from published_data import DATA, needs
 
 from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.common.errors import InputError
@@ -39,11 +39,8 @@ from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.oracle.stacks.catalog import OPERATORS_STACK, Stack, load_stack, round_constants, stack_yaml
 from clustergym.oracle.stacks.stack_oracle import StackOracle, make_operators_oracle
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
-PROFILE = DATA / "arena_profile.csv"
-needs_data = pytest.mark.skipif(
-    not PROFILE.is_file(), reason=f"Arena's published measurements are not in {DATA}"
-)
+PROFILE = DATA / "arena" / "arena_profile.csv"
+needs_data = needs("arena/arena_profile.csv")
 HEADER = "model_family,params,batch_size,gpu_type,num_nodes,gpus_per_node,kind,iteration_time_s,feasible"
 CATALOG = load_catalog()
 PLACES = [("a100", 1, 1), ("a100", 1, 4), ("a40", 1, 2), ("a40", 2, 2), ("a10", 2, 2), ("v100", 1, 2)]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
+from published_data import DATA, needs
 
 from clustergym.commands.oracle import main
 from clustergym.oracle.models.shape_files import load_accelerator
 from clustergym.oracle.stacks.collectives import all_reduce_s, gather_s, ring_s, send_s
 
 H100, A100 = load_accelerator("H100"), load_accelerator("A100-80")
-TABLES = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
-TABLES /= "modern/collectives"
-needs_data = pytest.mark.skipif(not TABLES.is_dir(), reason=f"Vidur's tables are not in {TABLES}")
+TABLES = DATA / "modern" / "collectives"
+needs_data = needs("modern/collectives")
 
 
 def test_a_message_takes_the_faster_protocol() -> None:

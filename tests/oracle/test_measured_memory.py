@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
+from published_data import find_published
 
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.validation import validate_memory
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
-MEMORY = DATA / "arena_dp_memory.csv"
 
-
-@pytest.mark.skipif(not MEMORY.is_file(), reason=f"Arena's published measurements are not in {DATA}")
 def test_data_parallel_memory_against_measurements() -> None:
-    found = validate_memory(MEMORY)
+    found = validate_memory(find_published("arena/arena_dp_memory.csv"))
     # Measured medians: 4.7 % of 90 rows; 5.8 (bert), 11.1 (moe), 2.5 (wide_resnet).
     assert found["rows"] >= 90
     assert found["median_ape"] < 0.055

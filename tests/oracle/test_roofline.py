@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import csv
-import os
 import time
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import published_data
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from published_data import needs
 
 from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup
@@ -23,8 +24,8 @@ from clustergym.oracle.roofline.devices import Devices, Layout
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle, best_times
 from clustergym.oracle.roofline.work import UniformPlan, Work, sample_bytes, state_bytes
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"Arena's published measurements are not in {DATA}")
+DATA = published_data.DATA / "arena"
+needs_data = needs("arena")
 GPT = ModelClass("gpt3", "1.3B", 128)
 ORACLE = RooflineOracle()
 

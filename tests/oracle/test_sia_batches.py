@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
+import published_data
 import pytest
+from published_data import needs
 
 from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, NodeGroup
@@ -18,10 +19,8 @@ from clustergym.scenario.by_name import load_scenario
 from clustergym.trace.formats import load_trace
 from clustergym.trace.options import ReadOptions
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "sia"
-needs_data = pytest.mark.skipif(
-    not (DATA / "profiles").is_dir(), reason=f"Sia's published profiles are not in {DATA}"
-)
+DATA = published_data.DATA / "sia"
+needs_data = needs("sia/profiles")
 HEADER = "progress,iteration,grad_sqr,grad_var"
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
+import published_data
 import pytest
+from published_data import needs
 
 from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, NodeGroup
@@ -27,10 +28,8 @@ from clustergym.scenario.scenario_config import build_scenario
 from clustergym.trace.formats import load_trace
 from clustergym.trace.options import ReadOptions
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "sia"
-needs_data = pytest.mark.skipif(
-    not (DATA / "profiles").is_dir(), reason=f"Sia's published profiles are not in {DATA}"
-)
+DATA = published_data.DATA / "sia"
+needs_data = needs("sia/profiles")
 PLACED = "placement,local_bsz,step_time,sync_time"
 SCALED = "num_nodes,num_replicas,local_bsz,step_time,sync_time"
 CIFAR = ModelClass("resnet18", "", 64)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from published_data import DATA, needs
 
 from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
@@ -18,11 +18,8 @@ from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
-PROFILE = DATA / "arena_profile.csv"
-needs_data = pytest.mark.skipif(
-    not PROFILE.is_file(), reason=f"Arena's published measurements are not in {DATA}"
-)
+PROFILE = DATA / "arena" / "arena_profile.csv"
+needs_data = needs("arena/arena_profile.csv")
 HEADER = (
     "model_family,params,batch_size,gpu_type,num_nodes,gpus_per_node,total_gpus,kind,iteration_time_s,"
     "feasible,raw_key"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from itertools import product
 from pathlib import Path
 
 import pytest
+from published_data import DATA, needs
 
 from benchmarks.oracle_page.stack_page import stack_section
 from clustergym.commands.oracle import main
@@ -24,9 +24,8 @@ from clustergym.oracle.calibration.throughput_validation import figures, predict
 from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.throughput import newest, read_throughput, strong_scaling
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 TABLE = DATA / "modern" / "throughput.csv"
-needs_data = pytest.mark.skipif(not TABLE.is_file(), reason=f"{TABLE} is not there")
+needs_data = needs("modern/throughput.csv")
 
 ROW = {
     "id": "a", "source": "megatron-bridge", "date_or_release": "26.04", "kind": "pretrain", "model":

@@ -21,9 +21,7 @@ from clustergym.papers.arnold_characterisation import (
     placements,
     two_minipods,
 )
-from error_lines import error_line
 
-from clustergym.__main__ import find_command
 from clustergym.bench import command as bench
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Locality
@@ -51,10 +49,6 @@ def quick(tmp_path_factory):
     given = ["--json", files["a.json"], "-o", files["a.md"], "--plot", files["a.svg"]]
     assert bench.main([*QUICK, *map(str, given)]) == 0
     return files
-
-
-def test_is_a_command():
-    assert find_command("bench") == "clustergym.bench.command"
 
 
 def test_output_is_the_same_each_time(tmp_path, monkeypatch):
@@ -131,16 +125,7 @@ def test_ratios_by_fullness(quick):
 
 
 def test_report_and_plot(quick):
-    text = quick["a.md"].read_text()
-    for claim in (
-        "up to 1.67, and 1.2 on average",
-        "average of +2.3 %",
-        "at most 0.3 %",
-        "+5.7 %",
-        "+10.6 %",
-    ):
-        assert claim in text
-    assert "nan" not in text
+    assert "nan" not in quick["a.md"].read_text()
     assert quick["a.svg"].read_text().count("<svg") == 1
 
 
@@ -167,35 +152,6 @@ def test_alpha_0_and_1_count_only_with_the_ends():
     assert (found["greatest_ratio"], found["mean_ratio"]) == (1.5, 1.5)
     assert found["with_ends"] == {"greatest_ratio": 4.0, "mean_ratio": (4.0 + 1.5 + 1.0) / 3}
     assert found["greatest_ratio_in_a_state"] == {"x": 1.5}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "the following arguments are required: COMMAND"),
-        (["place"], "invalid choice: 'place'"),
-        ([*QUICK, "--states", "x"], "argument --states: invalid int value: 'x'"),
-        ([*QUICK, "--states", "2"], "--states: 2 is not valid (give a number from 3)"),
-        ([*QUICK, "--seed", "-1"], "--seed: -1 is not valid"),
-        ([*QUICK, "--plot", "x.gif"], "--plot: '.gif' is no format of a picture"),
-        ([*QUICK, "--json", "."], "--json: is a folder"),
-    ],
-)
-def test_malformed_arguments_are_one_line(arguments, message, capsys):
-    assert bench.main(arguments) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith("error: ")
-    assert shown.err.count("\n") == 1
-    assert message in shown.err
-
-
-def test_a_file_that_cannot_be_written(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "placement_figures", lambda *_: {})
-    monkeypatch.setattr("clustergym.papers.arnold_report.report", lambda _: "text")
-    (tmp_path / "file").write_text("")
-    assert bench.main([*QUICK, "-o", str(tmp_path / "file" / "x.md")]) == 2
-    error_line(capsys)
 
 
 def test_states_are_uniform_where_they_have_room():

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from clustergym.papers.fgd import PUBLISHED, draw_orders
 from clustergym.papers.reproduce import main
+from published_data import find_published
 
 from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.envs.sharing import openb, streams
 from clustergym.envs.sharing.streams import read_source
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "openb"
 PLACERS = ("dot-product", "gpu-clustering", "gpu-packing", "best-fit", "fgd")
 SEEDS = (3, 47, 101)
 NODES, PODS = int(os.environ.get("FGD_NODES", "60")), int(os.environ.get("FGD_PODS", "400"))
@@ -200,12 +200,11 @@ def drawn_files() -> tuple[list[list[Any]], list[list[Any]]]:
 
 def openb_files(workload: str) -> tuple[list[list[Any]], list[list[Any]]]:
     """Nodes and pods of openb, of each a random choice; all its models are among the nodes."""
-    if not DATA.is_dir():
-        pytest.skip(f"{DATA} is not here; set CLUSTERGYM_DATA")
+    data = find_published("openb")
     rng = np.random.default_rng(9)
-    with gzip.open(DATA / "openb_node_list_gpu_node.csv.gz", "rt") as file:
+    with gzip.open(data / "openb_node_list_gpu_node.csv.gz", "rt") as file:
         nodes = list(csv.reader(file))[1:]
-    with gzip.open(DATA / f"pods/openb_pod_list_{workload}.csv.gz", "rt") as file:
+    with gzip.open(data / f"pods/openb_pod_list_{workload}.csv.gz", "rt") as file:
         pods = [[*row[:5], row[5] if len(row) > 5 else ""] for row in list(csv.reader(file))[1:]]
     one_each = {row[4]: at for at, row in enumerate(nodes)}.values()
     chosen = sorted({*one_each, *rng.choice(len(nodes), NODES - len(one_each), replace=False).tolist()})

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from clustergym.papers.arena_scenarios import CHANGES, ROUND_S, make_run_factory, variant
-from clustergym.papers.claims import (
-    FAIR,
-    NOT_RUN,
-    NOT_SIMULATED,
-    PUBLISHED,
-    REVERSED,
-    ClaimUnit,
-    make_measured_claim,
-)
+from clustergym.papers.arena_figures import BASELINES, arena_figures, compare
+from clustergym.papers.arena_scenarios import CHANGES, ROUND_S, make_run, variant
+from clustergym.papers.claim_files import judge_claims
+from clustergym.papers.claims import FAIR, NOT_RUN, NOT_SIMULATED, PUBLISHED
 from clustergym.papers.reproduction import compute_padded_jct, summarise_run
 from scenarios import Job, small_scenario
 
-from clustergym.papers import arena_claims, arena_sections, crius
+from clustergym.papers import arena_sections, crius
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.policy import InformationClass
 
@@ -117,9 +111,12 @@ def test_each_ablation_is_run_in_its_setting():
 
 
 @pytest.mark.parametrize(
-    "rows", [arena_claims.make_claims({}, 664), crius.make_claims({}, [664, 2000])], ids=["arena", "crius"]
+    ("paper", "figures"),
+    [("arena", arena_figures({}, 664)), ("crius", crius.crius_figures({}, [664, 2000]))],
+    ids=["arena", "crius"],
 )
-def test_claims_without_runs_say_so(rows):
+def test_claims_without_runs_say_so(paper, figures):
+    rows = judge_claims(paper, figures)
     assert {row.verdict for row in rows} == {NOT_RUN, NOT_SIMULATED}
     assert all(row.why for row in rows if row.verdict == NOT_SIMULATED)
     assert len({(row.claim, row.source) for row in rows}) == len(rows)
@@ -143,36 +140,32 @@ def test_claims_on_deadlines():
     }
     runs = arena_sections.deadlines().runs
     found = {spec: figures[name] for (name, setting), spec in runs.items() if setting == FAIR}
-    rows = list(arena_claims.deadline_claims(found, "arena"))
+    rows = [
+        row
+        for row in judge_claims("arena", arena_figures(found, 664))
+        if row.source.startswith("section 5.6")
+    ]
     assert [row.fair for row in rows] == pytest.approx([2.0, 1.36, 0.5, 100 / 3])
     assert [row.as_published for row in rows] == [None] * 4
     assert [row.verdict for row in rows] == ["larger", "smaller", "reversed", "reversed"]
-    assert {row.first_stated_by for row in rows} == {"crius"}
-    assert all("figure of Crius, section 8.5" in row.source for row in rows)
-    assert all(row.why.startswith("budgets x5") for row in rows)
 
 
-def test_each_baseline_has_a_row_of_its_own():
+def test_runs_are_compared_with_each_other():
     # arena 100 s; fcfs 400 s, sia 80 s: -75 % at best, and 25 % above sia.
     figures = {"arena": 100.0, "fcfs": 400.0, "elasticflow-ls": 125.0, "gavel": 200.0, "sia": 80.0}
-    run = make_run_factory("testbed-a")
-    found = {
-        run(FAIR, name): {"jct_mean": jct, "queue_mean": jct, "throughput_mean": 1.0, "throughput_peak": 1.0}
-        for name, jct in figures.items()
-    }
-    names = ("arena", *arena_claims.BASELINES)
-    rows = {row.claim: row for row in arena_claims.place_claims(found, names, arena_claims.PLACES[:1])}
-    assert rows["mean JCT over a baseline, the greatest gain, testbed A"].fair == pytest.approx(-75.0)
-    against = {name: rows[f"mean JCT against {name}, testbed A"] for name in arena_claims.BASELINES}
-    assert [row.fair for row in against.values()] == pytest.approx([-75.0, -20.0, -50.0, 25.0])
-    assert [row.main_verdict == REVERSED for row in against.values()] == [False, False, False, True]
-    # No gain in throughput is no improvement either.
-    assert rows["mean throughput against sia, testbed A"].verdict == REVERSED
-
-
-def test_a_gap_without_a_reason_is_not_known():
-    rows = [make_measured_claim("c", "s", 2.0, lambda _, v=v: v, ClaimUnit(neutral=1.0)) for v in (1.2, 2.0)]
-    assert [row.why for row in rows] == ["not known", ""]
+    specs = {name: make_run("testbed-a", None, FAIR, name) for name in ("arena", *BASELINES)}
+    found = {specs[name]: {"jct_mean": jct, "throughput_mean": 1.0} for name, jct in figures.items()}
+    seen = compare(found, specs)
+    assert seen["greatest"]["jct_mean"] == pytest.approx(-75.0)
+    against = [seen["change"]["arena"][name]["jct_mean"] for name in BASELINES]
+    assert against == pytest.approx([-75.0, -20.0, -50.0, 25.0])
+    assert seen["times"]["sia"]["arena"]["jct_mean"] == 0.8
+    assert seen["greatest"]["throughput_mean"] == 1.0
+    # Without one of them the greatest gain is not known, nor are figures that the runs lack.
+    del found[specs["sia"]]
+    assert compare(found, specs)["greatest"]["jct_mean"] is None
+    assert compare(found, specs)["change"]["arena"]["fcfs"] == seen["change"]["arena"]["fcfs"]
+    assert seen["greatest"]["queue_mean"] is None
 
 
 def test_a_job_class_that_only_one_policy_ran_is_left_out():

@@ -13,6 +13,7 @@ from clustergym.papers.reproduce import main
 from clustergym.papers.reproduction import Options
 from clustergym.papers.titles import PAPERS
 
+from clustergym.common.paths import data_folder
 from clustergym.papers import reproduce
 
 CLAIM = SimpleNamespace(plain=lambda: {"claim": "faster"})
@@ -55,7 +56,7 @@ def files() -> dict[str, str]:
 
 def test_a_paper(asked: list[Any], capsys: Any) -> None:
     assert main(["sia", "--json", "sia.json"]) == 0
-    data, work = Path("../shared/data"), Path("outputs/reproduction/sia")
+    data, work = data_folder(), Path("outputs/reproduction/sia")
     assert asked == [("sia", Options(data, False, None, work, 1, None, None))]
     assert capsys.readouterr().out.splitlines() == [
         "page of sia",

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from clustergym.papers.gavel_packing import MEASURED, PACKED, UNPACKED, Load, packing_scenario
 from clustergym.papers.reproduction import change, summarise_run
+from published_data import DATA, find_published
 
 from clustergym.papers import gavel_packing
 from clustergym.results.measured_run import simulate
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 ROOT = Path(__file__).parents[2]
 HOURS = (0.9494, 0.9462)
 """Mean JCT of the jobs that count of the short stream, alone and packed."""
@@ -22,8 +21,7 @@ HOURS = (0.9494, 0.9462)
 
 @pytest.fixture
 def load(monkeypatch):
-    if not (DATA / gavel_packing.RATES).is_file():
-        pytest.skip(f"Gavel's table {DATA / gavel_packing.RATES} is not here; set CLUSTERGYM_DATA")
+    find_published(str(gavel_packing.RATES))
     several = Load(40.0, 20, 60, 20, (1.0, 1.0), several=True)
     monkeypatch.setitem(gavel_packing.ALL, several.name, several)
     return several

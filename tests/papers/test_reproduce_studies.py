@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from clustergym.papers.arena_sections import SETTINGS
-from clustergym.papers.ares import AresFigures, make_claims
+from clustergym.papers.ares import ares_figures
 from clustergym.papers.ares_causes import Causes, decision_times
 from clustergym.papers.ares_runs import (
     OWN,
@@ -25,17 +24,17 @@ from clustergym.papers.ares_runs import (
 )
 from clustergym.papers.arnold_ablation import EVEN_CORE
 from clustergym.papers.arnold_characterisation import MODELS
+from clustergym.papers.claim_files import judge_claims
+from clustergym.papers.claims import FAIR, PUBLISHED
 from clustergym.papers.page import Panel, panel_plot
 from clustergym.papers.reproduce import main
 from clustergym.papers.reproduction import Options, RunSpec
+from published_data import DATA, needs
 from scenarios import Job, small_scenario
 
 from clustergym.papers import ares, ares_runs, arnold
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
-needs_data = pytest.mark.skipif(
-    not (DATA / "sia" / "profiles").is_dir(), reason=f"{DATA} is not here; set CLUSTERGYM_DATA"
-)
+needs_data = needs("sia/profiles")
 
 
 @pytest.fixture(autouse=True)
@@ -158,8 +157,8 @@ def test_the_claims_follow_the_figures(tmp_path):
         {"gpus": gpus, "jobs_most": gpus, "decision_s_mean": s, "decision_s_p99": s, "under_limit": 1.0}
         for gpus, s in ((64, 0.001), (2048, 0.002))
     ]
-    parts = AresFigures(study, found, Causes(study), runs, timed, 0.8)
-    claims = {claim.claim: claim for claim in make_claims(parts)}
+    figures = ares_figures(Causes(study), found, runs, timed, 0.8)
+    claims = {claim.claim: claim for claim in judge_claims("ares", figures)}
     philly, newtrace = (claims[f"{kind}, mean JCT against the best other"] for kind in ("philly", "newtrace"))
     assert (philly.fair, philly.verdict) == (pytest.approx(-28.571, abs=1e-3), "reproduced")
     assert (newtrace.fair, newtrace.verdict) == (pytest.approx(11.111, abs=1e-3), "reversed")
@@ -206,38 +205,35 @@ def test_a_plot_is_the_same_bytes_each_time(tmp_path):
     assert "<svg" in (tmp_path / "one.svg").read_text()
 
 
-def test_arnold_statements_follow_the_figures():
-    gains = {"gain": {"pp_aligned": 0.01, "dp_aligned": 0.02}, "layers": 16}
-    found = {
-        "inside_a_minipod": {"dense": 0.01},
-        "two_minipods": [{"model": model.name, **gains} for model in MODELS for _ in range(2)],
-        "core_factors": {"1.0": {model.name: gains["gain"] for model in MODELS}},
-    }
-    even = {"rule": EVEN_CORE, "model": MODELS[1].name, "pp_aligned": 0.02, "dp_aligned": 0.01}
-    claims = list(arnold._statements(found, {"two_minipods": [even]}))
-    rows = {row.claim: row.judge_figure(row.fair) if row.ours else row.verdict for row in claims}
-    # DP alignment is the better for every model, the gain stays, and a minipod matters by 1 %.
-    assert rows.pop("the best alignment depends on the type of GPU") == "not simulated"
-    assert set(rows.values()) == {"reversed"}
-    # By the text's core of 1:1 PP alignment is the better for the mixture of experts.
-    assert claims[0].verdict == "reproduced (fair: reversed)"
-
-
 def test_arnold_is_judged_by_its_own_core():
     """The gains of 2.3 and 1.8 % are not reproduced by an oversubscription that the text does not have."""
-    rule = {"rule": EVEN_CORE, "pp_aligned": 0.001, "dp_aligned": 0.0}
-    routes = rule | {"rule": "static routes, 1:1"}
-    models = [model.name for model in MODELS[:2]]
+    aligned = {"DP": {"pp_aligned": 0.01, "dp_aligned": 0.02}, "PP": {"pp_aligned": 0.023, "dp_aligned": 0.0}}
+    models = [model.name for model in MODELS]
     found = {
         "two_minipods": [
-            {"model": name, "gain": {"pp_aligned": 0.023, "dp_aligned": 0.0}} for name in models
+            {"model": name, "layers": 16, "gain": aligned["PP"]} for name in models for _ in range(2)
         ],
-        "core_factors": {"1.5": {name: {"pp_aligned": 0.01, "dp_aligned": 0.0} for name in models}},
+        "core_factors": {
+            "1.0": {name: aligned["PP"] for name in models},
+            "1.5": {name: aligned["DP"] for name in models},
+        },
+        "inside_a_minipod": {"dense": 0.01},
     }
-    ablation = {"two_minipods": [one | {"model": name} for one in (rule, routes) for name in models]}
-    dense, moe, none = arnold._alignment(found, ablation)
+    even = {"rule": EVEN_CORE, "pp_aligned": 0.001, "dp_aligned": 0.0005}
+    rules = (even, even | {"rule": "static routes, 1:1"})
+    ablation = {"two_minipods": [one | {"model": name} for one in rules for name in models[:2]]}
+    figures = arnold.compare_alignments(found, ablation)
+    inside = arnold._statements(found)
+    for setting in (FAIR, PUBLISHED):
+        figures[setting] |= inside[setting]
+    rows = {row.claim: row for row in judge_claims("arnold", inside | figures) if row.ours}
+    dense, moe, none, both, grows, little, depends = rows.values()
     assert (dense.fair, dense.as_published) == (pytest.approx(2.3), pytest.approx(0.1))
     assert [row.main_verdict for row in (dense, moe, none)] == ["smaller", "smaller", "reproduced"]
+    # By the text's core DP alignment gains too. The gain stays over the layers, and a minipod matters by 1 %.
+    assert both.verdict == "reproduced (fair: reversed)"
+    assert (grows.fair, little.verdict, depends.verdict) == (0.0, "reversed", "reversed")
+    assert depends.why == "at 64 layers PP for dense; PP for MoE, 8 experts; PP for MoE, 48 experts"
 
 
 @needs_data

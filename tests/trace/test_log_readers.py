@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from log_samples import ACME, ALIBABA_2025, ALIBABA_2026, KALOS, SUPERCLOUD, SWF
+from published_data import find_published
 
 from clustergym.common.errors import InputError
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.formats import FORMATS, ReadOptions, find_format, load_trace
 from clustergym.trace.readers import acme, alibaba_2025, alibaba_2026, supercloud, swf
 from clustergym.trace.trace import Trace
-
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 def one_second(model: ModelClass, gpu_type: str, gpus: int) -> float:
@@ -219,10 +217,7 @@ def test_every_reader_of_logs_is_a_format() -> None:
 
 
 def sample(name: str) -> Path:
-    path = DATA / "traces" / name
-    if not path.exists():
-        pytest.skip(f"published trace {path} is not here; set CLUSTERGYM_DATA")
-    return path
+    return find_published(f"traces/{name}")
 
 
 def test_the_published_model_of_a_workload() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from published_data import find_published
 
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
@@ -19,8 +19,6 @@ from clustergym.trace.formats import ReadOptions, load_trace
 from clustergym.trace.native import read_trace, write_trace
 from clustergym.trace.outcomes import CHOICES, SHARES, compute_shares, draw_asked
 from clustergym.trace.trace import Trace
-
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 def one_second(model: ModelClass, gpu_type: str, gpus: int) -> float:
@@ -164,10 +162,7 @@ def test_drawn_outcomes_have_the_published_shares(cluster: str) -> None:
 
 
 def test_the_shares_are_those_of_the_published_summary() -> None:
-    path = DATA / "traces" / "acme_cluster_summary.csv"
-    if not path.exists():
-        pytest.skip(f"published summary {path} is not here; set CLUSTERGYM_DATA")
-    with path.open() as file:
+    with find_published("traces/acme_cluster_summary.csv").open() as file:
         rows = {row["id"].lower(): row for row in csv.DictReader(file)}
     assert set(rows) >= set(SHARES)
     for name, published in SHARES.items():

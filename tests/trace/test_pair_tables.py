@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
+import published_data
 import pytest
+from published_data import find_published
 
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
 from clustergym.scenario.pairs import estimate_missing_pairs
 from clustergym.trace.pair_tables import PairKey, Workload, pair_statistics, read_pair_table
 
-GAVEL = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "gavel"
+GAVEL = published_data.DATA / "gavel"
 HEADER = "gpu_type,gpus,model_a,batch_a,model_b,batch_b,kept_a,kept_b"
 A, B = Workload("resnet18", 64), Workload("bert", 32)
 
@@ -23,12 +23,6 @@ def table(tmp_path, *rows, header=HEADER):
     path = tmp_path / "pairs.csv"
     path.write_text("\n".join([header, *rows]) + "\n")
     return path
-
-
-def published(name):
-    if not (GAVEL / name).exists():
-        pytest.skip(f"Gavel's table {GAVEL / name} is not here; set CLUSTERGYM_DATA")
-    return GAVEL / name
 
 
 @pytest.mark.parametrize(
@@ -59,7 +53,7 @@ def published(name):
 )
 def test_the_statistics_of_gavels_pairs(gpu_type, counts, sums, shares, kept):
     # ../shared/facts/gpu-sharing.md, section (e).
-    published("simulation_throughputs.json")
+    find_published("gavel/simulation_throughputs.json")
     of_type = {found.gpu_type: found.plain() for found in pair_statistics(read_pair_table(GAVEL))}
     found = of_type[gpu_type]
     names = [f"sum_{name}" for name in ("min", "p5", "p25", "median", "p75", "p95", "max", "mean")]
@@ -70,7 +64,7 @@ def test_the_statistics_of_gavels_pairs(gpu_type, counts, sums, shares, kept):
 
 
 def test_gavels_second_table_has_other_speeds_alone():
-    path = published("physical_cluster_throughputs.json.gz")
+    path = find_published("gavel/physical_cluster_throughputs.json.gz")
     found = {one.gpu_type: one.plain() for one in pair_statistics(read_pair_table(path))}
     kinds = ("V100", "P100", "K80")
     assert [found[kind]["sum_median"] for kind in kinds] == pytest.approx([1.092, 1.005, 0.947], abs=0.00051)

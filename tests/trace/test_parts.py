@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from published_data import DATA, needs
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.parts import DivisibleCluster
@@ -16,7 +14,7 @@ from clustergym.trace.generators.parts import PartWorkload, at_load, generate_pa
 from clustergym.trace.native import read_trace, write_trace
 
 HEADER = "job_id,submit_s,model_family,global_batch,iterations,gpus,"
-OPENB = Path(os.environ.get("OPENB_DATA", "../shared/data/openb"))
+OPENB = DATA / "openb"
 
 
 def written(tmp_path, columns, *rows):
@@ -185,7 +183,7 @@ def test_a_list_without_gpus(tmp_path):
         load_cluster(str(path))
 
 
-@pytest.mark.skipif(not OPENB.is_dir(), reason="needs the openb data in ../shared/data/openb")
+@needs("openb")
 def test_openbs_own_files():
     trace = load_trace(OPENB / "pods" / "openb_pod_list_default.csv.gz")
     # 8,152 pods, of which 897 were never scheduled and one ran 0 s.

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from published_data import find_published
 
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.formats import ReadOptions, load_trace
 from clustergym.trace.readers import philly
 from clustergym.trace.trace import Trace
-
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 def seconds(model: ModelClass, gpu_type: str, gpus: int) -> float:
@@ -24,15 +20,8 @@ def seconds(model: ModelClass, gpu_type: str, gpus: int) -> float:
 OPTIONS = ReadOptions(reference_time_s=seconds, gpu_types=("A100", "A40"))
 
 
-def published(name: str) -> Path:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"published trace {path} is not here; set CLUSTERGYM_DATA")
-    return path
-
-
 def load(name: str) -> Trace:
-    return load_trace(published(name), options=OPTIONS)
+    return load_trace(find_published(name), options=OPTIONS)
 
 
 def test_arena_philly_has_986_jobs_in_its_first_600000_seconds() -> None:
@@ -43,7 +32,7 @@ def test_arena_philly_has_986_jobs_in_its_first_600000_seconds() -> None:
     # Its first row: 119,965 iterations of bert 2.6B at 1,945,645 s, due at 1,956,739 s.
     assert trace.model_class(0) == ModelClass("gpt3", "2.6B", 256)
     assert (int(trace.iterations[0]), float(trace.deadline_s[0])) == (23_993, 11_094)
-    whole = load_trace(published("arena/simulate_trace_philly.csv"), "arena", OPTIONS)
+    whole = load_trace(find_published("arena/simulate_trace_philly.csv"), "arena", OPTIONS)
     assert (trace.iterations == whole.iterations // 5).all()
 
 
@@ -65,7 +54,7 @@ def test_arenas_other_traces(name: str, jobs: int, types: set[str]) -> None:
 
 @pytest.mark.slow
 def test_philly_keeps_its_gpu_time() -> None:
-    path = published("sia/philly.csv")
+    path = find_published("sia/philly.csv")
     log, trace = philly.read_log(path), load_trace(path, options=OPTIONS)
     assert len(log.row) == len(trace) == 64_483
     facts = trace.provenance["draw"]
@@ -107,7 +96,7 @@ def test_sias_isolated_run_times_are_those_of_the_published_profiles() -> None:
 
     from clustergym.trace.readers.sia import ISOLATED_GPUS, ISOLATED_S
 
-    table = json.loads(published("sia/sia_isolated_runtime_s.json").read_text())
+    table = json.loads(find_published("sia/sia_isolated_runtime_s.json").read_text())
     column = {"A100": "dgx-ext", "RTX2080Ti": "rtx", "T4": "aws"}
     for gpu_type, rows in ISOLATED_S.items():
         for application, times in rows.items():

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-from pathlib import Path
 
+import published_data
 import pytest
 from error_lines import error_line
+from published_data import needs
 
 from clustergym.commands.cluster import main as cluster_command
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
 from clustergym.trace.formats import ReadOptions, load_trace
 
-OPENB = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "openb"
+OPENB = published_data.DATA / "openb"
 COLUMNS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,pod_phase"
 HEAD = f"{COLUMNS},creation_time,deletion_time,scheduled_time\n"
 PODS = (
@@ -147,7 +147,7 @@ def test_the_command_keeps_pais_shares(tmp_path, capsys):
     assert "a part of a GPU      1" in shown
 
 
-@pytest.mark.skipif(not OPENB.is_dir(), reason=f"{OPENB} is not here; set CLUSTERGYM_DATA")
+@needs("openb")
 def test_openbs_default_list():
     trace = load_trace(OPENB / "pods" / "openb_pod_list_default.csv.gz")
     # Of 8,152 pods 897 were never scheduled.

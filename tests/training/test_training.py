@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 from error_lines import error_line
+from published_data import find_published
 
 from clustergym.agents import auction_features as features
 from clustergym.agents import beliefs
@@ -283,8 +284,7 @@ def test_real_windows_lie_in_their_split():
 
 
 def test_a_window_longer_than_its_split_is_refused():
-    if not philly_file().is_file():
-        pytest.skip("needs ../shared/data/sia/philly.csv")
+    find_published("sia/philly.csv")
     with pytest.raises(
         InputError, match=r"scenarios\.jobs.*the dev split of philly\.csv has windows of up to"
     ):

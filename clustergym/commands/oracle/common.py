@@ -17,6 +17,7 @@ from clustergym.cluster.cluster_files import canonical_gpu_type, cluster_names
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 from clustergym.common import errors
 from clustergym.common.errors import InputError, nearest
+from clustergym.common.paths import data_folder
 from clustergym.common.tables import print_table, text_table
 from clustergym.oracle.models.catalog import Catalog
 from clustergym.oracle.models.model_spec import ModelClass
@@ -89,7 +90,8 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None
     """Add the option `--data`, a file of measurements, and the options of `add_shapes` to a parser."""
     text = (
         "measured throughput, iteration times, memory, collectives or steps, by its columns: a CSV file,"
-        " `modern` (../shared/data/modern/throughput.csv) or `measured` (benchmarks/measured/h100-steps.csv)"
+        " `modern` ($CLUSTERGYM_DATA/modern/throughput.csv) or `measured`"
+        " (benchmarks/measured/h100-steps.csv)"
     )
     parser.add_argument("--data", metavar="FILE", required=required, help=text)
     add_shapes(parser)
@@ -117,7 +119,7 @@ def data_path(data: str) -> Path:
     from clustergym.oracle.calibration.measured_steps import MEASURED
     from clustergym.oracle.calibration.throughput_validation import MODERN
 
-    return {"modern": MODERN, "measured": MEASURED}.get(data, Path(data))
+    return {"modern": data_folder() / MODERN, "measured": MEASURED}.get(data, Path(data))
 
 
 def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:

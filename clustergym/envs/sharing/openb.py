@@ -103,7 +103,7 @@ def workloads(folder: Path) -> list[str]:
     found = (re.fullmatch(rf"{PODS}(.+)\.csv(\.gz)?", path.name) for path in (folder / "pods").glob("*"))
     names = sorted({match[1] for match in found if match})
     if not names:
-        remedy = f"give a folder with {NODES} and pods/{PODS}….csv, as ../shared/data/openb"
+        remedy = f"give a folder with {NODES} and pods/{PODS}….csv, as Alibaba published"
         raise InputError("has no lists of pods", file=folder, remedy=remedy)
     return names
 

@@ -26,8 +26,8 @@ from clustergym.oracle.stacks.search import assess_plan, best_steps
 from clustergym.oracle.stacks.step_time import StackConstants, StepParts
 from clustergym.oracle.stacks.throughput import ThroughputRow, newest
 
-MODERN = Path("../shared/data/modern/throughput.csv")
-"""What `--data modern` names: the table of public measurements beside a checkout."""
+MODERN = Path("modern") / "throughput.csv"
+"""What `--data modern` names, below the folder of the public data: the table of public measurements."""
 
 
 def predict_row(row: ThroughputRow, constants: StackConstants) -> dict[str, Any]:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from clustergym.papers.claims import NO_FIGURE, NOT_SIMULATED, PaperClaim
-from clustergym.papers.oracle_claims import (
-    _compute_stored_error,
-    _fewest_by_memory,
-    _figures,
-    oracle_claims,
-)
+from clustergym.papers.estimates import _fewest_by_memory, _figures, _stored_errors, judge_estimates
+from published_data import DATA, needs
 
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration import accuracy
@@ -21,11 +16,8 @@ from clustergym.oracle.calibration.accuracy import arena_classes
 from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.models.catalog import load_catalog
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 CLAIMS = Path(__file__).parents[2] / "docs" / "reproduction"
-needs_data = pytest.mark.skipif(
-    not (DATA / "arena" / "arena_profile.csv").is_file(), reason=f"{DATA} is not here; set CLUSTERGYM_DATA"
-)
+needs_data = needs("arena/arena_profile.csv")
 
 TABLE = """\
 model_family,params,batch_size,gpu_type,num_nodes,gpus_per_node,kind,iteration_time_s
@@ -43,9 +35,10 @@ def test_an_artifacts_estimates_are_held_against_its_own_measured_times(tmp_path
     path.write_text(TABLE)
     measured = read_measurements(path, load_catalog())
     # 4 for 5 and 2.2 for 2: 20 and 10 %. One GPU was estimated and not measured.
-    assert _compute_stored_error(measured, "estimated_best") == (pytest.approx(15.0), 2)
-    assert _compute_stored_error(measured, "estimated_best", 4) == (pytest.approx(10.0), 1)
-    assert _compute_stored_error(measured, "estimated_dp") == (pytest.approx(50.0), 1)
+    best, parallel = (_stored_errors(measured, name) for name in ("estimated_best", "estimated_dp"))
+    assert {gpus: of["error"] for gpus, of in best.items()} == pytest.approx({"all": 15, "2": 20, "4": 10})
+    assert [of["rows"] for of in best.values()] == [2, 1, 1]
+    assert parallel["all"] == {"error": pytest.approx(50.0), "rows": 1}
 
 
 def test_fewest_gpus_by_the_artifacts_memory(tmp_path: Path) -> None:
@@ -60,7 +53,7 @@ def test_fewest_gpus_by_the_artifacts_memory(tmp_path: Path) -> None:
 
 def test_missing_data_are_one_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"arena_profile\.csv: no such file"):
-        oracle_claims(tmp_path, "arena")
+        judge_estimates(tmp_path, "arena")
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(1, marks=pytest.mark.nightly)])
@@ -70,7 +63,7 @@ def found(request: pytest.FixtureRequest) -> dict[str, PaperClaim]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accuracy, "arena_classes", lambda catalog: arena_classes(catalog)[::step])
         _figures.cache_clear()
-        claims = oracle_claims(DATA, "arena")
+        claims = judge_estimates(DATA, "arena")
         _figures.cache_clear()
     assert all(claim.quick for claim in claims)
     # What the paper says of each stands in the committed claims, at their end.
