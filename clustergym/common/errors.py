@@ -14,6 +14,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec
 
+from clustergym.common.left_out import is_recording, recording
+
 P = ParamSpec("P")
 LONGEST = (600, 200, 800, 380)
 """Most characters shown of each part of the line: place, field, message, remedy."""
@@ -106,12 +108,25 @@ def out_of_memory(error: MemoryError) -> InputError:
 
 
 def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
-    """Decorate a command so that an `InputError` becomes one line on stderr and exit status 2."""
+    """Decorate a command so that an `InputError` becomes one line on stderr and exit status 2.
+
+    What the command's readers left out is named on stderr, too.
+    """
+
+    def run_and_name(*args: P.args, **kwargs: P.kwargs) -> int:
+        # A command may run another: the outer one names what both left out, once.
+        if is_recording():
+            return command(*args, **kwargs)
+        with recording() as notes:
+            status = command(*args, **kwargs)
+        for line in notes.lines():
+            print(line, file=sys.stderr)
+        return status
 
     @wraps(command)
     def run_command(*args: P.args, **kwargs: P.kwargs) -> int:
         try:
-            return command(*args, **kwargs)
+            return run_and_name(*args, **kwargs)
         except InputError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError
+from clustergym.common.left_out import with_notes
 
 
 @contextlib.contextmanager
@@ -70,9 +71,11 @@ def write_text(path: Path, text: str, option: str | None = None) -> None:
 def write_json(path: Path | None, value: Any, option: str | None = "--json") -> None:
     """Write a value to a file as JSON, unless `path` is None.
 
-    Values are converted by `plain`. Raises the errors of `write_files`.
+    Values are converted by `plain`; what readers did not use is added to those of `--json`. Raises the errors
+    of `write_files`.
     """
     if path is not None:
+        value = with_notes(value) if option == "--json" else value
         write_text(path, json.dumps(plain(value), indent=2, allow_nan=False) + "\n", option)
 
 
