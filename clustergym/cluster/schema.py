@@ -73,6 +73,15 @@ class FabricKeys(StrictSchema):
     core_oversubscription: Factor = 2.0
 
 
+class HostsKeys(StrictSchema):
+    """Schema of named hosts that are alike, in a cluster's YAML file: a twin knows by them where jobs run."""
+
+    gpu_type: Text
+    gpus: Count
+    partitions: list[Text] = Field(default_factory=list)
+    names: list[Text]
+
+
 class ClusterKeys(StrictSchema):
     """Schema of a cluster's YAML file."""
 
@@ -81,6 +90,7 @@ class ClusterKeys(StrictSchema):
     nodes: list[NodesKeys] = Field(default_factory=list)
     fabric: FabricKeys = Field(default_factory=FabricKeys)
     gpu_types: dict[Text, GpuTypeKeys] = Field(default_factory=dict)
+    hosts: list[HostsKeys] = Field(default_factory=list)
 
 
 class CatalogueKeys(StrictSchema):

@@ -111,7 +111,7 @@ _NUMBERS: dict[str, type[np.generic]] = {
     **dict.fromkeys(("global_batch", "iterations", "end_iterations"), np.int64),
 }
 """Columns of numbers, and their types; all others are of texts."""
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _BOUNDS: dict[str, tuple[float | None, float]] = {
     "submit_s": (0.0, LARGEST),
     "global_batch": (1.0, LARGEST),
@@ -252,10 +252,10 @@ class _Checker:
         ):
             if column not in self.columns:
                 continue
-            if not _UNPRINTABLE.search("".join(self.columns[column])):
+            if not UNPRINTABLE.search("".join(self.columns[column])):
                 continue
             for row, text in enumerate(self.columns[column]):
-                if _UNPRINTABLE.search(text):
+                if UNPRINTABLE.search(text):
                     raise self.error(row, column, f"{quote_cell(text)} has a control character", "remove it")
         families = self.columns["model_family"]
         if "" in families:

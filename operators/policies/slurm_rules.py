@@ -16,10 +16,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-from clustergym.cluster.slurm_text import known_type
+from clustergym.cluster.slurm_text import known_type, span_s
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_text
-from clustergym.trace.slurm_fields import span_s
 
 OTHERS = "others"
 """Queue of jobs whose account or user is in no list."""

@@ -35,7 +35,7 @@ def estimate_starts(ahead: Ahead, draws: int, seed: int = 0) -> list[dict[str, A
     found = [ahead.starts(draw, seed) for draw in range(draws)]
     rows = []
     for job in ahead.present.waiting:
-        starts = np.array([one[job.job_id] for one in found])
+        starts = np.array([one.get(job.job_id, np.nan) for one in found])
         at = quantiles(np.where(np.isnan(starts), np.inf, starts))
         row = {"job_id": job.job_id, "user": job.user, "team": job.account, "gpus": job.gpus}
         row |= {"gpu_type": job.gpu_type, "waited_s": ahead.present.now_s - job.submit_s}
