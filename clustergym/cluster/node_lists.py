@@ -16,11 +16,14 @@ from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.cluster.slurm_text import MOST_HOSTS, Gres, host_names, key_values, known_type, parse_gres
 from clustergym.common.columns import MAX_GPUS
 from clustergym.common.errors import InputError, nearest
-from clustergym.common.kubernetes import GPU, KubernetesObject, quantity, read_objects
-from clustergym.common.left_out import leave_out, not_read
+from clustergym.common.kubernetes import KubernetesObject, gpus_of, looks_like_objects, read_objects
+from clustergym.common.left_out import leave_out, not_modelled, not_read
 from clustergym.common.text_files import read_text
 
-PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "gpu.nvidia.com/model")
+PRODUCTS = (
+    *("nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator"),
+    *("gpu.nvidia.com/model", "gpu.intel.com/product", "karpenter.k8s.aws/instance-gpu-name"),
+)
 """Labels of Kubernetes nodes that name their GPUs."""
 UNNAMED = "gpu"
 """The type of GPUs that no list names."""
@@ -72,8 +75,8 @@ def read_nodes(path: Path) -> tuple[list[Node], Counter[str]]:
         If the file is none of these, or no node has GPUs.
     """
     text, _ = read_text(path)
-    if text.lstrip()[:1] in "{[" or text.lstrip().startswith(("apiVersion:", "items:", "kind:")):
-        found: Iterator[Node] = (_kubernetes_node(one) for one in read_objects(path) if one.kind == "Node")
+    if looks_like_objects(text[:4096].splitlines()):
+        found: Iterator[Node] = map(_kubernetes_node, read_objects(path, ("Node",)))
     elif "NodeName=" in text:
         found = _slurm_conf(text, path) if _IS_CONF.search(text) else _scontrol_nodes(text, path)
     else:
@@ -95,11 +98,24 @@ def read_nodes(path: Path) -> tuple[list[Node], Counter[str]]:
 
 
 def _kubernetes_node(one: KubernetesObject) -> Node:
-    held = one.get("status.capacity", dict, {})
-    gpus = quantity(one, "status.capacity", held.get(GPU, 0))
-    gpu_type = read_product(one.labels(), UNNAMED)
-    pool = one.labels().get("cloud.google.com/gke-nodepool", "")
-    return Node(one.name, gpu_type, gpus, (pool,) if pool else (), one.flag("spec", "unschedulable"))
+    held, labels = one.get("status.capacity", dict, {}), one.labels()
+    gpus, resource, parts = gpus_of(one, "status.capacity", held)
+    product = next((labels[label] for label in PRODUCTS if label in labels), UNNAMED)
+    for part in parts:
+        leave_out("node", f"its {part} are parts of GPUs, which are not counted")
+    if "-mig-" in product.lower():
+        # With MIG's `single` strategy a MIG device is called a GPU, and the product names its profile.
+        leave_out("node", f"its {resource} are MIG devices ({product}), no whole GPUs")
+        gpus = 0
+    shared = labels.get(f"{resource}.replicas", "1")
+    if gpus and shared.isascii() and shared.isdigit() and 1 < int(shared[:4]) <= gpus:
+        # Each GPU is offered to several pods at a time.
+        not_modelled([f"{resource}.replicas (shares in time: {gpus // int(shared[:4])} GPUs)"])
+        gpus //= int(shared[:4])
+    pool = labels.get("cloud.google.com/gke-nodepool", "")
+    return Node(
+        one.name, known_type(product), gpus, (pool,) if pool else (), one.flag("spec", "unschedulable")
+    )
 
 
 _IS_CONF = re.compile(

@@ -303,7 +303,7 @@ def read_divisible(path: Path) -> DivisibleCluster:
     InputError
         At the first thing wrong with the file, and if no node has a GPU.
     """
-    table = read_csv(path, ["cpu_milli", "memory_mib", "gpu", "model"])
+    table = read_csv(path, ["cpu_milli", "memory_mib", "gpu", "model"], optional=["sn"])
     gpus = integers(table, "gpu", low=0, high=MOST_GPUS_PER_NODE)
     if not gpus.any():
         raise InputError("no node has a GPU", file=path, field="gpu", remedy="give a list of GPU nodes")

@@ -10,14 +10,12 @@ import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
 MOST_NAMES, MOST_SHOWN, LONGEST_NAME = 1000, 12, 80
 """Names kept, names shown on a line, and characters of a name: a file may have as many as it likes."""
 
 
-@dataclass
 class Notes:
     """What was not used, each with its count.
 
@@ -29,9 +27,10 @@ class Notes:
         Keys and words whose meaning is known but not followed, and those that are not known.
     """
 
-    left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
-    not_modelled: Counter[str] = field(default_factory=Counter)
-    not_read: Counter[str] = field(default_factory=Counter)
+    def __init__(self) -> None:
+        self.left_out: Counter[tuple[str, str]] = Counter()
+        self.not_modelled: Counter[str] = Counter()
+        self.not_read: Counter[str] = Counter()
 
     def add(self, more: Notes) -> None:
         """Count what other notes have, too."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clustergym.common.errors import InputError, nearest
+from clustergym.common.left_out import not_read
 from clustergym.common.reading import read_regular, say_unreadable
 
 LARGEST_BYTES, MOST_ROWS, MOST_COLUMNS = 2**29, 10_000_000, 1000
@@ -176,8 +177,9 @@ def read_csv(
     *,
     names: Sequence[str] | None = None,
     known: Iterable[str] | None = None,
+    optional: Iterable[str] = (),
 ) -> TextTable:
-    """Read a comma-separated file as columns of text.
+    """Read a comma-separated file as columns of text; note columns that no reader of the format uses.
 
     Parameters
     ----------
@@ -187,7 +189,9 @@ def read_csv(
     names : sequence of str, optional
         Columns of a file without a header; a first row that repeats them is skipped.
     known : iterable of str, optional
-        All columns there may be; others are ignored when it is left out.
+        All columns there may be; others are an error.
+    optional : iterable of str
+        Columns that the format has besides, read or not; others are noted as not read.
 
     Raises
     ------
@@ -199,7 +203,12 @@ def read_csv(
     rows, lines = _rows(text, path)
     if names is None:
         found = [cell.strip() for cell in rows[0]]
-        _check_header(found, list(required), path, None if known is None else list(known))
+        required = list(required)
+        _check_header(found, required, path, None if known is None else list(known))
+        not_read(
+            [f"column {name}" for name in found],
+            [f"column {name}" for name in (*required, *(known or ()), *optional)],
+        )
         rows, lines = rows[1:], lines[1:]
     else:
         found = list(names)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError, nearest
+from clustergym.common.left_out import leave_out, recording
 from clustergym.common.text_files import check_path, decode, first_lines, header, read_bytes
 from clustergym.trace import native
 from clustergym.trace.options import ReadOptions
@@ -147,13 +148,13 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
         )
     check_path(path)
     options = options or ReadOptions()
-    if format == "auto":
-        return find_format(path).read(path, options)
+    form = find_format(path) if format == "auto" else FORMATS[format]
     try:
-        return FORMATS[format].read(path, options)
+        with recording() as notes:
+            trace = form.read(path, options)
     except InputError as error:
         looks = _detect_format(path, first_lines(path))
-        if error.file is None or looks is None or looks.name == format:
+        if format == "auto" or error.file is None or looks is None or looks.name == format:
             raise
         raise InputError(
             error.message,
@@ -162,3 +163,8 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
             field=error.field,
             remedy=f"{error.remedy or 'mend it'}; the file looks like format {looks.name}, not {format}",
         ) from error
+    if form.name != native.NAME:
+        for reason, count in trace.provenance.get("left_out", {}).items():
+            leave_out("job", reason, count)
+    not_used = notes.figures()
+    return replace(trace, provenance={**trace.provenance, "not_used": not_used}) if not_used else trace

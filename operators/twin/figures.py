@@ -14,6 +14,7 @@ import numpy as np
 
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
+from clustergym.common.left_out import not_read
 from clustergym.results.report.series import column, read_table
 from clustergym.trace.trace import FAILED, KILLED
 
@@ -54,6 +55,7 @@ def read_power(path: Path, limit_w: float) -> MeasuredPower:
         If the file is no such table, or nothing was measured at the limit.
     """
     rows = read_table(path, COLUMNS)
+    not_read([f"column {name}" for name in rows[0]], [f"column {name}" for name in ("dataset", *COLUMNS)])
     limits, epoch_s, watts = (column(path, rows, name) for name in COLUMNS[3:])
     known = np.isfinite(limits) & (watts > 0) & (epoch_s > 0) & np.isfinite(watts) & np.isfinite(epoch_s)
     here = known & (limits == limit_w)

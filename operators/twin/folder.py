@@ -16,6 +16,7 @@ import numpy as np
 import yaml
 
 from clustergym.common.errors import InputError
+from clustergym.common.kubernetes import looks_like_objects
 from clustergym.common.text_files import first_lines
 from clustergym.common.writing import write_text
 from clustergym.common.yaml_file import read_mapping
@@ -174,7 +175,7 @@ def read_rules(sources: Sequence[Path], by: Literal["account", "user"], fair_sha
         If a file is none of these.
     """
     rules = Rules(one_queue(), {"name": "slurm-multifactor", "round_s": None})
-    kueue = [path for path in sources if "".join(first_lines(path)).lstrip()[:1] in ("{", "[", "a", "i")]
+    kueue = [path for path in sources if looks_like_objects(first_lines(path))]
     if kueue:
         if len(kueue) < len(sources):
             raise InputError("mixes Kueue with Slurm", file=sources[0], remedy=GIVE_RULES)

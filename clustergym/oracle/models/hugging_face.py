@@ -152,6 +152,8 @@ class HuggingFaceConfig:
         if self.is_family("ungated"):
             return self.content.get("ffn_type") == "mptglu"
         key, value = self.first(ACTIVATIONS)
+        if value and not re.search("silu|swish|swiglu|gelu|relu|geglu", str(value)):
+            not_read([f"{key} {value}"])
         if not self.is_family("gated") and value not in (None, "silu", "swish", "swiglu"):
             message = f"whether a network with {str(value)[:40]!r} is gated depends on the model, not known"
             raise self.error(key, message)
