@@ -21,7 +21,7 @@ UNKNOWN_TEXTS = frozenset({"", "n/a", "none", "unknown", "(null)", "none assigne
 MOST_HOSTS = 200_000
 """Most hosts of a list."""
 _REMARK = re.compile(r"\([^()]*\)")
-_COUNT = re.compile(r"\d{1,9}", re.ASCII)
+_COUNT, _TYPE = re.compile(r"\d{1,9}", re.ASCII), re.compile(r"[\w.+-]*", re.ASCII)
 _DEVICE = re.compile(r"(?:^|[^0-9a-z])(?:\d+c\.)?\d+g\.\d+gb|(?:^|[^0-9a-z])mig(?:$|[^a-z])", re.IGNORECASE)
 """Names of MIG devices, such as `a100_1g.5gb`, `1c.3g.20gb` or `mig-1g.10gb`."""
 _SOCKET = re.compile(r"(sxm\d?|pcie)?", re.ASCII)
@@ -79,7 +79,7 @@ def parse_gres(text: str) -> Gres:
         kind = [word for word in kind if word and word != "no_consume"]
         if not equals:
             amount = kind.pop() if kind and kind[-1].isascii() and kind[-1].isdigit() else "1"
-        if not _COUNT.fullmatch(amount) or len(kind) > 1 or not re.fullmatch(r"[\w.+-]*", "".join(kind)):
+        if not _COUNT.fullmatch(amount) or len(kind) > 1 or not _TYPE.fullmatch("".join(kind)):
             raise ValueError(f"{quote_cell(entry.strip())} is no number of GPUs as Slurm prints it")
         count, device = int(amount), "".join(kind)
         if name != "gpu" or _DEVICE.search(device):

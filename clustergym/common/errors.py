@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn, ParamSpec
 
 from clustergym.common.left_out import is_recording, recording
+from clustergym.common.output_streams import lasting_output
 
 P = ParamSpec("P")
 LONGEST = (600, 200, 800, 380)
@@ -125,22 +126,30 @@ def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
 
     @wraps(command)
     def run_command(*args: P.args, **kwargs: P.kwargs) -> int:
-        try:
-            return run_and_name(*args, **kwargs)
-        except InputError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
-        except MemoryError as error:
-            print(f"error: {out_of_memory(error)}", file=sys.stderr)
-            return 2
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            return 130
-        except BrokenPipeError:
-            sys.stderr.close()
-            return 0
+        with lasting_output() as failures:
+            status = _end_in_a_line(lambda: run_and_name(*args, **kwargs))
+        for failure in failures:
+            print(f"error: standard output: cannot be written: {failure.strerror}", file=sys.stderr)
+        return status or 2 * bool(failures)
 
     return run_command
+
+
+def _end_in_a_line(run: Callable[[], int]) -> int:
+    try:
+        return run()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        print(f"error: {out_of_memory(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
 
 
 _INVISIBLE = re.compile(
