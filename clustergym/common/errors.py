@@ -150,6 +150,13 @@ def _end_in_a_line(run: Callable[[], int]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except OSError as error:
+        # Whatever the system says of a file, such as that its name is too long.
+        if error.filename is None:
+            raise
+        remedy = "name another file, or make room"
+        print(f"error: {InputError(str(error.strerror), file=str(error.filename), remedy=remedy)}", file=sys.stderr)
+        return 2
 
 
 _INVISIBLE = re.compile(

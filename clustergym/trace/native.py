@@ -37,7 +37,7 @@ REQUIRED = tuple(column for column in COLUMNS if column not in OPTIONAL)
 
 def provenance_path(path: Path) -> Path:
     """Return the path of the JSON file that says where a trace file comes from."""
-    return path.with_name(f"{path.stem}.provenance.json")
+    return path.parent / f"{path.stem}.provenance.json"
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:

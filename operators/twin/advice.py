@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,9 @@ def log_shadow(path: Path, rows: Sequence[Mapping[str, Any]], present: Present, 
     line = {"schema": SHADOW_SCHEMA, "now": iso(present.now_s), "policy": policy, "advice": list(rows)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as stream:
+        # Without waiting for a reader, should it be a named pipe.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        with os.fdopen(os.open(path, flags, 0o666), "a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
     except OSError as error:
         message = f"cannot be written: {error.strerror}"

@@ -9,7 +9,7 @@ import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -198,16 +198,36 @@ class Ahead:
             self.config = compose([*words, *(word for word in given if not word.startswith(LIMITS))])
             self.conditions = Conditions.from_config(self.config)
         self.past, self.until_s = PastRuns(twin.log, until_s), until_s
-        self._running, self._waiting = (self._with_types(jobs) for jobs in (present.running, present.waiting))
+        cluster = self.conditions.cluster
+        self._most = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
+        self._running = self._with_types(part for job in present.running for part in self._on_hosts(job))
+        self._waiting = self._with_types(present.waiting)
         self._hosts = {job.job_id: host_names(job.hosts) for job in self._running}
         self.base_s = min([*(job.submit_s for job in self._waiting), present.now_s])
 
-    def _with_types(self, jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
+    def _on_hosts(self, job: SlurmJob) -> list[SlurmJob]:
+        """Return a running job with the type of its hosts; with several types, a job for each of them."""
+        hosts, by_type = host_names(job.hosts), self._pools.hosts_by_type(job.hosts)
+        if sum(map(len, by_type.values())) < len(hosts) or (len(by_type) > 1 and job.gpus % len(hosts)):
+            return [job]
+        parts = [
+            {"gpu_type": gpu_type, "hosts": ",".join(on), "gpus": job.gpus * len(on) // len(hosts)}
+            for gpu_type, on in by_type.items()
+        ]
+        names = [job.job_id, *(f"{job.job_id} on {gpu_type}" for gpu_type in list(by_type)[1:])]
+        return [replace(job, job_id=n, **part) for n, part in zip(names, parts, strict=False)] or [job]
+
+    def _with_types(self, jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
         """Return those jobs that the cluster has GPUs for, with the type that they have or can have."""
         found = []
         for job in jobs:
-            if (gpu_type := self._pools.find_type(job.gpu_type, job.partition, job.hosts)) is None:
+            gpu_type = job.gpu_type
+            if gpu_type not in self._most:
+                gpu_type = self._pools.find_type(gpu_type, job.partition)
+            if gpu_type is None:
                 leave_out("job", f"asks for {job.gpu_type}, which the cluster or its partition does not have")
+            elif job.gpus > self._most.get(gpu_type, max(self._most.values())):
+                leave_out("job", "asks for more GPUs than there are of its type")
             else:
                 found.append(replace(job, gpu_type=gpu_type))
         return found
@@ -288,12 +308,10 @@ class Ahead:
             for job, submit_s, duration_s, limit_s in rows
         ]
         limits = log.time_limit_s
-        cluster = self.conditions.cluster
-        most = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
         for row, delay_s in arrivals:
             at, partition = now_s + delay_s, "" if log.partition is None else log.partition[row]
             gpu_type = self._pools.find_type(log.gpu_type[row], partition) or ""
-            if log.gpus[row] > most.get(gpu_type, max(most.values())):
+            if log.gpus[row] > self._most.get(gpu_type, max(self._most.values())):
                 leave_out("arrival", "a job of the log asks for more GPUs than there are of its type")
                 continue
             table.append(

@@ -79,14 +79,19 @@ class Pools:
             nodes += [] if sizes else [group]
         return {**self._content, "nodes": nodes, "gpu_types": own, "hosts": []}
 
-    def find_type(self, gpu_type: str, partition: str, hosts: str = "") -> str | None:
-        """Return the type of GPUs of a job that names this type, partition and hosts (each may be empty).
+    def hosts_by_type(self, hosts: str) -> dict[str, list[str]]:
+        """Return those hosts of a list whose GPUs are known to be of one type, by type."""
+        found = dict[str, list[str]]()
+        for host in host_names(hosts):
+            if len(types := self._types_of_host.get(host, ())) == 1:
+                found.setdefault(types[0], []).append(host)
+        return found
+
+    def find_type(self, gpu_type: str, partition: str) -> str | None:
+        """Return the type of GPUs of a job that names this type and partition (each may be empty).
 
         Empty: any; None: its partition, or the cluster, has none such.
         """
-        on = {name for host in host_names(hosts) for name in self._types_of_host.get(host, ())}
-        if len(on) == 1:
-            return next(iter(on))
         pool = self._pool.get(partition)
         if pool is None:
             if gpu_type in self._split:

@@ -82,7 +82,11 @@ def read_queue(path: Path, now: str | None = None) -> Present:
             raise InputError(str(problem), field="--now", remedy="give 2026-03-01T12:00:00") from problem
     columns = {cell.strip().lower() for cell in lines[0].split("|")} if lines else set()
     if "eligible" in columns and "reason" not in columns:
-        rows = [replace(job, reason="" if job.eligible_s == job.eligible_s else "held") for job in rows]
+        # Tasks beyond those that may run at once are not eligible either.
+        rows = [
+            job if job.eligible_s == job.eligible_s or "%" in job.job_id else replace(job, reason="held")
+            for job in rows
+        ]
     elif not of_kueue and "reason" not in columns and any(job.state in WAITING for job in rows):
         not_modelled(["held, dependent and delayed jobs, as there is no column REASON (print %r)"])
     return find_present(rows, now_s, path)

@@ -23,7 +23,7 @@ NAME = "sacct"
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "job_id": ("jobid", "jobidraw"),
     "submit": ("submit", "submit_time"),
-    "eligible": ("eligible",),
+    "eligible": ("eligible", "eligible_time"),
     "start": ("start", "start_time"),
     "end": ("end", "end_time"),
     "seconds": ("elapsedraw",),
@@ -34,6 +34,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "allocated": ("alloctres", "tres_alloc"),
     "asked": ("reqtres",),
     "per_job": ("tres_per_job",),
+    "per_task": ("tres_per_task",),
+    "tasks": ("ntasks", "tasks"),
     "per_node": ("allocgres", "reqgres", "tres_per_node", "gres"),
     "nodes": ("nnodes", "allocnodes", "nodes", "reqnodes"),
     "hosts": ("nodelist",),
@@ -48,7 +50,8 @@ REMEDY = "print it with sacct -a -D -P -o JobID,User,Account,Partition,QOS,Submi
 REMEDY += "ElapsedRaw,State,Timelimit,AllocTRES,ReqTRES,NNodes"
 
 
-NO_TRES = "TRES_PER_NODE is N/A (print tres-alloc, or tres-per-job)"
+NO_TRES = "TRES_PER_NODE is N/A (print tres-alloc, tres-per-job and tres-per-task)"
+NO_TASKS = "GPUs for each task, and it is not known how many tasks (print NumTasks)"
 _ASKED_NODES = re.compile(r"(?:^|,)node=(\d{1,6})(?:,|$)", re.ASCII)
 
 
@@ -226,11 +229,13 @@ def _job(row: _Row, rules: CellRules) -> SlurmJob:
 
 def _gpus(row: _Row) -> tuple[int, str, bool, str]:
     """Return GPUs, their type, whether they are those that were asked for, and why there are none."""
-    nodes = _count_nodes(row)
-    for key in ("allocated", "asked", "per_job", "per_node"):
-        found = row.gres(key)
+    counts = {"per_node": _count_nodes(row), "per_task": row.count("tasks")}
+    for key in ("allocated", "asked", "per_job", "per_node", "per_task"):
+        found, many = row.gres(key), counts.get(key, 1)
         if found.gpus:
-            many = max(int(nodes) if nodes < MAX_GPUS else 1, 1) if key == "per_node" else 1
+            if key == "per_task" and not many < MAX_GPUS:
+                return 0, "", False, NO_TASKS
+            many = max(int(many) if many < MAX_GPUS else 1, 1)
             return found.gpus * many, found.gpu_type, key != "allocated", ""
         if found.parts:
             return 0, "", False, "MIG devices or shares, no whole GPUs"
