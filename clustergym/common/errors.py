@@ -154,8 +154,8 @@ def _end_in_a_line(run: Callable[[], int]) -> int:
         # Whatever the system says of a file, such as that its name is too long.
         if error.filename is None:
             raise
-        remedy = "name another file, or make room"
-        print(f"error: {InputError(str(error.strerror), file=str(error.filename), remedy=remedy)}", file=sys.stderr)
+        line = InputError(str(error.strerror), file=str(error.filename), remedy="name another file")
+        print(f"error: {line}", file=sys.stderr)
         return 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import hashlib
 import io
 import stat
@@ -98,16 +99,17 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _unpack_content(content: bytes, path: Path) -> bytes:
-    unpacker = zlib.decompressobj(wbits=31)
     try:
-        found = unpacker.decompress(content, LARGEST_BYTES + 1)
-    except zlib.error as error:
-        raise InputError(f"is not a gzip file: {error}", file=path, remedy="pack it again") from None
+        # Of as many members as it has, one behind another.
+        found = gzip.GzipFile(fileobj=io.BytesIO(content)).read(LARGEST_BYTES + 1)
+    except EOFError:
+        raise InputError("ends in the middle of its gzip stream", file=path, remedy="copy it again") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        what = "is not a gzip file, or only in part" if content[:2] == b"\x1f\x8b" else "is not a gzip file"
+        raise InputError(f"{what}: {error}", file=path, remedy="pack it again") from None
     if len(found) > LARGEST_BYTES:
         remedy = "give a part of it"
         raise InputError(f"holds more than {LARGEST_BYTES:,} bytes", file=path, remedy=remedy)
-    if not unpacker.eof:
-        raise InputError("ends in the middle of its gzip stream", file=path, remedy="copy it again")
     return found
 
 

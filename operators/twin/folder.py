@@ -23,6 +23,7 @@ from clustergym.common.yaml_file import read_mapping
 from clustergym.scenario.registry import make_policy
 from clustergym.trace.formats import load_trace
 from clustergym.trace.options import ReadOptions
+from clustergym.trace.slurm_fields import CellRules
 from clustergym.trace.trace import Trace
 
 from ..policies.cohorts import read_kueue_rules
@@ -163,8 +164,15 @@ GIVE_RULES = (
 )
 
 
-def read_rules(sources: Sequence[Path], by: Literal["account", "user"], fair_sharing: bool) -> Rules:
+def read_rules(
+    sources: Sequence[Path],
+    by: Literal["account", "user"],
+    fair_sharing: bool,
+    hashed: CellRules | None = None,
+) -> Rules:
     """Read scheduling rules from files of Slurm or Kueue; a Slurm queue is an account or a user (`by`).
+
+    Names of Slurm's accounts and users are replaced by hashes if `hashed` says how.
 
     Without Slurm's configuration jobs start by age and backfill, Slurm's defaults; without its accounts all
     jobs are in one queue.
@@ -179,12 +187,14 @@ def read_rules(sources: Sequence[Path], by: Literal["account", "user"], fair_sha
     if kueue:
         if len(kueue) < len(sources):
             raise InputError("mixes Kueue with Slurm", file=sources[0], remedy=GIVE_RULES)
+        if hashed is not None:
+            raise InputError("is for Slurm's accounts", field="--hash-users", remedy="leave it out")
         return read_kueue_rules(kueue, fair_sharing)
     for path in sources:
         lines = first_lines(path)
         head = [cell.strip().lower() for cell in lines[0].split("|")] if lines else []
         if {"account", "user"} <= set(head):
-            rules.queues, guessed = read_accounts(path, by)
+            rules.queues, guessed = read_accounts(path, by, hashed)
         else:
             rules.policy, guessed = read_config(path)
         rules.guessed += guessed
