@@ -35,6 +35,8 @@ from clustergym.trace.trace_checks import Column, build_trace
 
 _TEXTS = ("job_id", "gpu_type", "user", "virtual_cluster", "partition")
 """Columns that are copied as they are in the log, if it has them."""
+LATEST_S = 230 * 365.25 * DAY_S
+"""Seconds from 1970 to 2200: a log's times beyond it are in another unit."""
 MONTH_S = 30 * DAY_S
 """A log whose median duration is longer is likely to be in another unit than seconds."""
 
@@ -169,8 +171,7 @@ def build_recorded_trace(log: RecordedJobs, options: ReadOptions) -> Trace:
         )
     log = _with_type_names(log, options)
     drawn = draw(log, options)
-    median_s = float(np.median(log.duration_s))
-    long = {"median_duration_s": median_s} if median_s > MONTH_S else {}
+    long = _find_long_durations(log)
     submit_s, origin = from_first(log.submit_s)
     kept, outcomes = _select_outcomes(log, drawn, options)
     return build_trace(
@@ -201,6 +202,26 @@ def build_recorded_trace(log: RecordedJobs, options: ReadOptions) -> Trace:
             **log.facts,
         ),
     )
+
+
+def _find_long_durations(log: RecordedJobs) -> dict[str, float]:
+    """Return figures on durations that are too long for seconds; raise an InputError for such submissions."""
+    latest = float(log.submit_s.max())
+    if latest >= LATEST_S:
+        column = log.source_names.get("submit_s", "submit_s")
+        message = f"{latest:.0f} s since 1970 lies after the year 2200"
+        remedy = "if these are milliseconds, divide them by 1000"
+        raise InputError(message, file=log.path, field=column, remedy=remedy)
+    median_s, last_s = float(np.median(log.duration_s)), latest - float(log.submit_s.min())
+    if median_s > MONTH_S:
+        return {"median_duration_s": median_s}
+    # In a log of a day or more most jobs end before its last submission. Where they do not, but would with a
+    # thousandth of their durations, these are likely to be milliseconds.
+    since = log.submit_s - latest
+    late, late_of_milli = (float(np.mean(since + log.duration_s / unit > 0)) for unit in (1, 1000))
+    if last_s >= DAY_S and len(log.row) >= 10 and late > 0.5 and late_of_milli < 0.1:
+        return {"median_duration_s": median_s, "ended_after_last_submission": late}
+    return {}
 
 
 def _list_asked_nodes(log: RecordedJobs, gpus: Ints, options: ReadOptions) -> Ints | None:
