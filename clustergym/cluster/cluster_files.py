@@ -154,6 +154,7 @@ class _Builder:
         self.file, self.source = None if source is None else source.path, source
         self.keys: ClusterKeys = validate_content(ClusterKeys, content, file=self.file, source=source)
         self.own = {name: _gpu_type(name, keys) for name, keys in self.keys.gpu_types.items()}
+        self.by_lower_case = {name.lower(): gpu_type for name, gpu_type in self.own.items()}
 
     def error(self, message: str, *keys: str | int, remedy: str) -> InputError:
         from clustergym.common.yaml_file import field_name
@@ -210,9 +211,8 @@ class _Builder:
         return NodeGroup(gpu_type, keys.count, keys.gpus_per_node, keys.nodes_per_domain, keys.gang_nodes)
 
     def _resolve(self, row: int, name: str) -> GpuType:
-        own = {given.lower(): gpu_type for given, gpu_type in self.own.items()}
-        if name.lower() in own:
-            return own[name.lower()]
+        if name.lower() in self.by_lower_case:
+            return self.by_lower_case[name.lower()]
         try:
             return load_gpu_types()[canonical_gpu_type(name)]
         except InputError as error:
