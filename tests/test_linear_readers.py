@@ -24,8 +24,10 @@ def listed(head: str, row: str, tail: str) -> Callable[[int], str]:
     return lambda n: head + ",".join(row.replace("%d", str(number)) for number in range(n)) + tail
 
 
-GPU = "{fp16_tflops: 1, fp32_tflops: 1, memory_gb: 1, memory_gbs: 1, link_kind: pcie4, link_gbs: 1,
-    nic_gbps: 1}"  # noqa: E501
+GPU = (
+    "{fp16_tflops: 1, fp32_tflops: 1, memory_gb: 1, memory_gbs: 1, link_kind: pcie4, link_gbs: 1,"
+    " nic_gbps: 1}"
+)
 TYPE, NODES = f"  T%d: {GPU}\n", "  - {gpu_type: T%d, count: 1, gpus_per_node: 2}\n"
 WORKLOAD = "- {kind: Workload, metadata: {name: a%d, creationTimestamp: '2026-03-02T09:00:00Z'}}\n"
 NATIVE = "job_id,submit_s,model_family,model_size,global_batch,iterations,gpus\n"
