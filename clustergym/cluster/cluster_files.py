@@ -26,13 +26,7 @@ def cluster_names() -> list[str]:
 
 
 def load_cluster(name_or_path: str) -> ClusterSpec:
-    """Load a cluster by its name in conf/cluster, or from a YAML file or a CSV list of nodes.
-
-    Raises
-    ------
-    InputError
-        If it is neither, with the nearest names; or if the file is wrong.
-    """
+    """Load a cluster by its name in conf/cluster, or from a YAML file or a CSV list of nodes."""
     if name_or_path in cluster_names():
         return _from_file(conf_dir() / "cluster" / f"{name_or_path}.yaml")
     path = Path(name_or_path)
@@ -50,11 +44,6 @@ def cluster_from_config(mapping: Mapping[str, Any]) -> ClusterSpec:
     mapping : dict
         Plain values: keys `name`, `path`, `nodes`, `fabric`, `gpu_types`. A `path` other than
         None wins over all the rest: the cluster is read from that file, YAML or a CSV list of nodes.
-
-    Raises
-    ------
-    InputError
-        Naming the key that is wrong and the remedy.
     """
     path = mapping.get("path") if isinstance(mapping, Mapping) else None
     if path == "???":
@@ -65,13 +54,7 @@ def cluster_from_config(mapping: Mapping[str, Any]) -> ClusterSpec:
 
 
 def canonical_gpu_type(name: str) -> str:
-    """Return the catalogue's spelling of a GPU type's name or alias.
-
-    Raises
-    ------
-    InputError
-        If the catalogue has no such type; with the nearest names.
-    """
+    """Return the catalogue's spelling of a GPU type's name or alias."""
     catalogue = load_gpu_types()
     found = _canonical_names().get(name.lower())
     if found is None:

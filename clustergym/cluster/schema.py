@@ -100,13 +100,7 @@ M = TypeVar("M", bound=StrictSchema)
 def validate_content(
     schema: type[M], content: object, *, file: str | Path | None = None, source: YamlMapping | None = None
 ) -> M:
-    """Check the content of a file against a schema, and return it with the schema's types.
-
-    Raises
-    ------
-    InputError
-        Names the first wrong key, its line if `source` is given, and what the key must be.
-    """
+    """Check the content of a file against a schema, and return it with the schema's types."""
     try:
         return schema.model_validate(content)
     except ValidationError as error:

@@ -246,13 +246,7 @@ def print_drawn(trace: Trace, keys: str) -> None:
 
 
 def check_models(trace: Trace) -> None:
-    """Raise an `InputError` unless the catalogue of models has every job's model.
-
-    Raises
-    ------
-    InputError
-        Names file and line of the first job with an unknown model, and the nearest models.
-    """
+    """Raise an `InputError` unless the catalogue of models has every job's model."""
     from clustergym.oracle.models.catalog import load_catalog
 
     catalog, known = load_catalog(), set()

@@ -267,13 +267,7 @@ def get_reference_times(cluster: ClusterSpec) -> ReferenceTimes:
 
 @cache
 def reference_times(cluster: str) -> ReferenceTimes:
-    """Return the reference iteration times on a cluster, given by name.
-
-    Raises
-    ------
-    InputError
-        If the cluster does not exist.
-    """
+    """Return the reference iteration times on a cluster, given by name."""
     from clustergym.cluster.cluster_files import load_cluster
 
     return ReferenceTimes(load_cluster(cluster))
@@ -285,13 +279,7 @@ def choose_reference(options: ReadOptions) -> ReferenceTime:
 
 
 def uniforms(seed: int, row: Ints) -> Floats:
-    """Return a random number in [0, 1) for each row, which depends only on the seed and the row's number.
-
-    Raises
-    ------
-    InputError
-        If the seed is negative.
-    """
+    """Return a random number in [0, 1) for each row, which depends only on the seed and the row's number."""
     if seed < 0:
         raise InputError(f"{seed} is negative", field="seed", remedy="give 0 or more")
     stream = random_streams.MODELS.generator(seed).random(int(row.max()) + 1 if len(row) else 0)
@@ -306,11 +294,6 @@ def draw(records: Records, options: ReadOptions) -> DrawnJobs:
     records : Records
     options : ReadOptions
         Only `seed`, `rule`, `reference_*`, `gpu_types`, `most_gpus` and `power_of_two` are used.
-
-    Raises
-    ------
-    InputError
-        If the rule is unknown, or no model of the rule fits a job (names the first such job).
     """
     if options.rule not in RULES:
         raise InputError(f"unknown rule {options.rule!r}", field="rule", remedy=nearest(options.rule, RULES))

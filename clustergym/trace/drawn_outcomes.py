@@ -40,11 +40,6 @@ def with_outcomes(
     """Return a trace with its own, random or no outcomes (completed, failed, killed), as `choice` says.
 
     `cluster` is where drawn ones' durations are measured, by the tables of `tables_of` (`build_tables`).
-
-    Raises
-    ------
-    InputError
-        If the choice is unknown, or is `keep` and the trace has none, or draws them and it has its own.
     """
     if choice not in CHOICES:
         raise InputError(f"unknown choice {choice!r}", field=field, remedy=nearest(choice, CHOICES))
@@ -76,11 +71,6 @@ def with_drawn_outcomes(trace: Trace, cluster: str, duration_s: Floats, seed: in
     duration_s : ndarray of float, shape (n,)
         Seconds that each job runs at its request; NaN: not known, its outcome stays unknown.
     seed : int
-
-    Raises
-    ------
-    InputError
-        If no such odds exist for the trace.
     """
     known = np.isfinite(duration_s)
     gpu_s = duration_s * trace.gpus

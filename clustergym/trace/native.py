@@ -135,13 +135,7 @@ def _read_provenance(path: Path, sha256: str) -> dict[str, Any]:
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:
-    """Write a trace to `path` and its provenance to `<stem>.provenance.json`, or neither on failure.
-
-    Raises
-    ------
-    InputError
-        If they cannot be written.
-    """
+    """Write a trace to `path` and its provenance to `<stem>.provenance.json`, or neither on failure."""
     path = Path(path)
     content = trace.csv_text().encode()
     record = {

@@ -79,11 +79,6 @@ def read_outcomes(table: TextTable, column: str, known: Mapping[str, str]) -> li
     known : mapping
         Status -> outcome, statuses in upper case. An empty cell is an unknown outcome; of a status of
         several words, as Slurm's `CANCELLED by 1001`, the first counts.
-
-    Raises
-    ------
-    InputError
-        At the first status that is not known.
     """
     if column not in table.columns:
         return None

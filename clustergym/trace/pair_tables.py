@@ -71,13 +71,7 @@ class PairTable:
 
 
 def read_pair_table(path: Path) -> PairTable:
-    """Read the speeds of pairs of jobs that share a GPU, from a CSV file or from Gavel's JSON file.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with it; names file, line (of a CSV) and field.
-    """
+    """Read the speeds of pairs of jobs that share a GPU, from a CSV file or from Gavel's JSON file."""
     check_path(path)
     if path.is_dir():
         path = path / SIMULATION

@@ -157,12 +157,6 @@ def build_recorded_trace(log: RecordedJobs, options: ReadOptions) -> Trace:
     """Build a trace from a log's jobs: choose models at random, and start the clock at the first submission.
 
     With `options.outcomes=keep` jobs that failed or were killed end where they did in the log.
-
-    Raises
-    ------
-    InputError
-        If no job is left, a job is not valid (names the first such job), or outcomes are to be kept and
-        the log has none.
     """
     if not len(log.row):
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(log.left_out.items()))
@@ -312,13 +306,7 @@ FAMILIES = {
 def families(
     names: Sequence[str], table: Mapping[str, str], path: Path, line: Sequence[int | None], field: str
 ) -> list[str]:
-    """Return the catalogue's model family for each model name, whose case does not matter.
-
-    Raises
-    ------
-    InputError
-        At the first unknown name; names the nearest.
-    """
+    """Return the catalogue's model family for each model name, whose case does not matter."""
     known: dict[str, str] = {}
     for name, row in zip(names, line, strict=True):
         if name in known:

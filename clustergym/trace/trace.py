@@ -283,11 +283,6 @@ def cut_trace(
     first : int, optional
     rebase : bool
         Whether to start the clock at the first submission kept; deadlines move with it.
-
-    Raises
-    ------
-    InputError
-        If nothing is left, or a bound is not a number or negative.
     """
     for name, value in {"--start-s": start_s, "--end-s": end_s, "--skip": skip, "--first": first}.items():
         if value is not None and not value >= 0:

@@ -68,11 +68,6 @@ def check_parts(
         Where the rows stand, for error messages.
     named : callable
         Our column -> the file's name of it.
-
-    Raises
-    ------
-    InputError
-        At the first request that is not possible.
     """
     gpus, milli = parts.gpus, parts.gpu_milli
     check_bounds(milli.astype(np.float64), path, line, named("gpu_milli"), 0, WHOLE)
@@ -162,11 +157,6 @@ def build_trace(
         Columns of a trace whose log says when and where jobs started; NaN and empty: not known.
     asked_gpus : ndarray of int, optional
         GPU counts in the file where `gpus` are rounded.
-
-    Raises
-    ------
-    InputError
-        At the first job without a valid id, time, count, deadline or GPU type.
     """
     columns: dict[str, Any] = {
         column: np.asarray(cells, dtype=_NUMBERS[column]) if column in _NUMBERS else list(cells)

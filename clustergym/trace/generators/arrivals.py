@@ -44,11 +44,6 @@ def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hou
     seed : int
     start_hour : int
         Hour of the week at which the trace starts; 0 is Monday 00:00.
-
-    Raises
-    ------
-    InputError
-        If the span is longer than two years.
     """
     if span_s > LONGEST_SPAN_S:
         remedy = "ask for fewer jobs, a higher load or a shorter span"

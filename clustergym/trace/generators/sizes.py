@@ -52,11 +52,6 @@ def draw_gpus(
     power_of_two : bool
         Whether the limit holds for the count rounded up to a power of two.
     stream : RandomStream
-
-    Raises
-    ------
-    InputError
-        If no count is within the limit.
     """
     counts = np.array(sorted(shares), dtype=np.int64)
     weights = np.array([shares[count] for count in counts.tolist()], dtype=np.float64)
@@ -122,11 +117,6 @@ def draw_gpu_types(
     time_s : callable
         Seconds per iteration of (model class, type, count).
     seed : int
-
-    Raises
-    ------
-    InputError
-        If a job fits on none of the types.
     """
     chance = random_streams.GPU_TYPES.generator(seed).random(len(gpus))
     pairs = list(zip(RULES[rule].stratum(gpu_s).tolist(), gpus.tolist(), strict=True))
@@ -178,11 +168,6 @@ def draw_durations(
     seed : int
     min_s, max_s : float, optional
         Limits besides the source's own.
-
-    Raises
-    ------
-    InputError
-        If a GPU count has hardly any duration within the limits.
     """
     low, high = max(durations.min_s, min_s or 0.0), min(durations.max_s, max_s or np.inf)
     if low > high:

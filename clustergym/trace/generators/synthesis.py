@@ -113,11 +113,6 @@ def generate(
         Round GPU counts up to powers of two, keeping each job's GPU time, as the readers do.
     **options
         Fields of `clustergym.trace.options.GeneratorOptions`.
-
-    Raises
-    ------
-    InputError
-        If an argument is out of range, a name is unknown, or a job fits nowhere.
     """
     chosen: GeneratorOptions = build_from_keywords(GeneratorOptions, options, "trace")
     _check(chosen, cluster, deadlines)

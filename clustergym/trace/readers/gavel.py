@@ -148,11 +148,6 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
     A positive SLO is a multiple of the job's run time alone: its deadline is arrival + SLO x iterations
     x the reference iteration time at `options.reference_gpu`. `priority_weight` becomes the priority.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file.
     """
     table = read_table(path)
     arrival_s = numbers(table, "arrival_time", low=0)

@@ -59,13 +59,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read_rows(path: Path) -> tuple[list[SlurmJob], Counter[str], str]:
-    """Read all Workloads of Kueue as rows of jobs, with a count of those left out by reason, and a digest.
-
-    Raises
-    ------
-    InputError
-        If a file is not a list of objects, or a field of one is not what Kueue writes.
-    """
+    """Read all Workloads of Kueue as rows of jobs, with a count of those left out by reason, and a digest."""
     objects = read_objects(path, ("Workload", "LocalQueue", "ResourceFlavor"))
     names, left_out, jobs = Names.from_objects(objects), Counter[str](), []
     for one in objects:
