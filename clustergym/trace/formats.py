@@ -152,6 +152,7 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
             field=error.field,
             remedy=f"{error.remedy or 'mend it'}; the file looks like format {looks.name}, not {format}",
         ) from error
+    # The provenance of a native trace repeats what its import left out, and that was said then.
     if form.name != native.NAME:
         for reason, count in trace.provenance.get("left_out", {}).items():
             leave_out("job", reason, count)

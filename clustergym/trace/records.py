@@ -121,6 +121,8 @@ def make_recorded_jobs(
     kept = np.ones(len(table), dtype=np.bool_)
     counts: Counter[str] = Counter()
     for reason, out in left_out.items():
+        # The order of reasons matters: a row counts for the first only, so that counts add up to the rows
+        # left out.
         counts[reason] = int((out & kept).sum())
         kept &= ~out
     rows = np.flatnonzero(kept)
@@ -163,7 +165,9 @@ def build_recorded_trace(log: RecordedJobs, options: ReadOptions) -> Trace:
         raise InputError(
             f"no job is left ({why})", file=log.path, remedy="give a trace with GPU jobs that ran"
         )
+    # First, as a type that the reference cluster lacks says nothing of how long a job takes there.
     log = _with_type_names(log, options)
+    # After type names are resolved: which models fit depends on the types.
     drawn = draw(log, options)
     long = _find_long_durations(log)
     submit_s, origin = from_first(log.submit_s)
@@ -228,6 +232,8 @@ def _list_asked_nodes(log: RecordedJobs, gpus: Ints, options: ReadOptions) -> In
     largest = max(options.node_gpus.values(), default=0)
     types = [""] * len(gpus) if log.gpu_type is None else log.gpu_type
     most = np.array([options.node_gpus.get(name, largest) for name in types], dtype=np.int64)
+    # Of the count that the job has now: one that was rounded up may no longer divide by the nodes it asked
+    # for.
     each, left = np.divmod(gpus, np.maximum(log.nodes, 1))
     nodes: Ints = np.where((left == 0) & (each <= most), log.nodes, 0)
     return nodes if nodes.any() else None

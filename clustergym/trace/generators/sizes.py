@@ -56,6 +56,8 @@ def draw_gpus(
     counts = np.array(sorted(shares), dtype=np.int64)
     weights = np.array([shares[count] for count in counts.tolist()], dtype=np.float64)
     if max_gpus is not None:
+        # Counts too large are not drawn again but left out beforehand: the shares of the others stay in
+        # proportion.
         weights = weights * ((round_up_counts(counts) if power_of_two else counts) <= max_gpus)
     if weights.sum() <= 0:
         message = f"no job of this source asks for {max_gpus} GPUs or fewer"
@@ -85,6 +87,8 @@ def draw_tenants(shares: Mapping[str, float], jobs: int, seed: int) -> list[str]
 
 def _pick(weights: Floats, chance: Floats) -> Ints:
     area = np.cumsum(weights)
+    # Never a value of weight 0: `right` passes over it, and the last of positive weight catches a chance that
+    # rounding puts at the end.
     index = np.searchsorted(area, chance * area[-1], side="right")
     return np.asarray(np.minimum(index, np.flatnonzero(weights)[-1]), dtype=np.int64)
 
@@ -178,6 +182,7 @@ def draw_durations(
     drawn = np.zeros(len(gpus))
     left = np.arange(len(gpus))
     for attempt in range(MOST_ROUNDS):
+        # A stream for each attempt: which jobs are drawn again does not shift what the others get.
         rng = random_streams.DURATIONS.generator(seed, attempt)
         drawn[left] = whole_milliseconds(mixtures.draw(group[left], rng))
         left = left[(drawn[left] < low) | (drawn[left] > high)]
@@ -223,6 +228,7 @@ class _Mixtures(NamedTuple):
         passed = (self.until[group] <= (chance * self.total[group])[:, None]).sum(axis=1)
         cell = group, np.minimum(passed, self.last[group])
         logs: Floats = self.ln_mean[cell] + self.ln_sigma[cell] * normal
+        # exp(709) is the last below infinity; so long a duration is drawn again in any case.
         return np.exp(np.minimum(logs, 700.0))
 
 

@@ -123,6 +123,8 @@ def _deadlines(
     """Return the deadlines: arrival + SLO x run time on the reference GPU; NaN if the SLO is not positive."""
     slo = numbers(table, "SLO", default=-1.0)
     deadline_s = np.full(len(table), np.nan)
+    # Gavel's deadline is a multiple of the run time on its reference GPU, so that a trace does not say it in
+    # seconds.
     for row in np.flatnonzero(slo > 0).tolist():
         time_s = choose_reference(options)(classes[row], options.reference_gpu, int(gpus[row]))
         if not np.isfinite(time_s):

@@ -195,6 +195,7 @@ def _log(path: Path) -> tuple[RecordedJobs, list[Need]]:
 
 
 def _gpus(need: Need, jobs: TextTable, row: int) -> int:
+    # Less a hair: sums of percents may lie above a whole number by rounding.
     gpus = math.ceil(need.gpu_percent / 100 - 1e-9)
     if gpus > MAX_GPUS:
         message = f"the job's tasks take {gpus} GPUs, more than {MAX_GPUS}"
