@@ -296,13 +296,7 @@ class DivisibleCluster(ClusterSpec):
 
 
 def read_divisible(path: Path) -> DivisibleCluster:
-    """Read a list of nodes in openb's format: CSV with cpu_milli, memory_mib, gpu and model.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file, and if no node has a GPU.
-    """
+    """Read a list of nodes in openb's format: CSV with cpu_milli, memory_mib, gpu and model."""
     table = read_csv(path, ["cpu_milli", "memory_mib", "gpu", "model"], optional=["sn"])
     gpus = integers(table, "gpu", low=0, high=MOST_GPUS_PER_NODE)
     if not gpus.any():

@@ -76,13 +76,7 @@ class KubernetesObject:
         return InputError(message, file=self.path, field=where, remedy=REMEDY)
 
     def get(self, field: str, expected: type | tuple[type, ...], missing: Any) -> Any:
-        """Return the value of a field, such as `spec.queue`, or `missing` if there is none or it is null.
-
-        Raises
-        ------
-        InputError
-            If it is of another type.
-        """
+        """Return the value of a field, such as `spec.queue`, or `missing` if there is none or it is null."""
         found: Any = self.content
         for key in field.split("."):
             found = found.get(key) if isinstance(found, Mapping) else None
@@ -138,11 +132,6 @@ def read_objects(path: Path, used: Sequence[str]) -> list[KubernetesObject]:
     """Read the Kubernetes objects of some kinds in a file, which holds objects, lists or several documents.
 
     Objects of other kinds are left out and counted.
-
-    Raises
-    ------
-    InputError
-        If the file is neither JSON nor YAML, or an object has no kind.
     """
     content = read_bytes(path)
     if content.lstrip()[:1] in (b"{", b"["):
@@ -177,13 +166,7 @@ _SUFFIXES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6}
 
 
 def amount(one: KubernetesObject, field: str, value: Any) -> float:
-    """Return an amount that Kubernetes writes as a number or a text, such as 0.5, "1500m" or "2k".
-
-    Raises
-    ------
-    InputError
-        If it is none.
-    """
+    """Return an amount that Kubernetes writes as a number or a text, such as 0.5, "1500m" or "2k"."""
     found = None if isinstance(value, bool) else _AMOUNT.fullmatch(str(value))
     if found is None:
         raise one.error(field, f"{str(value)[:40]!r} is no amount")
@@ -191,13 +174,7 @@ def amount(one: KubernetesObject, field: str, value: Any) -> float:
 
 
 def quantity(one: KubernetesObject, field: str, value: Any) -> int:
-    """Return a number of GPUs that Kubernetes writes as a number or a text.
-
-    Raises
-    ------
-    InputError
-        If it is not a whole number from 0 to a million.
-    """
+    """Return a number of GPUs that Kubernetes writes as a number or a text."""
     try:
         found = amount(one, field, value)
     except InputError:
@@ -208,13 +185,7 @@ def quantity(one: KubernetesObject, field: str, value: Any) -> int:
 
 
 def gpus_of(one: KubernetesObject, field: str, amounts: Mapping[str, Any]) -> tuple[int, str, list[str]]:
-    """Return the whole GPUs in a mapping of resources, the resource, and names of parts of GPUs in it.
-
-    Raises
-    ------
-    InputError
-        If there are GPUs of several vendors, or an amount is no number of GPUs.
-    """
+    """Return the whole GPUs in a mapping of resources, the resource, and names of parts of GPUs in it."""
     counts = {name: quantity(one, f"{field}: {name}", amounts[name]) for name in GPUS if name in amounts}
     whole = [name for name, count in counts.items() if count]
     if len(whole) > 1:

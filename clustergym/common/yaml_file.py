@@ -92,13 +92,15 @@ def parse_documents(content: bytes, path: Path) -> list[YamlMapping]:
         roots = [root for root in _compose(text) if not _is_null(root)]
         if not roots:
             raise InputError("is empty", file=path, remedy="write the keys of the mapping")
+        found = []
         for root in roots:
             _check_nodes(root, path)
             if not isinstance(root, yaml.MappingNode):
                 message = f"is a {_name_node(root)}, not a mapping of keys"
                 line = root.start_mark.line + 1
                 raise InputError(message, file=path, line=line, remedy="write `key: value` lines")
-        return [YamlMapping(path, _construct(root), root) for root in roots]
+            found.append(YamlMapping(path, _construct(root), root))
+        return found
     except yaml.YAMLError as error:
         raise _input_error(error, path) from None
     except (RecursionError, ValueError, OverflowError) as error:

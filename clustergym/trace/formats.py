@@ -90,13 +90,7 @@ COLUMNS_HELP = f"""Columns of a trace of your own (a CSV with a header; seconds,
 
 
 def find_format(path: Path) -> Format:
-    """Detect the format of a file or folder from its name and its first 20 lines or 4 KB.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or looks like none of the formats.
-    """
+    """Detect the format of a file or folder from its name and its first 20 lines or 4 KB."""
     check_path(path)
     lines = first_lines(path)
     found = _detect_format(path, lines)
@@ -135,11 +129,6 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
     format : str
         A name of `FORMATS`; `auto`: found out.
     options : ReadOptions, optional
-
-    Raises
-    ------
-    InputError
-        For an unknown format, and at the first thing wrong with the file.
     """
     path = Path(path)
     if format != "auto" and format not in FORMATS:
@@ -163,6 +152,7 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
             field=error.field,
             remedy=f"{error.remedy or 'mend it'}; the file looks like format {looks.name}, not {format}",
         ) from error
+    # The provenance of a native trace repeats what its import left out, and that was said then.
     if form.name != native.NAME:
         for reason, count in trace.provenance.get("left_out", {}).items():
             leave_out("job", reason, count)

@@ -52,11 +52,6 @@ def write_log(log: RecordedJobs, path: Path, rows: Sequence[int] | None = None) 
     path : Path
     rows : sequence of int, optional
         The jobs to write, in their order; by default all.
-
-    Raises
-    ------
-    InputError
-        If the log has no job, or the file cannot be written.
     """
     if not len(log.row):
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(log.left_out.items()))

@@ -180,6 +180,8 @@ def sides_below_common_cohort(one: QuotaNode, other: QuotaNode) -> tuple[QuotaNo
     return mine[depth - 1], theirs[theirs.index(mine[depth]) - 1]
 
 
+MOST_LEVELS = 100
+"""Most cohorts above a queue: the time to add up quotas grows with their number for each queue."""
 PREEMPTION = {
     "reclaimWithinCohort": ("reclaim_within_cohort", {"LowerPriority": "lower_priority", "Any": "any"}),
     "withinClusterQueue": (
@@ -290,6 +292,9 @@ def _add_quotas(name: str, own: dict[str, int], queues: dict[str, Any]) -> None:
     """Add a queue's own quota to every cohort above it: a cohort's quota is the sum of those in it."""
     seen, parent = {name}, queues[name].get("parent")
     while parent is not None and parent not in seen:
+        if len(seen) > MOST_LEVELS:
+            message, remedy = f"lies in more than {MOST_LEVELS} cohorts", "name the parent that it has"
+            raise InputError(message, field=name, remedy=remedy)
         for gpu_type, gpus in own.items():
             queues[parent]["quota"][gpu_type] = queues[parent]["quota"].get(gpu_type, 0) + gpus
         seen.add(parent)

@@ -69,10 +69,10 @@ def read_power(path: Path, limit_w: float) -> MeasuredPower:
     fastest = {of_run[at]: float(epoch_s[at]) for at in np.flatnonzero(highest).tolist()}
     at_limit = np.flatnonzero(here).tolist()
     slower = [np.log(epoch_s[at] / fastest[of_run[at]]) for at in at_limit if of_run[at] in fastest]
-    by_network = [
-        watts[[at for at in at_limit if rows[at]["network"] == network]].mean()
-        for network in sorted({rows[at]["network"] for at in at_limit})
-    ]
+    of_network: dict[str, list[int]] = {}
+    for at in at_limit:
+        of_network.setdefault(rows[at]["network"], []).append(at)
+    by_network = [watts[of_network[network]].mean() for network in sorted(of_network)]
     mean = float(np.exp(np.mean(slower))) if slower else float("nan")
     return MeasuredPower(float(np.mean(by_network)), mean, len(by_network))
 

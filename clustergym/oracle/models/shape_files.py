@@ -72,13 +72,20 @@ def _read(path: Path, section: str, made: type[T]) -> dict[str, T]:
     found: dict[str, T] = {}
     for name, keys in getattr(given, section).items():
         one = _build(made, keys.model_dump(), name=name)
-        _check_shape(one, path, source.line((section, name)))
+        try:
+            _check_shape(one, path)
+        except InputError as error:
+            # Only now: to find the lines of all entries takes time that grows with their number squared.
+            line = source.line((section, name))
+            raise InputError(
+                error.message, file=path, line=line, field=error.field, remedy=error.remedy
+            ) from None
         for alias in (name, *keys.aliases):
             found[alias.lower()] = one
     return found
 
 
-def _check_shape(one: object, path: Path, line: int | None) -> None:
+def _check_shape(one: object, path: Path) -> None:
     """Raise an error for keys of a shape that are wrong together."""
     if isinstance(one, Machine):
         needed: tuple[str, ...] = (
@@ -100,10 +107,10 @@ def _check_shape(one: object, path: Path, line: int | None) -> None:
         return
     for key in (*needed, "window_every") if isinstance(one, TransformerShape) else needed:
         if not getattr(one, key):
-            raise InputError("must be above 0", file=path, line=line, field=f"{one.name}.{key}")
+            raise InputError("must be above 0", file=path, field=f"{one.name}.{key}")
     if isinstance(one, TransformerShape) and (one.experts_per_token > one.experts or one.expert_layers < 0):
         message = "more experts a token than there are, or more layers without experts than layers"
-        raise InputError(message, file=path, line=line, field=one.name, remedy="correct its counts")
+        raise InputError(message, file=path, field=one.name, remedy="correct its counts")
 
 
 def _accelerators(more: Path | None) -> Mapping[str, Machine]:
@@ -144,11 +151,6 @@ def load_accelerator(name: str, more: Path | None = None) -> Machine:
     ----------
     more : Path, optional
         A YAML file with further ones, in the form of conf/hardware/accelerators.yaml.
-
-    Raises
-    ------
-    InputError
-        If there is none, with the nearest names; or if the file is malformed, with line and key.
     """
     return _entry(name, _accelerators(more), "accelerator")
 
@@ -169,26 +171,14 @@ def transformer_names() -> list[str]:
 
 
 def load_transformer(name: str, more: Path | None = None) -> TransformerShape:
-    """Load a transformer's shape by its name, or from the path of a Hugging Face config.json.
-
-    Raises
-    ------
-    InputError
-        As `load_accelerator`.
-    """
+    """Load a transformer's shape by its name, or from the path of a Hugging Face config.json."""
     if name.endswith(".json"):
         return read_hugging_face(Path(name))
     return _entry(name, _transformers(more), "model")
 
 
 def read_hugging_face(path: Path) -> TransformerShape:
-    """Read a transformer's shape from a Hugging Face config.json.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, lacks a needed key, or has one that may change the shape and is not known.
-    """
+    """Read a transformer's shape from a Hugging Face config.json."""
     from clustergym.cluster.schema import validate_content
     from clustergym.common.reading import read_json
     from clustergym.oracle.models.hugging_face import GIVE, LARGEST_CONFIG_BYTES, HuggingFaceConfig
@@ -200,5 +190,5 @@ def read_hugging_face(path: Path) -> TransformerShape:
     given: Any = validate_content(make_schema(TransformerShape), keys, file=path)
     name = path.parent.name or "config" if path.stem == "config" else path.stem
     shape: TransformerShape = _build(TransformerShape, given.model_dump(), name=name)
-    _check_shape(shape, path, None)
+    _check_shape(shape, path)
     return shape

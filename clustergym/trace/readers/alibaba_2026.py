@@ -48,6 +48,7 @@ def read_log(path: Path) -> RecordedJobs:
     table = read_csv(path, REQUIRED, optional=OPTIONAL)
     duration_s = numbers(table, "duration", low=0)
     workers = integers(table, "worker_num", low=1, high=MAX_GPUS)
+    # Less a hair before rounding up, as 1.1 x 10 lies above 11 in floats.
     gpus = np.ceil(numbers(table, "gpu_request", low=0, high=MAX_GPUS) * workers - 1e-9)
     check_bounds(gpus, table.path, table.line, "worker_num", high=MAX_GPUS)
     priority = [_priority(table, row) for row in range(len(table))]

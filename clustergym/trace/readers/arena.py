@@ -45,13 +45,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read a trace of Arena, with its iterations unchanged.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file.
-    """
+    """Read a trace of Arena, with its iterations unchanged."""
     return read_divided(path, options, NAME, 1)
 
 

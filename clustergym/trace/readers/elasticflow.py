@@ -39,11 +39,6 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
     `ddl` is absolute; a job with `best_effort` set has no deadline. `duration` and the `real_…`
     columns, which follow from its own profiles, are not used.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file.
     """
     table = read_csv(path, REQUIRED, optional=OPTIONAL)
     submit_s = numbers(table, "submit_time", low=0)

@@ -59,18 +59,13 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read_rows(path: Path) -> tuple[list[SlurmJob], Counter[str], str]:
-    """Read all Workloads of Kueue as rows of jobs, with a count of those left out by reason, and a digest.
-
-    Raises
-    ------
-    InputError
-        If a file is not a list of objects, or a field of one is not what Kueue writes.
-    """
+    """Read all Workloads of Kueue as rows of jobs, with a count of those left out by reason, and a digest."""
     objects = read_objects(path, ("Workload", "LocalQueue", "ResourceFlavor"))
     names, left_out, jobs = Names.from_objects(objects), Counter[str](), []
     for one in objects:
         if one.kind == "Workload":
             gpus, resource, parts = _asked(one)
+            # Counted by a reason of their own, and not as CPU jobs: they hold GPUs that others then lack.
             if parts:
                 left_out[f"asks for {shorten_text(parts[0], 60)}, a part of a GPU"] += 1
             else:
@@ -135,6 +130,7 @@ def _asked(one: KubernetesObject) -> tuple[int, str, list[str]]:
                 parts += some
                 resources |= {resource} - {""}
             each = max(each, needed)
+        # A pod set of which 0 are admitted needs 0: only a missing number means all.
         count = admitted.get(pods.text("name"))
         count = pods.get("count", int, 1) if count is None else count
         total += each * quantity(one, "spec.podSets: count", count)
@@ -173,6 +169,7 @@ def _course(one: KubernetesObject) -> tuple[float, float, str]:
         times[condition_type] = _moment(one, condition_type, condition.text("lastTransitionTime"))
         if condition_type == "Finished":
             outcome = _read_outcome(condition)
+    # With admission checks a quota is reserved some time before a workload may start.
     start_s = times.get("Admitted", times.get("QuotaReserved", float("nan")))
     return start_s, times.get("Finished", float("nan")), outcome
 

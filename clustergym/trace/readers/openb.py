@@ -33,11 +33,6 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
     An iteration of such a job is a second, rounded up. Pods that were never scheduled, or ran 0 s, are left
     out. The options are not used.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file, or if no pod is left.
     """
     table = read_csv(path, REQUIRED, optional=OPTIONAL)
     created, deleted = numbers(table, "creation_time", low=0), numbers(table, "deletion_time", low=0)

@@ -69,6 +69,8 @@ def entries(text: str, path: Path) -> Iterator[tuple[int, Any]]:
         line += text.count("\n", counted, position)
         counted = position
         try:
+            # One job at a time: so each has a line for errors, and the file's JSON is never in memory as a
+            # whole.
             value, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError as error:
             raise InputError(
@@ -163,6 +165,8 @@ def _ran(entry: _Entry) -> tuple[float, int]:
     for attempt in entry.of_type(entry.value["attempts"], list, "attempts"):
         attempt = entry.of_type(attempt, dict, "attempts")
         not_read(attempt.keys() - ATTEMPT_KEYS)
+        # The last attempt that lists GPUs counts: one that was ended before it had any says nothing of the
+        # job's size.
         gpus = _gpus(entry, attempt) or gpus
         start, end = entry.moment(attempt, "start_time"), entry.moment(attempt, "end_time")
         if start is None or end is None:

@@ -139,11 +139,6 @@ def read(path: Path, options: ReadOptions) -> Trace:
     (`ISOLATED_S`) at the reference iteration time of `options.reference_gpu`, on the least count of
     `ISOLATED_GPUS` on which it fits; with `options.sia_profiles` as many as Sia's validation files show
     for its batch, or as their gradient statistics give. It is drawn from nothing: no seed matters.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file.
     """
     table = read_csv(path, REQUIRED, optional=OPTIONAL)
     time_s = numbers(table, "time", low=0)

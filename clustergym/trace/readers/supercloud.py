@@ -90,6 +90,7 @@ def read_log(path: Path) -> RecordedJobs:
     table = read_csv(path, REQUIRED, optional=OPTIONAL)
     gpus = _gpus(table)
     submit_s = integers(table, "time_submit", low=1).astype(np.float64)
+    # Slurm's tables have 0 where something has not happened yet.
     start_s, end_s = _moment(table, "time_start"), _moment(table, "time_end")
     duration_s = durations(table, start_s, end_s, "time_start", "time_end")
     minutes = numbers(table, "timelimit", low=0, default=0.0)
