@@ -140,7 +140,7 @@ def read_rows(path: Path, rules: CellRules | None = None) -> tuple[list[SlurmJob
             continue
         if len(cells) != len(names):
             left_out["cells do not fit the header"] += 1
-        elif "." in cells[at["job_id"]]:
+        elif "." in cells[at["job_id"]] and not is_array(cells[at["job_id"]]):
             left_out["job step"] += 1
         else:
             jobs.append(_job(_Row(path, line, cells, at), rules or CellRules()))
