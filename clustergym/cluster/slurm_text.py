@@ -72,16 +72,16 @@ def parse_gres(text: str) -> Gres:
         what, equals, amount = entry.strip().partition("=")
         if what.lower() in UNKNOWN_TEXTS:
             continue
-        name, *kind = re.sub(r"^gres[:/]", "", what).split(":")
+        name, *words = re.sub(r"^gres[:/]", "", what).split(":")
         if name not in ("gpu", "shard", "mps"):
             others += [] if _NO_GPUS.fullmatch(name) else [name]
             continue
-        kind = [word for word in kind if word and word != "no_consume"]
+        words = [word for word in words if word and word != "no_consume"]
         if not equals:
-            amount = kind.pop() if kind and kind[-1].isascii() and kind[-1].isdigit() else "1"
-        if not _COUNT.fullmatch(amount) or len(kind) > 1 or not _TYPE.fullmatch("".join(kind)):
+            amount = words.pop() if words and words[-1].isascii() and words[-1].isdigit() else "1"
+        if not _COUNT.fullmatch(amount) or len(words) > 1 or not _TYPE.fullmatch("".join(words)):
             raise ValueError(f"{quote_cell(entry.strip())} is no number of GPUs as Slurm prints it")
-        count, device = int(amount), "".join(kind)
+        count, device = int(amount), "".join(words)
         if name != "gpu" or _DEVICE.search(device):
             parts[device or name] += count
         elif equals and not device:
@@ -136,7 +136,7 @@ def _numbers(piece: str, text: str) -> list[str]:
     return found
 
 
-_SPAN = re.compile(r"-?(?:(\d{1,9})-)?(?:(\d{1,6}):)?(\d{1,6})(?::(\d\d))?(?:\.\d+)?", re.ASCII)
+_SPAN = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,6}):)?(\d{1,6})(?::(\d\d))?(?:\.\d+)?", re.ASCII)
 _ARRAY = re.compile(r"(\d{1,18})_\[([^\]]*)\]", re.ASCII)
 _TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?(?::(\d{1,9}))?", re.ASCII)
 
@@ -145,21 +145,20 @@ def span_s(cell: str) -> float:
     """Parse a time span `[days-]hours:minutes:seconds` to seconds; NaN if the cell has none.
 
     `UNLIMITED` and `Partition_Limit` are none. With days, hours come first, as in `1-12`; without, two
-    numbers are minutes and seconds. A change of the clock can make it negative, as `-0:00:16`.
+    numbers are minutes and seconds.
     """
     if cell.lower() in UNKNOWN_TEXTS | {"unlimited", "partition_limit", "not_set", "invalid"}:
         return float("nan")
     if not _SPAN.fullmatch(cell):
         raise ValueError(f"{quote_cell(cell)} is not a time span like 1-12:00:00")
-    days, _, rest = cell.removeprefix("-").rpartition("-")
+    days, _, rest = cell.rpartition("-")
     parts = [float(part) for part in rest.split(".")[0].split(":")]
     if days:
         parts = [*parts, 0.0, 0.0][:3]
     else:
         parts = [0.0] * (3 - len(parts)) + parts if len(parts) > 1 else [0.0, parts[0], 0.0]
     hours, minutes, seconds = parts
-    span = float(days or 0) * 86_400 + hours * 3600 + minutes * 60 + seconds
-    return -span if cell.startswith("-") else span
+    return float(days or 0) * 86_400 + hours * 3600 + minutes * 60 + seconds
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ def read_operators_log(
     """Read the jobs in a log of Slurm or Kueue, of a format named in `OPERATORS`."""
     if name == "kueue":
         log, rules = kueue.read_log(path), rules or CellRules()
-        names = ([rules.name(one) for one in given] for given in (log.user, log.virtual_cluster))
-        return replace(log, **dict(zip(("user", "virtual_cluster"), names, strict=True)))
+        users, teams = ([rules.name(one) for one in of or ()] for of in (log.user, log.virtual_cluster))
+        return replace(log, user=users, virtual_cluster=teams)
     if name == "slurmdbd":
         return slurmdbd.read_log(path, rules, type_of_partition)
     return sacct.read_log(path, rules, type_of_partition)

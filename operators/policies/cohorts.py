@@ -198,11 +198,6 @@ def read_kueue_rules(paths: Sequence[Path], fair_sharing: bool = False) -> Rules
 
     A ClusterQueue without a cohort, and a cohort without a parent, borrows nothing. The policy has one
     setting for all queues: the one that most of them have.
-
-    Raises
-    ------
-    InputError
-        If there is no ClusterQueue, or a quota is no number of GPUs.
     """
     used = ("ClusterQueue", "Cohort", "ResourceFlavor", "LocalQueue", "WorkloadPriorityClass")
     objects = [one for path in paths for one in read_objects(path, used)]

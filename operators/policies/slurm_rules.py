@@ -132,13 +132,7 @@ class _Config:
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
-    """Read a file with `scontrol show config` as parameters of the policy `slurm-multifactor`; count guesses.
-
-    Raises
-    ------
-    InputError
-        If it has no `SchedulerType`, or a value is not what Slurm prints.
-    """
+    """Read what `scontrol show config` prints as parameters of `slurm-multifactor`; count guesses."""
     config, guessed = _Config(path), Counter[str]()
     given = config.text
     config.name_unused()
@@ -181,11 +175,6 @@ def read_accounts(
         `user`: each user is a queue, in the one account that has it.
     hashed : CellRules, optional
         How names of users and accounts are replaced by hashes; None: they stay.
-
-    Raises
-    ------
-    InputError
-        If a column is missing, or by `user` somebody is in two accounts.
     """
     text, _ = read_text(path)
     head, *lines = text.splitlines()
@@ -198,9 +187,10 @@ def read_accounts(
     whole = [row for row in cells if len(row) == len(names)]
     leave_out("row", "its cells do not fit the header", len(cells) - len(whole))
     rows = [dict(zip(names, row, strict=True)) for row in whole]
-    for row in rows if hashed else ():
-        people = {key: row[key].strip() for key in ("account", "user", "parentname", "parname") if key in row}
-        row |= {key: name if name == "root" else hashed.name(name) for key, name in people.items()}
+    hide, people_of = (hashed or CellRules()).name, ("account", "user", "parentname", "parname")
+    for whose in rows:
+        people = {key: whose[key].strip() for key in people_of if key in whose}
+        whose.update({key: name if name == "root" else hide(name) for key, name in people.items()})
     if by == "account" and any(row["user"].strip() and _asks(row) for row in rows):
         not_modelled(["shares and limits of users (give --by user)"])
     guessed = Counter[str]()

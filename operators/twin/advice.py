@@ -120,13 +120,7 @@ def _why_waits(asked: int, wanted: int, free: np.ndarray, types: Sequence[str]) 
 
 
 def log_shadow(path: Path, rows: Sequence[Mapping[str, Any]], present: Present, policy: str) -> None:
-    """Append to a file, as a line of JSON, what a policy would do with the jobs that are present now.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
+    """Append to a file, as a line of JSON, what a policy would do with the jobs that are present now."""
     line = {"schema": SHADOW_SCHEMA, "now": iso(present.now_s), "policy": policy, "advice": list(rows)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,13 +134,7 @@ def log_shadow(path: Path, rows: Sequence[Mapping[str, Any]], present: Present, 
 
 
 def read_shadow(path: Path) -> list[tuple[float, list[str]]]:
-    """Read the file that `log_shadow` writes; return each line's time (s since 1970) and the jobs to start.
-
-    Raises
-    ------
-    InputError
-        If the file is not what `log_shadow` wrote.
-    """
+    """Read what `log_shadow` writes; return each line's time (s since 1970) and the jobs to start."""
     text, _ = read_text(path)
     remedy, polls = "give a file that clustergym twin advise --shadow wrote", []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -172,11 +160,6 @@ def score_shadow(path: Path, trace: Trace) -> dict[str, Any]:
     dict
         Polls; jobs advised to start that the log has; how many started within a minute of the advice, and
         how much later the others did, in seconds (below 0: earlier).
-
-    Raises
-    ------
-    InputError
-        If the file is not what `log_shadow` wrote, or the log has no starts.
     """
     if trace.start_s is None:
         raise InputError("says of no job when it started", file=trace.path, remedy="import it with starts")

@@ -189,12 +189,12 @@ class Ahead:
         self.present, self.log = present, twin.log
         self._pools = Pools(twin.content(CLUSTER), "" if twin.queues is None else str(twin.content(QUEUES)))
         with tempfile.TemporaryDirectory() as folder:
-            cluster = None
+            path = None
             if (content := self._pools.split_cluster()) is not None:
-                cluster = Path(folder) / CLUSTER
-                write_text(cluster, json.dumps(content))
+                path = Path(folder) / CLUSTER
+                write_text(path, json.dumps(content))
             words = ["scenario=own-log", *twin.policy_words(policy)]
-            given = twin.words(cluster=cluster, more=more)
+            given = twin.words(cluster=path, more=more)
             self.config = compose([*words, *(word for word in given if not word.startswith(LIMITS))])
             self.conditions = Conditions.from_config(self.config)
         self.past, self.until_s = PastRuns(twin.log, until_s), until_s
@@ -210,20 +210,19 @@ class Ahead:
         hosts, by_type = host_names(job.hosts), self._pools.hosts_by_type(job.hosts)
         if sum(map(len, by_type.values())) < len(hosts) or (len(by_type) > 1 and job.gpus % len(hosts)):
             return [job]
-        parts = [
-            {"gpu_type": gpu_type, "hosts": ",".join(on), "gpus": job.gpus * len(on) // len(hosts)}
-            for gpu_type, on in by_type.items()
-        ]
-        names = [job.job_id, *(f"{job.job_id} on {gpu_type}" for gpu_type in list(by_type)[1:])]
-        return [replace(job, job_id=n, **part) for n, part in zip(names, parts, strict=False)] or [job]
+        parts = list[SlurmJob]()
+        for gpu_type, on in by_type.items():
+            name = f"{job.job_id} on {gpu_type}" if parts else job.job_id
+            gpus = job.gpus * len(on) // len(hosts)
+            parts.append(replace(job, job_id=name, gpu_type=gpu_type, hosts=",".join(on), gpus=gpus))
+        return parts or [job]
 
     def _with_types(self, jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
         """Return those jobs that the cluster has GPUs for, with the type that they have or can have."""
         found = []
         for job in jobs:
-            gpu_type = job.gpu_type
-            if gpu_type not in self._most:
-                gpu_type = self._pools.find_type(gpu_type, job.partition)
+            known = job.gpu_type in self._most
+            gpu_type = job.gpu_type if known else self._pools.find_type(job.gpu_type, job.partition)
             if gpu_type is None:
                 leave_out("job", f"asks for {job.gpu_type}, which the cluster or its partition does not have")
             elif job.gpus > self._most.get(gpu_type, max(self._most.values())):
@@ -361,5 +360,6 @@ class Ahead:
             except InputError as error:
                 # The user knows the job by the line of the queue's file.
                 line = columns[11][error.line - 2] if error.file == path and error.line else None
-                said = {"line": line or None, "field": error.field, "remedy": error.remedy}
-                raise InputError(error.message, file=self.present.path, **said) from error
+                file, field, remedy = self.present.path, error.field, error.remedy
+                told = InputError(error.message, file=file, line=line or None, field=field, remedy=remedy)
+                raise told from error

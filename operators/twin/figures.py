@@ -48,11 +48,6 @@ def read_power(path: Path, limit_w: float) -> MeasuredPower:
     path : Path
         CSV with `COLUMNS`: watts, and seconds of an epoch, by network, batch, optimizer and power limit.
     limit_w : float
-
-    Raises
-    ------
-    InputError
-        If the file is no such table, or nothing was measured at the limit.
     """
     rows = read_table(path, COLUMNS)
     not_read([f"column {name}" for name in rows[0]], [f"column {name}" for name in ("dataset", *COLUMNS)])
@@ -140,13 +135,7 @@ class UsageCurve(NamedTuple):
 
 
 def read_course(folder: Path, origin_s: float, capacity: Mapping[str, int]) -> UsageCurve:
-    """Read a run's jobs and use of GPUs over time, given when its clock starts and its GPUs by type.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read.
-    """
+    """Read a run's jobs and use of GPUs over time, given when its clock starts and its GPUs by type."""
     path, timeline = folder / "jobs.csv", folder / "timeline.csv"
     names = ("submit_s", "first_start_s", "run_s", "request_gpus", *COSTS)
     rows = read_table(path, names)
@@ -243,11 +232,6 @@ def energy_by_hour(course: UsageCurve, watts: Mapping[str, tuple[float, float]])
     """Return GPUs' energy in kWh by hour of the day, shape (24,); `watts` is (busy, idle) by GPU type.
 
     A held GPU takes its busy watts, any other its idle ones.
-
-    Raises
-    ------
-    InputError
-        If a GPU type has no watts.
     """
     missing = sorted(set(course.capacity) - set(watts))
     if missing:

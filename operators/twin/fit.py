@@ -47,11 +47,6 @@ def fit(
     Fit
     dict
         All figures as plain values.
-
-    Raises
-    ------
-    InputError
-        If a file is missing or wrong, or the log says of no job when it started.
     """
     if twin.log.start_s is None or not np.isfinite(twin.log.start_s).any():
         remedy = "give start_time or start_s, as clustergym trace import --format sacct writes them"

@@ -112,13 +112,7 @@ class TwinFolder:
         return [*words, *more]
 
     def policy_words(self, given: str | None) -> list[str]:
-        """Return the overrides that choose a policy: `NAME KEY=VALUE …`, a YAML file, or None: the folder's.
-
-        Raises
-        ------
-        InputError
-            If there is neither, or a name or parameter is wrong.
-        """
+        """Return the overrides for a policy: `NAME KEY=VALUE …`, a YAML file, or None: the folder's."""
         if given is None:
             return parameter_words(self.content(POLICY))
         name, *rest = given.split()
@@ -176,11 +170,6 @@ def read_rules(
 
     Without Slurm's configuration jobs start by age and backfill, Slurm's defaults; without its accounts all
     jobs are in one queue.
-
-    Raises
-    ------
-    InputError
-        If a file is none of these.
     """
     rules = Rules(one_queue(), {"name": "slurm-multifactor", "round_s": None})
     kueue = [path for path in sources if looks_like_objects(first_lines(path))]

@@ -31,7 +31,7 @@ class Pools:
     def __init__(self, content: Mapping[str, Any], quotas: str = "") -> None:
         self._content = content
         self._hosts: Sequence[Mapping[str, Any]] = content.get("hosts") or ()
-        self._partitions = [tuple(one.get("partitions") or ()) for one in self._hosts]
+        self._partitions: list[tuple[str, ...]] = [tuple(one.get("partitions") or ()) for one in self._hosts]
         self._pool = _join(self._partitions)
         self._gpus = dict[str, Counter[str]]()
         for one, pool in self._with_pools():

@@ -60,11 +60,6 @@ def read_queue(path: Path, now: str | None = None) -> Present:
     now : str, optional
         When it was printed, as `2026-03-01T12:00:00`; None: when the file was last changed, in local time as
         Slurm prints, in UTC for Kueue.
-
-    Raises
-    ------
-    InputError
-        If the file is none of these, or the time is none.
     """
     check_path(path)
     lines = first_lines(path)
@@ -96,11 +91,6 @@ def find_present(rows: Sequence[SlurmJob], now_s: float, path: Path) -> Present:
     """Return the jobs of a table that ran or waited at a moment; a waiting job array becomes its tasks.
 
     Jobs of other states, and those that wait for ever or for other jobs, are left out.
-
-    Raises
-    ------
-    InputError
-        If an array's tasks are cut short, or hosts are none.
     """
     running, waiting, at_once = list[SlurmJob](), list[SlurmJob](), dict[str, int]()
     tasks_left = MOST_TASKS

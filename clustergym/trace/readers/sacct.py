@@ -193,8 +193,9 @@ def _job(row: _Row, rules: CellRules) -> SlurmJob:
     end_s = row.value("end", lambda cell: rules.moment(cell, start_s))
     seconds = row.count("seconds")
     if np.isnan(seconds):
-        seconds = row.value("elapsed", span_s)
-    # A change of the clock makes it negative, unless `--timezone` says when it was.
+        # A change of the clock can make it negative, as `-0:00:16`, unless `--timezone` says when it was.
+        late = row.text("elapsed").startswith("-")
+        seconds = row.value("elapsed", lambda cell: -span_s(cell[1:]) if late else span_s(cell))
     if np.isnan(seconds) or seconds < 0 <= end_s - start_s:
         seconds = end_s - start_s
     minutes = row.count("limit_minutes")

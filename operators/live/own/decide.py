@@ -97,7 +97,7 @@ class Nodes:
 
 def read_nodes(queue: OwnQueue) -> Nodes:
     """Ask Slurm for its nodes and reservations, and return them."""
-    states = {}
+    states = dict[str, NodeState]()
     for line in queue.read("scontrol", "-d", "-o", "show", "node"):
         given = key_values(line)
         flags = set(re.split(r"[+*~#!%$@^-]+", given.get("State", "")))

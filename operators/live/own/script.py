@@ -93,13 +93,7 @@ def _parser() -> _Parser:
 
 
 def read_scripts(folder: Path) -> list[Script]:
-    """Read the scripts of a folder, which are its files that begin with `#!`, in order of name.
-
-    Raises
-    ------
-    InputError
-        If there is none, or one asks for what cannot be driven.
-    """
+    """Read the scripts of a folder, which are its files that begin with `#!`, in order of name."""
     if not folder.is_dir():
         raise InputError("is no folder", file=folder, field="live.jobs", remedy="name a folder of scripts")
     found = []
@@ -115,13 +109,7 @@ def read_scripts(folder: Path) -> list[Script]:
 
 
 def read_script(path: Path) -> Script:
-    """Read a batch script, and parse its `#SBATCH` lines.
-
-    Raises
-    ------
-    InputError
-        If its name or a line is not understood, or it asks for no GPUs or for an array.
-    """
+    """Read a batch script, and parse its `#SBATCH` lines."""
     if NAME.fullmatch(path.name) is None:
         remedy = "use letters, digits, dots, hyphens and underscores"
         raise InputError("is no name of a script", file=path, field="live.jobs", remedy=remedy)
