@@ -83,7 +83,8 @@ class Pools:
         """Return those hosts of a list whose GPUs are known to be of one type, by type."""
         found = dict[str, list[str]]()
         for host in host_names(hosts):
-            if len(types := self._types_of_host.get(host, ())) == 1:
+            types = self._types_of_host.get(host, [])
+            if len(types) == 1:
                 found.setdefault(types[0], []).append(host)
         return found
 
