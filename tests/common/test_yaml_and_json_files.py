@@ -208,7 +208,7 @@ def test_files_are_written_all_or_none() -> None:
         "folder: --out: is a folder (name a file in it)"
     )
     assert line_of(lambda: writing.write_files({Path("old"): b"new", Path("old/x"): b""}, "--out")) == (
-        "old/x: --out: cannot be written: File exists (make room, or name another file)"
+        "old/x: --out: cannot be written: Not a directory (make room, or name another file)"
     )
     assert (
         line_of(lambda: writing.write_json(Path("folder"), 1))
