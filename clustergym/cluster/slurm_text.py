@@ -60,6 +60,7 @@ class Gres:
         return max((name for name in self.by_type if name), key=self.by_type.__getitem__, default="")
 
 
+@lru_cache(maxsize=1024)
 def parse_gres(text: str) -> Gres:
     """Parse a GRES list such as `gpu:a100:4(S:0-1)`, or a TRES list such as `cpu=8,gres/gpu:a100=4`.
 
