@@ -213,7 +213,9 @@ def read_memory(path: Path) -> Memory:
     from clustergym.common.text_files import read_csv
     from clustergym.oracle.models.catalog import ARENA_FAMILIES
 
-    rows = read_csv(path, ("model_family", "params", "batch_size", "dp_degree", "memory_gb"))
+    rows = read_csv(
+        path, ("model_family", "params", "batch_size", "dp_degree", "memory_gb"), optional=("recorded",)
+    )
     batch, degree = integers(rows, "batch_size", low=1), integers(rows, "dp_degree", low=1)
     memory_gb = numbers(rows, "memory_gb", default=float("nan"))
     found: dict[tuple[str, str, int], dict[int, float]] = {}

@@ -14,6 +14,7 @@ from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
 from clustergym.common.errors import InputError
+from clustergym.common.left_out import not_read
 from clustergym.common.reading import read_json
 from clustergym.common.tables import table
 from clustergym.oracle.base import OracleTables
@@ -293,6 +294,13 @@ def read_rates(path: Path) -> Rates:
     remedy = "give simulation_throughputs.json"
     table = read_json(path, LARGEST_BYTES, remedy)
     try:
+        not_read(
+            [
+                f"GPU type {name}"
+                for name in table
+                if name.removesuffix("_unconsolidated") not in NAMES.values()
+            ]
+        )
         return {
             ours: {job_and_count(key): float(pairs["null"]) for key, pairs in table[theirs].items()}
             for ours, theirs in NAMES.items()

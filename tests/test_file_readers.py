@@ -12,8 +12,10 @@ from types import FrameType
 import pytest
 from file_readers import ROOT, file_readers
 from readers import READERS, SEEDS
+from strangers import EXPECTED, OF_SLURM, OWN, TEXTS, TOKENS, WITHOUT, WORD, strangers
 
 from clustergym.common.errors import InputError
+from clustergym.common.left_out import recording
 
 OF_THE_PACKAGE = {
     ("clustergym/cluster/cluster_files.py", "_catalogue"),
@@ -27,7 +29,8 @@ YAML = sorted(name for name in READERS if any(path.suffix == ".yaml" for path in
 def valid_files(name: str) -> list[bytes]:
     """Return small valid contents of a reader's file."""
     paths = [*sorted((ROOT / "tests" / "regressions" / name).glob("valid*")), *SEEDS.get(name, ())]
-    return [path.read_bytes() for path in paths if path.stat().st_size < LARGEST_SEED_BYTES]
+    found = [path.read_bytes() for path in paths if path.stat().st_size < LARGEST_SEED_BYTES]
+    return [*found, *(text.encode() for text in TEXTS.get(name, ()))]
 
 
 def functions_called(action: Callable[[], object]) -> set[tuple[str, str]]:
@@ -75,3 +78,38 @@ def test_a_key_that_is_a_whole_number_is_read_or_refused(name: str, key: str, tm
         (tmp_path / str(number)).mkdir()
         with contextlib.suppress(InputError):
             READERS[name](text, tmp_path / str(number))
+
+
+OF_OTHERS = sorted(READERS.keys() - OWN - OF_SLURM)
+
+
+def lines_of(name: str, content: bytes, folder: Path) -> tuple[list[str], str]:
+    """Return the lines on what a reader of some content does not use, and its error if there is one."""
+    folder.mkdir()
+    error = ""
+    with recording() as notes:
+        try:
+            READERS[name](content, folder)
+        except InputError as wrong:
+            error = str(wrong)
+    return notes.lines(), error
+
+
+@pytest.mark.parametrize("name", OF_OTHERS)
+def test_what_a_reader_does_not_use_is_named(name: str, tmp_path: Path) -> None:
+    """A made-up key, row or word is an error or counted by name; valid files have none but those expected."""
+    contents = valid_files(name)
+    assert contents, f"{name} has no valid file: give one in tests/regressions or in strangers.TEXTS"
+    assert lines_of(name, contents[0], tmp_path / "valid") == (list(EXPECTED.get(name, ())), "")
+    tried = dict(strangers(name, contents[0]))
+    assert tried.keys() | {kind for reader, kind in WITHOUT if reader == name} >= {"key"}
+    for kind, changed in tried.items():
+        lines, error = lines_of(name, changed, tmp_path / kind)
+        named = WORD in error or any(WORD in line for line in lines)
+        left_out = kind == "row" and len(lines) > len(EXPECTED.get(name, ()))
+        assert named or left_out, f"{name}: a made-up {kind} is not named ({lines}, {error!r})"
+
+
+def test_each_stranger_belongs_to_a_reader() -> None:
+    known = {name for name, _ in WITHOUT} | TOKENS.keys() | EXPECTED.keys() | TEXTS.keys() | OWN | OF_SLURM
+    assert known <= READERS.keys()

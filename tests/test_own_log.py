@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import clustergym
 from clustergym.commands import run
+from clustergym.commands.trace import main as trace_main
 from clustergym.common.errors import InputError
 from clustergym.oracle.measured.iteration_times import COLUMNS
 from clustergym.scenario.by_name import compose
@@ -183,6 +184,23 @@ def test_a_run_of_nothing_is_an_error(tmp_path, capsys):
     assert run.main(run_words(tmp_path, path, "scenario.oversize=drop")) == 2
     assert "all 1 jobs would be dropped on cluster mine: 1 ask for more GPUs" in error_line(capsys)
     assert not (tmp_path / "out").exists()
+
+
+def test_milliseconds_are_found_against_the_span_of_the_log(tmp_path, capsys):
+    # 40 jobs of 10 minutes, one an hour; in milliseconds each would take a week, and all but a few would
+    # still run when the last is submitted.
+    own = tmp_path / "own.csv"
+    for unit, factor in (("", 1), ("milliseconds", 1000)):
+        lines = [f"{3600 * number},{600 * factor},1" for number in range(40)]
+        own.write_text("\n".join(["submit_time,duration,gpus", *lines]) + "\n")
+        assert trace_main(["validate", str(own)]) == 0
+        warned = capsys.readouterr().err
+        assert (unit in warned and "of the jobs end after the last submission" in warned) == bool(unit)
+    lines = [f"{1_772_000_000_000 + 3_600_000 * number},600,1" for number in range(40)]
+    own.write_text("\n".join(["submit_time,duration,gpus", *lines]) + "\n")
+    assert trace_main(["validate", str(own)]) == 2
+    said = "submit_time: 1772140400000 s since 1970 lies after the year 2200 (if these are milliseconds"
+    assert said in capsys.readouterr().err
 
 
 def test_durations_in_milliseconds_get_a_warning(tmp_path, capsys):

@@ -26,13 +26,7 @@ def cluster_names() -> list[str]:
 
 
 def load_cluster(name_or_path: str) -> ClusterSpec:
-    """Load a cluster by its name in conf/cluster, or from a YAML file or a CSV list of nodes.
-
-    Raises
-    ------
-    InputError
-        If it is neither, with the nearest names; or if the file is wrong.
-    """
+    """Load a cluster by its name in conf/cluster, or from a YAML file or a CSV list of nodes."""
     if name_or_path in cluster_names():
         return _from_file(conf_dir() / "cluster" / f"{name_or_path}.yaml")
     path = Path(name_or_path)
@@ -50,11 +44,6 @@ def cluster_from_config(mapping: Mapping[str, Any]) -> ClusterSpec:
     mapping : dict
         Plain values: keys `name`, `path`, `nodes`, `fabric`, `gpu_types`. A `path` other than
         None wins over all the rest: the cluster is read from that file, YAML or a CSV list of nodes.
-
-    Raises
-    ------
-    InputError
-        Naming the key that is wrong and the remedy.
     """
     path = mapping.get("path") if isinstance(mapping, Mapping) else None
     if path == "???":
@@ -65,13 +54,7 @@ def cluster_from_config(mapping: Mapping[str, Any]) -> ClusterSpec:
 
 
 def canonical_gpu_type(name: str) -> str:
-    """Return the catalogue's spelling of a GPU type's name or alias.
-
-    Raises
-    ------
-    InputError
-        If the catalogue has no such type; with the nearest names.
-    """
+    """Return the catalogue's spelling of a GPU type's name or alias."""
     catalogue = load_gpu_types()
     found = _canonical_names().get(name.lower())
     if found is None:
@@ -154,6 +137,7 @@ class _Builder:
         self.file, self.source = None if source is None else source.path, source
         self.keys: ClusterKeys = validate_content(ClusterKeys, content, file=self.file, source=source)
         self.own = {name: _gpu_type(name, keys) for name, keys in self.keys.gpu_types.items()}
+        self.by_lower_case = {name.lower(): gpu_type for name, gpu_type in self.own.items()}
 
     def error(self, message: str, *keys: str | int, remedy: str) -> InputError:
         from clustergym.common.yaml_file import field_name
@@ -210,9 +194,8 @@ class _Builder:
         return NodeGroup(gpu_type, keys.count, keys.gpus_per_node, keys.nodes_per_domain, keys.gang_nodes)
 
     def _resolve(self, row: int, name: str) -> GpuType:
-        own = {given.lower(): gpu_type for given, gpu_type in self.own.items()}
-        if name.lower() in own:
-            return own[name.lower()]
+        if name.lower() in self.by_lower_case:
+            return self.by_lower_case[name.lower()]
         try:
             return load_gpu_types()[canonical_gpu_type(name)]
         except InputError as error:

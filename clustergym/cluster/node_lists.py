@@ -6,26 +6,41 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from clustergym.cluster.cluster_files import load_gpu_types
-from clustergym.cluster.slurm_text import gpus_of_gres, gpus_of_tres, known_type
+from clustergym.cluster.slurm_text import MOST_HOSTS, Gres, host_names, key_values, known_type, parse_gres
 from clustergym.common.columns import MAX_GPUS
 from clustergym.common.errors import InputError, nearest
-from clustergym.common.kubernetes import GPU, KubernetesObject, quantity, read_objects
+from clustergym.common.kubernetes import KubernetesObject, gpus_of, looks_like_objects, read_objects
+from clustergym.common.left_out import leave_out, not_modelled, not_read
 from clustergym.common.text_files import read_text
 
-PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "gpu.nvidia.com/model")
+PRODUCTS = (
+    *("nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator"),
+    *("gpu.nvidia.com/model", "gpu.intel.com/product", "karpenter.k8s.aws/instance-gpu-name"),
+)
 """Labels of Kubernetes nodes that name their GPUs."""
-MOST_NODES = 200_000
 UNNAMED = "gpu"
 """The type of GPUs that no list names."""
 REMEDY = "give what `scontrol show node`, `sinfo -N -o '%N|%P|%G|%T'` or `kubectl get nodes -o json` prints"
-_HOSTS = re.compile(r"([^,\[\]]*)(?:\[([^\]]*)\])?([^,\[\]]*)", re.ASCII)
+KEYS = """
+nodename arch corespersocket cpualloc cpuerr cpuefctv cputot cpuload availablefeatures activefeatures gres
+gresdrain gresused nodeaddr nodehostname port version os realmemory allocmem freemem sockets boards state
+threadspercore tmpdisk weight owner mcs_label partitions boottime slurmdstarttime lastbusytime cfgtres
+alloctres capwatts currentwatts avewatts extsensorsjoules extsensorswatts extsensorstemp reason
+resumeaftertime comment extra instanceid instancetype corespeccount cpuspeclist memspeclimit reservationname
+nextstate topology restrictedcorespergpu certflags cpus feature socketsperboard cpubind bcastaddr
+"""
+SINFO = """
+NODELIST PARTITION GRES STATE NODES CPUS AVAIL TIMELIMIT MEMORY TMP_DISK WEIGHT AVAIL_FE REASON S:C:T
+GRES_USED CPUS(A/I/O/T) AVAIL_FEATURES ACTIVE_FEATURES FREE_MEM CPU_LOAD
+"""
+"""Keys of nodes in lower case, as scontrol prints them and slurm.conf has them; and columns of sinfo."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +65,7 @@ def read_nodes(path: Path) -> tuple[list[Node], Counter[str]]:
     Returns
     -------
     list of Node
-        Each name once.
+        Each name once for each type of its GPUs.
     Counter
         Nodes that were left out, by reason.
 
@@ -60,46 +75,119 @@ def read_nodes(path: Path) -> tuple[list[Node], Counter[str]]:
         If the file is none of these, or no node has GPUs.
     """
     text, _ = read_text(path)
-    if text.lstrip()[:1] in "{[" or text.lstrip().startswith(("apiVersion:", "items:", "kind:")):
-        found: Iterator[Node] = (_kubernetes_node(one) for one in read_objects(path) if one.kind == "Node")
+    if looks_like_objects(text[:4096].splitlines()):
+        found: Iterator[Node] = map(_kubernetes_node, read_objects(path, ("Node",)))
     elif "NodeName=" in text:
-        found = _scontrol_nodes(text)
+        found = _slurm_conf(text, path) if _IS_CONF.search(text) else _scontrol_nodes(text, path)
     else:
         found = _sinfo_nodes(text, path)
-    by_name, left_out = dict[str, Node](), Counter[str]()
-    for node in found:
-        if not node.gpus:
-            left_out["node without GPUs"] += 1
-        elif node.name in by_name:
-            first = by_name[node.name]
-            by_name[node.name] = Node(**vars(first) | {"partitions": first.partitions + node.partitions})
+    kept, left_out = dict[tuple[str, str], Node](), Counter[str]()
+    partitions = dict[tuple[str, str], list[str]]()
+    for rows, node in enumerate(found):
+        if node.gpus:
+            kept.setdefault((node.name, node.gpu_type), node)
+            partitions.setdefault((node.name, node.gpu_type), []).extend(node.partitions)
         else:
-            by_name[node.name] = node
-        if len(by_name) > MOST_NODES or node.gpus > MAX_GPUS:
-            raise InputError(f"more than {MOST_NODES:,} nodes, or GPUs of one", file=path, remedy=REMEDY)
-    if not by_name:
+            left_out["node without GPUs"] += 1
+        if rows > MOST_HOSTS or node.gpus > MAX_GPUS:
+            raise InputError(f"more than {MOST_HOSTS:,} nodes, or GPUs of one", file=path, remedy=REMEDY)
+    if not kept:
         raise InputError("names no node with GPUs", file=path, remedy=REMEDY)
-    return list(by_name.values()), left_out
+    whole = (replace(node, partitions=tuple(dict.fromkeys(partitions[key]))) for key, node in kept.items())
+    return list(whole), left_out
 
 
 def _kubernetes_node(one: KubernetesObject) -> Node:
-    held = one.get("status.capacity", dict, {})
-    gpus = quantity(one, "status.capacity", held.get(GPU, 0))
-    gpu_type = read_product(one.labels(), UNNAMED)
-    pool = one.labels().get("cloud.google.com/gke-nodepool", "")
-    return Node(one.name, gpu_type, gpus, (pool,) if pool else (), one.flag("spec", "unschedulable"))
+    held, labels = one.get("status.capacity", dict, {}), one.labels()
+    gpus, resource, parts = gpus_of(one, "status.capacity", held)
+    product = next((labels[label] for label in PRODUCTS if label in labels), UNNAMED)
+    for part in parts:
+        leave_out("node", f"its {part} are parts of GPUs, which are not counted")
+    if "-mig-" in product.lower():
+        # With MIG's `single` strategy a MIG device is called a GPU, and the product names its profile.
+        leave_out("node", f"its {resource} are MIG devices ({product}), no whole GPUs")
+        gpus = 0
+    shared = labels.get(f"{resource}.replicas", "1")
+    if gpus and shared.isascii() and shared.isdigit() and 1 < int(shared[:4]) <= gpus:
+        # Each GPU is offered to several pods at a time.
+        not_modelled([f"{resource}.replicas (shares in time: {gpus // int(shared[:4])} GPUs)"])
+        gpus //= int(shared[:4])
+    pool = labels.get("cloud.google.com/gke-nodepool", "")
+    return Node(
+        one.name, known_type(product), gpus, (pool,) if pool else (), one.flag("spec", "unschedulable")
+    )
 
 
-def _scontrol_nodes(text: str) -> Iterator[Node]:
-    for block in re.split(r"\bNodeName=", text)[1:]:
-        name, _, rest = block.partition(" ")
-        keys = dict(re.findall(r"\b(\w+)=(\S+)", rest))
-        gpus, gpu_type = gpus_of_tres(keys.get("CfgTRES", ""))
-        of_gres, named = gpus_of_gres(keys.get("Gres", ""))
-        partitions = tuple(one for one in keys.get("Partitions", "").split(",") if one)
-        state = keys.get("State", "").upper()
-        if "FUTURE" not in state:
-            yield Node(name.strip(), gpu_type or named or UNNAMED, gpus or of_gres, partitions, _down(state))
+_IS_CONF = re.compile(
+    r"^[ \t]*(ClusterName=|SlurmctldHost=|PartitionName=|NodeName=DEFAULT\b|NodeName=\S*\[)", re.M | re.I
+)
+
+
+def _scontrol_nodes(text: str, path: Path) -> Iterator[Node]:
+    line, known = 1, frozenset(KEYS.split())
+    for block in re.split(r"\b(?=NodeName=)", text):
+        keys = key_values(block)
+        not_read(f"key {key}" for key in keys if key.lower() not in known)
+        if "NodeName" in keys and "FUTURE" not in keys.get("State", "").upper():
+            own = {key.lower(): value for key, value in keys.items()}
+            yield from _nodes_of(own, own.get("partitions", "").split(","), path, line)
+        line += block.count("\n")
+
+
+def _slurm_conf(text: str, path: Path) -> Iterator[Node]:
+    """Yield the nodes of a slurm.conf, with those partitions that name their nodes."""
+    usual, nodes = dict[str, str](), list[tuple[int, dict[str, str]]]()
+    partitions, mentions, known = dict[str, list[str]](), 0, frozenset(KEYS.split())
+    for line, row in enumerate(re.sub(r"\\\r?\n", " ", text).splitlines(), start=1):
+        given = {key.lower(): value for key, value in key_values(row.partition("#")[0]).items()}
+        if "nodename" in given:
+            not_read(f"key {key}" for key in given if key not in known)
+            if given["nodename"].upper() == "DEFAULT":
+                usual |= given
+            else:
+                nodes.append((line, usual | given))
+        elif "partitionname" in given:
+            names = _hosts(given.get("nodes", ""), path, line)
+            mentions += len(names)
+            if mentions > 10 * MOST_HOSTS:
+                raise InputError("names too many nodes", file=path, line=line, remedy=REMEDY)
+            for name in names:
+                partitions.setdefault(name, []).append(given["partitionname"])
+        elif row.split()[:1] and row.split()[0].lower() in ("include", "nodeset"):
+            not_read([row.strip()])
+    for line, given in nodes:
+        for name in _hosts(given["nodename"], path, line):
+            own = [one for key in (name, "ALL", "all") for one in partitions.get(key, ())]
+            yield from _nodes_of({**given, "nodename": name}, own, path, line)
+
+
+def _nodes_of(keys: Mapping[str, str], partitions: Sequence[str], path: Path, line: int) -> Iterator[Node]:
+    """Yield a node of Slurm, once for each type of its GPUs, or without GPUs."""
+    found = {key: _gres(keys.get(key, ""), path, line, key) for key in ("gres", "cfgtres")}
+    # The GRES name types and MIG devices, which TRES only do where they are tracked so.
+    gres = found["gres"] if found["gres"].gpus or found["gres"].parts else found["cfgtres"]
+    for name, count in gres.parts.items():
+        leave_out("device", f"{name} is no whole GPU", count)
+    within = tuple(name for name in partitions if name)
+    for gpu_type, gpus in gres.by_type.items() or [(found["cfgtres"].gpu_type, 0)]:
+        named = gpu_type or found["cfgtres"].gpu_type or UNNAMED
+        yield Node(keys.get("nodename", ""), named, gpus, within, _down(keys.get("state", "").upper()))
+
+
+def _gres(text: str, path: Path, line: int, field: str) -> Gres:
+    try:
+        found = parse_gres(text)
+    except ValueError as problem:
+        raise InputError(str(problem), file=path, line=line, field=field, remedy=REMEDY) from problem
+    not_read(f"resource {name}" for name in found.others)
+    return found
+
+
+def _hosts(text: str, path: Path, line: int) -> list[str]:
+    try:
+        return host_names(text)
+    except ValueError as problem:
+        raise InputError(str(problem), file=path, line=line, remedy=REMEDY) from problem
 
 
 def _sinfo_nodes(text: str, path: Path) -> Iterator[Node]:
@@ -109,6 +197,7 @@ def _sinfo_nodes(text: str, path: Path) -> Iterator[Node]:
     for column in ("NODELIST", "GRES"):
         if column not in names:
             raise InputError("column missing", file=path, line=1, field=column, remedy=REMEDY)
+    not_read(f"column {name}" for name in names if name not in SINFO.split())
     for number, line in enumerate(lines, start=2):
         cells = [cell.strip() for cell in cut(line)]
         if not line.strip():
@@ -117,33 +206,13 @@ def _sinfo_nodes(text: str, path: Path) -> Iterator[Node]:
             message = f"the row has {len(cells)} cells, not {len(names)}"
             raise InputError(message, file=path, line=number, remedy=REMEDY)
         row = dict(zip(names, cells, strict=True))
-        gpus, gpu_type = gpus_of_gres(row["GRES"])
-        partition = row.get("PARTITION", "").rstrip("*")
-        for name in host_names(row["NODELIST"]):
-            down = _down(row.get("STATE", "").upper())
-            yield Node(name, gpu_type or UNNAMED, gpus, (partition,) if partition else (), down)
+        for name in _hosts(row["NODELIST"], path, number):
+            keys = {"nodename": name, "gres": row["GRES"], "state": row.get("STATE", "")}
+            yield from _nodes_of(keys, [row.get("PARTITION", "").rstrip("*")], path, number)
 
 
 def _down(state: str) -> bool:
     return any(word in state for word in ("DOWN", "DRAIN", "FAIL", "MAINT"))
-
-
-def host_names(text: str) -> list[str]:
-    """Return the names in a Slurm host list such as `gpu[01-03,07],login1`."""
-    found: list[str] = []
-    for before, inside, after in _HOSTS.findall(text):
-        if not (before or inside or after):
-            continue
-        for part in inside.split(",") if inside else [""]:
-            first, dash, last = part.partition("-")
-            if dash and first.isdigit() and last.isdigit() and len(last) <= 9:
-                numbers = range(int(first), min(int(last), int(first) + MOST_NODES) + 1)
-                found += [f"{before}{number:0{len(first)}}{after}" for number in numbers]
-            else:
-                found.append(f"{before}{part}{after}")
-            if len(found) > MOST_NODES:
-                return found
-    return found
 
 
 def types_of_partitions(nodes: Sequence[Node]) -> dict[str, str]:
@@ -161,7 +230,7 @@ def cluster_keys(
     """Return nodes as content of a cluster's YAML file, and counts of guesses; `like` maps unknown GPU types.
 
     A type whose nodes have different numbers of GPUs gets nodes of their greatest common divisor, so that
-    the number of GPUs is right.
+    the number of GPUs is right. The key `hosts` has the names and partitions, which a twin reads.
 
     Parameters
     ----------
@@ -198,7 +267,14 @@ def cluster_keys(
         own[gpu_type] = {key: value for key, value in figures.items() if key != "name" and value is not None}
         guessed[f"{gpu_type}: data sheet of {sheet}"] += 1
     guessed["nodes that are down or drained, taken as up"] += sum(node.down for node in nodes)
-    return {"name": name, "nodes": groups, **({"gpu_types": own} if own else {})}, +guessed
+    alike = dict[tuple[str, int, tuple[str, ...]], list[str]]()
+    for node in nodes:
+        alike.setdefault((node.gpu_type, node.gpus, node.partitions), []).append(node.name)
+    hosts = [
+        {"gpu_type": gpu_type, "gpus": gpus, "partitions": list(partitions), "names": names}
+        for (gpu_type, gpus, partitions), names in alike.items()
+    ]
+    return {"name": name, "nodes": groups, **({"gpu_types": own} if own else {}), "hosts": hosts}, +guessed
 
 
 def cluster_text(keys: Mapping[str, Any], source: str, guessed: Mapping[str, int]) -> str:

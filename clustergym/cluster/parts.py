@@ -296,14 +296,8 @@ class DivisibleCluster(ClusterSpec):
 
 
 def read_divisible(path: Path) -> DivisibleCluster:
-    """Read a list of nodes in openb's format: CSV with cpu_milli, memory_mib, gpu and model.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file, and if no node has a GPU.
-    """
-    table = read_csv(path, ["cpu_milli", "memory_mib", "gpu", "model"])
+    """Read a list of nodes in openb's format: CSV with cpu_milli, memory_mib, gpu and model."""
+    table = read_csv(path, ["cpu_milli", "memory_mib", "gpu", "model"], optional=["sn"])
     gpus = integers(table, "gpu", low=0, high=MOST_GPUS_PER_NODE)
     if not gpus.any():
         raise InputError("no node has a GPU", file=path, field="gpu", remedy="give a list of GPU nodes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,6 +18,10 @@ Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0)]
 Factor = Annotated[float, Field(ge=1)]
 Amount = Annotated[int, Field(ge=0, le=10**9)]
+LinkKind = Literal[
+    "nvlink1", "nvlink2", "nvlink3", "nvlink4", "nvlink5", "nvlink6",
+    "pcie3", "pcie4", "pcie5", "pcie6", "infinity_fabric",
+]  # fmt: skip
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 
 
@@ -35,7 +39,7 @@ class GpuTypeKeys(StrictSchema):
     tf32_tflops: Positive | None = None
     memory_gb: Positive
     memory_gbs: Positive
-    link_kind: Text
+    link_kind: LinkKind
     link_gbs: Positive
     nic_gbps: Positive
     nic_per_gpu: bool = False
@@ -73,6 +77,15 @@ class FabricKeys(StrictSchema):
     core_oversubscription: Factor = 2.0
 
 
+class HostsKeys(StrictSchema):
+    """Schema of named hosts that are alike, in a cluster's YAML file: a twin knows by them where jobs run."""
+
+    gpu_type: Text
+    gpus: Count
+    partitions: list[Text] = Field(default_factory=list)
+    names: list[Text]
+
+
 class ClusterKeys(StrictSchema):
     """Schema of a cluster's YAML file."""
 
@@ -81,6 +94,7 @@ class ClusterKeys(StrictSchema):
     nodes: list[NodesKeys] = Field(default_factory=list)
     fabric: FabricKeys = Field(default_factory=FabricKeys)
     gpu_types: dict[Text, GpuTypeKeys] = Field(default_factory=dict)
+    hosts: list[HostsKeys] = Field(default_factory=list)
 
 
 class CatalogueKeys(StrictSchema):
@@ -96,13 +110,7 @@ M = TypeVar("M", bound=StrictSchema)
 def validate_content(
     schema: type[M], content: object, *, file: str | Path | None = None, source: YamlMapping | None = None
 ) -> M:
-    """Check the content of a file against a schema, and return it with the schema's types.
-
-    Raises
-    ------
-    InputError
-        Names the first wrong key, its line if `source` is given, and what the key must be.
-    """
+    """Check the content of a file against a schema, and return it with the schema's types."""
     try:
         return schema.model_validate(content)
     except ValidationError as error:

@@ -77,10 +77,11 @@ def _import(options: argparse.Namespace) -> int:
     write_text(out, cluster_text(keys, source.name, guessed), "--output")
     load_cluster(str(out.absolute()))
     gpus = {group["gpu_type"]: group["count"] * group["gpus_per_node"] for group in keys["nodes"]}
-    report = {"source": str(source), "output": str(out), "nodes": len(nodes), "gpus": gpus}
+    count = len({node.name for node in nodes})
+    report = {"source": str(source), "output": str(out), "nodes": count, "gpus": gpus}
     write_json(options.json, report | {"left_out": dict(left_out), "guessed": dict(guessed)})
     print(f"wrote    {out}")
-    print(f"read     {len(nodes):,} nodes: {', '.join(f'{count} {name}' for name, count in gpus.items())}")
+    print(f"read     {count:,} nodes: {', '.join(f'{gpus[name]} {name}' for name in gpus)}")
     for what, counts in (("left out", left_out), ("guessed", guessed)):
         for reason, count in counts.items():
             print(f"{what:<9}{count:,} {reason}")

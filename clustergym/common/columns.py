@@ -119,11 +119,6 @@ def numbers(
         Least and greatest value allowed.
     default : float, optional
         Value of empty cells and of a missing column; without a default both are errors.
-
-    Raises
-    ------
-    InputError
-        At the first bad cell.
     """
     if default is None:
         values = _convert(table, column, number, "give a number")
@@ -165,11 +160,6 @@ def dates(table: TextTable, column: str, missing: Collection[str] = ()) -> Float
     column : str
     missing : collection of str, optional
         Texts, in lower case, that stand for no time: NaN.
-
-    Raises
-    ------
-    InputError
-        At the first bad cell.
     """
 
     def convert(cell: str) -> float:

@@ -14,6 +14,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec
 
+from clustergym.common.left_out import is_recording, recording
+from clustergym.common.output_streams import lasting_output
+
 P = ParamSpec("P")
 LONGEST = (600, 200, 800, 380)
 """Most characters shown of each part of the line: place, field, message, remedy."""
@@ -108,26 +111,54 @@ def out_of_memory(error: MemoryError) -> InputError:
 
 
 def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
-    """Decorate a command so that an `InputError` becomes one line on stderr and exit status 2."""
+    """Decorate a command so that an `InputError` becomes one line on stderr and exit status 2.
+
+    What the command's readers left out is named on stderr, too.
+    """
+
+    def run_and_name(*args: P.args, **kwargs: P.kwargs) -> int:
+        # A command may run another: the outer one names what both left out, once.
+        if is_recording():
+            return command(*args, **kwargs)
+        with recording() as notes:
+            status = command(*args, **kwargs)
+        for line in notes.lines():
+            print(line, file=sys.stderr)
+        return status
 
     @wraps(command)
     def run_command(*args: P.args, **kwargs: P.kwargs) -> int:
-        try:
-            return command(*args, **kwargs)
-        except InputError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
-        except MemoryError as error:
-            print(f"error: {out_of_memory(error)}", file=sys.stderr)
-            return 2
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            return 130
-        except BrokenPipeError:
-            sys.stderr.close()
-            return 0
+        with lasting_output() as failures:
+            status = _end_in_a_line(lambda: run_and_name(*args, **kwargs))
+        for failure in failures:
+            print(f"error: standard output: cannot be written: {failure.strerror}", file=sys.stderr)
+        return status or 2 * bool(failures)
 
     return run_command
+
+
+def _end_in_a_line(run: Callable[[], int]) -> int:
+    try:
+        return run()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        print(f"error: {out_of_memory(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except OSError as error:
+        # Whatever the system says of a file, such as that its name is too long.
+        if error.filename is None:
+            raise
+        line = InputError(str(error.strerror), file=str(error.filename), remedy="name another file")
+        print(f"error: {line}", file=sys.stderr)
+        return 2
 
 
 _INVISIBLE = re.compile(

@@ -63,11 +63,6 @@ def draw_figure(
         The option that names the file, for the message.
     settings : mapping, optional
         Settings of Matplotlib (rcParams) beside `SETTINGS`.
-
-    Raises
-    ------
-    InputError
-        As `check_figure`, and if the file cannot be written.
     """
     check_figure(path, option)
     import matplotlib

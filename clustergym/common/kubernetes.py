@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError
+from clustergym.common.left_out import leave_out, not_read
 from clustergym.common.reading import parse_json
 from clustergym.common.text_files import read_bytes
-from clustergym.common.yaml_file import parse_mapping
+from clustergym.common.yaml_file import parse_documents
 
-GPU = "nvidia.com/gpu"
-"""The resource that is counted as GPUs."""
+GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi")
+"""Resources that are counted as GPUs."""
+PARTS = re.compile(
+    r"mig-|gpu\.shared|shared-?gpu|v-?gpu|gpu-?(mem|core|share|percent)|vcuda|/sgpu|gpu_?slice"
+)
+"""Resources that are parts of GPUs: MIG devices, shares in time or in memory, virtual GPUs."""
+OTHER_RESOURCES = re.compile(r"^(cpu|memory|pods|ephemeral-storage|hugepages-.*|attachable-volumes-.*)$")
 REMEDY = "print it with kubectl get KIND -A -o json"
+KEYS = {
+    "": "apiVersion kind metadata spec status",
+    "metadata": "annotations creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers"
+    " generateName generation labels managedFields name namespace ownerReferences resourceVersion selfLink"
+    " uid",
+    "Node.spec": "configSource externalID podCIDR podCIDRs providerID taints unschedulable",
+    "Node.status": "addresses allocatable capacity conditions config daemonEndpoints features images nodeInfo"
+    " phase runtimeHandlers volumesAttached volumesInUse",
+    "Workload.spec": "active maximumExecutionTimeSeconds podSets priority priorityClassName priorityClassRef"
+    " priorityClassSource queueName",
+    "Workload.status": "accumulatedPastExecutionTimeSeconds accumulatedPastExexcutionTimeSeconds admission"
+    " admissionChecks clusterName conditions nominatedClusterNames reclaimablePods requeueState"
+    " resourceRequests schedulingStats unhealthyNodes",
+    "ClusterQueue.spec": "admissionChecks admissionChecksStrategy admissionScope cohort cohortName"
+    " fairSharing flavorFungibility namespaceSelector preemption queueingStrategy resourceGroups stopPolicy",
+    "Cohort.spec": "fairSharing parent parentName resourceGroups",
+    "LocalQueue.spec": "clusterQueue fairSharing stopPolicy",
+    "ResourceFlavor.spec": "nodeLabels nodeTaints tolerations topologyName",
+}
+"""Keys that an object may have, by kind and field; other keys are named as not read."""
 
 
 class KubernetesObject:
@@ -41,17 +68,15 @@ class KubernetesObject:
 
     def error(self, field: str, message: str) -> InputError:
         """Return an error that names the object and a field of it."""
-        where = f"{self.kind} {self.name}: {field}" if field != "metadata.name" else field
+        # Not `self.kind` and `self.name`, which raise this error where they are no text.
+        about = self.content.get("metadata")
+        name = about.get("name") if isinstance(about, Mapping) else None
+        known = [str(part) for part in (self.content.get("kind"), name) if isinstance(part, str)]
+        where = f"{' '.join(known)}: {field}" if known else field
         return InputError(message, file=self.path, field=where, remedy=REMEDY)
 
     def get(self, field: str, expected: type | tuple[type, ...], missing: Any) -> Any:
-        """Return the value of a field, such as `spec.queue`, or `missing` if there is none or it is null.
-
-        Raises
-        ------
-        InputError
-            If it is of another type.
-        """
+        """Return the value of a field, such as `spec.queue`, or `missing` if there is none or it is null."""
         found: Any = self.content
         for key in field.split("."):
             found = found.get(key) if isinstance(found, Mapping) else None
@@ -85,49 +110,90 @@ class KubernetesObject:
         found = {**self.get("metadata.labels", dict, {}), **self.get("spec.nodeLabels", dict, {})}
         return {str(key): str(value) for key, value in found.items()}
 
+    def check_keys(self) -> None:
+        """Note the keys of the object that Kubernetes, or Kueue, does not have."""
+        for field in ("", "metadata", "spec", "status"):
+            known = KEYS.get(f"{self.kind}.{field}", KEYS.get(field))
+            part = self.content.get(field) if field else self.content
+            if known is not None and isinstance(part, Mapping):
+                above = f"{field}." if field else ""
+                not_read([f"{self.kind} {above}{key}" for key in part if key not in known.split()])
 
-def read_objects(path: Path) -> list[KubernetesObject]:
-    """Read the Kubernetes objects in a file, which holds a list or one object.
 
-    Raises
-    ------
-    InputError
-        If the file is neither JSON nor YAML, or an object has no kind.
+def looks_like_objects(lines: Sequence[str]) -> bool:
+    """Return whether a file's first lines look like Kubernetes objects, in JSON or YAML."""
+    text = "\n".join(line for line in lines if not line.startswith(("#", "---")))
+    return (
+        text.lstrip()[:1] in ("{", "[") or re.search(r"^(apiVersion|items|kind): ?", text, re.M) is not None
+    )
+
+
+def read_objects(path: Path, used: Sequence[str]) -> list[KubernetesObject]:
+    """Read the Kubernetes objects of some kinds in a file, which holds objects, lists or several documents.
+
+    Objects of other kinds are left out and counted.
     """
     content = read_bytes(path)
-    start = content.lstrip()[:1]
-    value = (
-        parse_json(content, path, REMEDY) if start in (b"{", b"[") else parse_mapping(content, path).content
-    )
-    found = [KubernetesObject(path, entry) for entry in _objects(value, path)]
-    for one in found:
+    if content.lstrip()[:1] in (b"{", b"["):
+        documents = [parse_json(content, path, REMEDY)]
+    else:
+        documents = [document.content for document in parse_documents(content, path)]
+    found = []
+    for one in (KubernetesObject(path, entry) for value in documents for entry in _objects(value, path)):
         if not one.kind:
             raise InputError("has an object without a kind", file=path, field="kind", remedy=REMEDY)
+        if one.kind in used:
+            one.check_keys()
+            found.append(one)
+        else:
+            leave_out("object", f"kind {one.kind} is not read")
     return found
 
 
 def _objects(value: Any, path: Path) -> Iterator[Mapping[str, Any]]:
-    listed = value.get("items") if isinstance(value, Mapping) and "items" in value else value
+    is_list = isinstance(value, Mapping) and isinstance(value.get("items"), list)
+    if is_list:
+        not_read([f"List {key}" for key in value if key not in ("apiVersion", "items", "kind", "metadata")])
+    listed = value["items"] if is_list else value
     for entry in listed if isinstance(listed, list) else [listed]:
         if not isinstance(entry, Mapping):
             raise InputError("is not a list of Kubernetes objects", file=path, remedy=REMEDY)
         yield entry
 
 
-def quantity(one: KubernetesObject, field: str, value: Any) -> int:
-    """Return a number of GPUs that Kubernetes writes as a number or a text.
+_AMOUNT = re.compile(r"(\d{1,12}(?:\.\d{0,9})?|\.\d{1,9})(m|k|M)?", re.ASCII)
+_SUFFIXES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6}
 
-    Raises
-    ------
-    InputError
-        If it is not a whole number from 0 to a million.
-    """
-    text = str(value)
-    if (
-        isinstance(value, bool)
-        or not (text.isascii() and text.isdigit())
-        or len(text) > 7
-        or int(text) > 10**6
-    ):
-        raise one.error(field, f"{text[:40]!r} is no number of GPUs")
-    return int(text)
+
+def amount(one: KubernetesObject, field: str, value: Any) -> float:
+    """Return an amount that Kubernetes writes as a number or a text, such as 0.5, "1500m" or "2k"."""
+    found = None if isinstance(value, bool) else _AMOUNT.fullmatch(str(value))
+    if found is None:
+        raise one.error(field, f"{str(value)[:40]!r} is no amount")
+    return float(found[1]) * _SUFFIXES[found[2] or ""]
+
+
+def quantity(one: KubernetesObject, field: str, value: Any) -> int:
+    """Return a number of GPUs that Kubernetes writes as a number or a text."""
+    try:
+        found = amount(one, field, value)
+    except InputError:
+        found = -1.0
+    if not (0 <= found <= 10**6 and found.is_integer()):
+        raise one.error(field, f"{str(value)[:40]!r} is no number of GPUs")
+    return int(found)
+
+
+def gpus_of(one: KubernetesObject, field: str, amounts: Mapping[str, Any]) -> tuple[int, str, list[str]]:
+    """Return the whole GPUs in a mapping of resources, the resource, and names of parts of GPUs in it."""
+    counts = {name: quantity(one, f"{field}: {name}", amounts[name]) for name in GPUS if name in amounts}
+    whole = [name for name, count in counts.items() if count]
+    if len(whole) > 1:
+        raise one.error(field, f"has {' and '.join(whole)}: which GPUs are meant is not known")
+    parts = [name for name in map(str, amounts) if PARTS.search(name) and str(amounts[name]) != "0"]
+    known = [*counts, *parts]
+    not_read(
+        [f"resource {name}" for name in map(str, amounts) if not OTHER_RESOURCES.match(name)],
+        [f"resource {name}" for name in known],
+    )
+    return (counts[whole[0]], whole[0], parts) if whole else (0, "", parts)

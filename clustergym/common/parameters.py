@@ -34,13 +34,7 @@ BOUNDS = {"gt": "above", "ge": "from", "lt": "below", "le": "up to"}
 
 
 class Parameters:
-    """Base of dataclasses that check their fields' types and bounds when they are created.
-
-    Raises
-    ------
-    InputError
-        For a value that the type of its field refuses.
-    """
+    """Base of dataclasses that check their fields' types and bounds when they are created."""
 
     config_key: ClassVar[str]
     """Where the configuration has them, as errors name it."""
@@ -50,13 +44,7 @@ class Parameters:
 
 
 def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection[str] = ()) -> Any:
-    """Make a dataclass instance from a mapping; check names, types and bounds; ignore the keys in `beside`.
-
-    Raises
-    ------
-    InputError
-        If a key is unknown or missing, a value is not one of its type, or `given` is not a mapping.
-    """
+    """Make a dataclass instance from a mapping; check names, types, bounds; ignore the keys in `beside`."""
     require(isinstance(given, Mapping), where, given, "give its keys")
     known = {f.name: f for f in dataclasses.fields(made_by) if f.init}
     for key in given:
@@ -99,13 +87,7 @@ def check_fields(made: Any, where: str) -> None:
 
 
 def check_value(value: Any, hint: Any, where: str) -> Any:
-    """Check that a value has a type, and convert it: a whole number to a float, a list to a tuple.
-
-    Raises
-    ------
-    InputError
-        If the type refuses the value.
-    """
+    """Check that a value has a type, and convert it: a whole number to a float, a list to a tuple."""
     if hint is Any:
         return value
     options = _options(hint)

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from clustergym.common.errors import visible
+
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
@@ -46,8 +48,16 @@ def text_table(
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], words: Collection[int] = (0,)) -> str:
     """Return a Markdown table; the columns numbered in `words` are aligned left, others right."""
-    lines = [headers, ["---" if at in words else "---:" for at in range(len(headers))], *rows]
+    head, *shown = (list(map(markdown_text, line)) for line in (headers, *rows))
+    lines = [head, ["---" if at in words else "---:" for at in range(len(headers))], *shown]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def markdown_text(text: str) -> str:
+    """Return a text that Markdown shows as it is: without cells, tags and links of its own."""
+    for mark, written in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("](", "]\\(")):
+        text = text.replace(mark, written)
+    return visible(text)
 
 
 def percent(value: float) -> str:

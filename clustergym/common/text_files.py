@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import hashlib
 import io
 import stat
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clustergym.common.errors import InputError, nearest
+from clustergym.common.left_out import not_read
 from clustergym.common.reading import read_regular, say_unreadable
 
 LARGEST_BYTES, MOST_ROWS, MOST_COLUMNS = 2**29, 10_000_000, 1000
@@ -97,16 +99,17 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _unpack_content(content: bytes, path: Path) -> bytes:
-    unpacker = zlib.decompressobj(wbits=31)
     try:
-        found = unpacker.decompress(content, LARGEST_BYTES + 1)
-    except zlib.error as error:
-        raise InputError(f"is not a gzip file: {error}", file=path, remedy="pack it again") from None
+        # Of as many members as it has, one behind another.
+        found = gzip.GzipFile(fileobj=io.BytesIO(content)).read(LARGEST_BYTES + 1)
+    except EOFError:
+        raise InputError("ends in the middle of its gzip stream", file=path, remedy="copy it again") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        what = "is not a gzip file, or only in part" if content[:2] == b"\x1f\x8b" else "is not a gzip file"
+        raise InputError(f"{what}: {error}", file=path, remedy="pack it again") from None
     if len(found) > LARGEST_BYTES:
         remedy = "give a part of it"
         raise InputError(f"holds more than {LARGEST_BYTES:,} bytes", file=path, remedy=remedy)
-    if not unpacker.eof:
-        raise InputError("ends in the middle of its gzip stream", file=path, remedy="copy it again")
     return found
 
 
@@ -176,8 +179,9 @@ def read_csv(
     *,
     names: Sequence[str] | None = None,
     known: Iterable[str] | None = None,
+    optional: Iterable[str] = (),
 ) -> TextTable:
-    """Read a comma-separated file as columns of text.
+    """Read a comma-separated file as columns of text; note columns that no reader of the format uses.
 
     Parameters
     ----------
@@ -187,7 +191,9 @@ def read_csv(
     names : sequence of str, optional
         Columns of a file without a header; a first row that repeats them is skipped.
     known : iterable of str, optional
-        All columns there may be; others are ignored when it is left out.
+        All columns there may be; others are an error.
+    optional : iterable of str
+        Columns that the format has besides, read or not; others are noted as not read.
 
     Raises
     ------
@@ -199,7 +205,12 @@ def read_csv(
     rows, lines = _rows(text, path)
     if names is None:
         found = [cell.strip() for cell in rows[0]]
-        _check_header(found, list(required), path, None if known is None else list(known))
+        required = list(required)
+        _check_header(found, required, path, None if known is None else list(known))
+        not_read(
+            [f"column {name}" for name in found],
+            [f"column {name}" for name in (*required, *(known or ()), *optional)],
+        )
         rows, lines = rows[1:], lines[1:]
     else:
         found = list(names)

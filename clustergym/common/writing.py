@@ -6,31 +6,85 @@ import contextlib
 import json
 import math
 import os
+import re
+import stat
+import sys
+import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError
+from clustergym.common.left_out import with_notes
+
+_OPEN = re.compile(r"/(?:dev|proc/self)/(?:fd/(\d{1,6})|(stdin|stdout|stderr))", re.ASCII)
+"""Names of files that are open in this process."""
 
 
 @contextlib.contextmanager
 def atomic_path(path: Path, option: str | None = None) -> Iterator[Path]:
     """Give a context with a temporary path that replaces `path` on success and is deleted on failure.
 
+    A link stays, and the file that it points to is replaced. A device or a pipe stays, and is written to.
+
     Raises
     ------
     InputError
-        If `path`, which `option` gave, is a folder.
+        If `path`, which `option` gave, is a folder, or cannot be written.
     """
-    if not path.name or path.is_dir():
-        raise InputError("is a folder", file=path, field=option, remedy="name a file in it")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        device = _is_device(path, option)
+        target = Path(os.path.realpath(path))
+        # Of a name as long as a file system allows, no longer one can be made.
+        name = f".{zlib.crc32(os.fsencode(target.name)):08x}.{os.getpid()}.tmp"
+        folder = Path(tempfile.gettempdir()) if device else target.parent
+        folder.mkdir(parents=True, exist_ok=True)
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error, option) from error
+    temporary = folder / name
     try:
         yield temporary
-        temporary.replace(path)
+        try:
+            if device:
+                _write_through(temporary.read_bytes(), path)
+            else:
+                temporary.replace(target)
+        except OSError as error:
+            raise _unwritable(path, error, option) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _is_device(path: Path, option: str | None) -> bool:
+    """Return whether a path is no regular file but can be written to; raise an `InputError` for a folder."""
+    try:
+        mode = path.stat().st_mode if path.name else stat.S_IFDIR
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(mode):
+        raise InputError("is a folder", file=path, field=option, remedy="name a file in it")
+    return not stat.S_ISREG(mode) or _OPEN.fullmatch(str(path)) is not None
+
+
+def _write_through(content: bytes, path: Path) -> None:
+    if is_open := _OPEN.fullmatch(str(path)):
+        # A file that is open here already, which goes on where printing has got to.
+        sys.stdout.flush()
+        number = os.dup(int(is_open[1] or ("stdin", "stdout", "stderr").index(is_open[2])))
+    else:
+        # Without waiting for a reader of a named pipe, of which there may be none.
+        number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        os.set_blocking(number, True)
+    with os.fdopen(number, "wb") as stream:
+        stream.write(content)
+
+
+def _unwritable(path: Path, error: Exception, option: str | None) -> InputError:
+    message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
+    return InputError(message, file=path, field=option, remedy="make room, or name another file")
 
 
 def write_files(files: Mapping[Path, bytes], option: str | None = None) -> None:
@@ -48,15 +102,13 @@ def write_files(files: Mapping[Path, bytes], option: str | None = None) -> None:
     InputError
         If one cannot be written.
     """
-    where: Path | None = None
+    where = Path()
     try:
         with contextlib.ExitStack() as stack:
             for where, content in files.items():
                 stack.enter_context(atomic_path(where, option)).write_bytes(content)
     except OSError as error:
-        message = f"cannot be written: {error.strerror or error}"
-        remedy = "make room, or name another file"
-        raise InputError(message, file=where, field=option, remedy=remedy) from error
+        raise _unwritable(where, error, option) from error
 
 
 def write_text(path: Path, text: str, option: str | None = None) -> None:
@@ -70,9 +122,11 @@ def write_text(path: Path, text: str, option: str | None = None) -> None:
 def write_json(path: Path | None, value: Any, option: str | None = "--json") -> None:
     """Write a value to a file as JSON, unless `path` is None.
 
-    Values are converted by `plain`. Raises the errors of `write_files`.
+    Values are converted by `plain`; what readers did not use is added to those of `--json`. Raises the errors
+    of `write_files`.
     """
     if path is not None:
+        value = with_notes(value) if option == "--json" else value
         write_text(path, json.dumps(plain(value), indent=2, allow_nan=False) + "\n", option)
 
 

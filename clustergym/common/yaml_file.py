@@ -73,19 +73,34 @@ def parse_mapping(content: bytes, path: Path) -> YamlMapping:
 
     Raises the errors of `read_mapping`.
     """
+    documents = parse_documents(content, path)
+    if len(documents) > 1:
+        line = documents[1].line(())
+        message = "is not valid YAML: another document (---) begins here"
+        raise InputError(message, file=path, line=line, remedy="give a file of one document")
+    return documents[0]
+
+
+def parse_documents(content: bytes, path: Path) -> list[YamlMapping]:
+    """Parse the content of a YAML file of one or several documents, each of which is a mapping.
+
+    Documents without content are left out. Raises the errors of `read_mapping`.
+    """
     text = _text(content, path)
     try:
         _check_events(text, path)
-        root = _compose(text)
-        if root is None:
+        roots = [root for root in _compose(text) if not _is_null(root)]
+        if not roots:
             raise InputError("is empty", file=path, remedy="write the keys of the mapping")
-        _check_nodes(root, path)
-        if not isinstance(root, yaml.MappingNode):
-            message = f"is a {_name_node(root)}, not a mapping of keys"
-            raise InputError(
-                message, file=path, line=root.start_mark.line + 1, remedy="write `key: value` lines"
-            )
-        return YamlMapping(path, _construct(root), root)
+        found = []
+        for root in roots:
+            _check_nodes(root, path)
+            if not isinstance(root, yaml.MappingNode):
+                message = f"is a {_name_node(root)}, not a mapping of keys"
+                line = root.start_mark.line + 1
+                raise InputError(message, file=path, line=line, remedy="write `key: value` lines")
+            found.append(YamlMapping(path, _construct(root), root))
+        return found
     except yaml.YAMLError as error:
         raise _input_error(error, path) from None
     except (RecursionError, ValueError, OverflowError) as error:
@@ -93,6 +108,10 @@ def parse_mapping(content: bytes, path: Path) -> YamlMapping:
             raise
         message = f"is not YAML that can be read: {error}"
         raise InputError(message, file=path, remedy="give a YAML file") from None
+
+
+def _is_null(root: yaml.Node) -> bool:
+    return isinstance(root, yaml.ScalarNode) and root.tag == "tag:yaml.org,2002:null" and not root.value
 
 
 def _content(path: Path) -> bytes:
@@ -145,11 +164,13 @@ def _check_events(text: str, path: Path) -> None:
             raise InputError(f"YAML tag {tag!r} is not allowed", file=path, line=line, remedy="remove it")
 
 
-def _compose(text: str) -> yaml.Node | None:
+def _compose(text: str) -> list[yaml.Node]:
     loader = Loader(text)
     try:
-        node: yaml.Node | None = loader.get_single_node()
-        return node
+        found = []
+        while loader.check_node():
+            found.append(loader.get_node())
+        return found
     finally:
         loader.dispose()
 

@@ -58,6 +58,7 @@ def parse_changes(
     for number, entry in lines:
         try:
             change = _change(entry, rows, gpu_types, len(scenario.cluster.node_type))
+            # An instant has at most one decision, so that a time identifies it.
             if change.time_s <= last_s:
                 raise ValueError(f"{change.time_s} s is not after the decision before it")
             named += _count_named_jobs(change)
@@ -81,6 +82,7 @@ def _change(
     if not entry.keys() <= KEYS:
         raise ValueError(f"unknown keys {sorted(entry.keys() - KEYS)[:3]}")
     time_s = entry["time_s"]
+    # Not isinstance: True and False are whole numbers to Python.
     if type(time_s) not in (int, float) or not 0 <= time_s < math.inf:
         raise ValueError(f"{time_s!r} is not a time")
     launch = []

@@ -232,6 +232,8 @@ class ReplayingPlacer(Placer):
     def _answer(self, allocations: Allocations, gpu_type: int, gpus: int) -> Answer:
         self.asked += 1
         answer = self._next()
+        # Compared with what is asked for, not only in order: a log of another run is found at its first
+        # difference.
         if answer is None or (answer.time_s, answer.gpu_type, answer.gpus) != (self.clock(), gpu_type, gpus):
             name = allocations.spec.gpu_types[gpu_type]
             raise _make_diverged_error(

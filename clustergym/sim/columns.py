@@ -42,6 +42,7 @@ NONE = -1
     NEXT_ID,  # events at one tick happen in the order in which they were planned: by this number
     ARRIVAL_ID,
     IDLE_ROUNDS,
+    LAUNCHES,  # since a job left or any had fewer iterations left than ever; ENDLESS: too many
     DEFRAGMENTED_AT,
     DEFRAGMENT_EVERY,  # ticks between moves of jobs to closer nodes; 0: none
     ROUND,  # ticks between decision points; 0: one at every event
@@ -66,7 +67,9 @@ NONE = -1
     FREE_SHARE,  # first row of `share` that nobody holds; each names the next
     LISTED,  # rows of `in_view`, where a job that leaves stays, as ~row, until the next decision point
     CLOCK_COLUMNS,
-) = range(34)
+) = range(35)
+ENDLESS = -1
+"""Value of LAUNCHES if jobs are launched again and again, and none comes nearer to its end."""
 
 # Columns of `job`, one row a job.
 (
@@ -113,8 +116,9 @@ NONE = -1
     ATTAINED_GPU_S,  # up to HELD_SINCE
     FAIR_S,
     RUN_S,
+    LEAST_LEFT,  # fewest iterations left at any look for progress
     FIGURE_COLUMNS,
-) = range(9)
+) = range(10)
 
 # Columns of `profile`; row u T + t is the profile of unit u, a job or a class, on type t.
 (

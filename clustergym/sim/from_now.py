@@ -51,6 +51,7 @@ def list_moments(
     running: Collection[str],
     now_s: float,
     hosts: Mapping[str, Sequence[str]] | None = None,
+    at_once: Mapping[str, int] | None = None,
 ) -> Iterator[Moment]:
     """Simulate a cluster from `now_s` on, on which jobs already run; yield each decision of the policy.
 
@@ -67,6 +68,9 @@ def list_moments(
         On the scenario's clock.
     hosts : mapping of str to sequence of str, optional
         Names of the nodes on which running jobs are, by job; jobs that share a node share it again.
+    at_once : mapping of str to int, optional
+        How many tasks of an array run at once, by the array's name, with which the names of its tasks begin,
+        before an underscore. The policy does not see those beyond.
     """
     simulation = Simulation(scenario, placer, policy.information_class, policy.round_s, 0)
     policy.check(simulation.known_trace, simulation.setting)
@@ -89,7 +93,8 @@ def list_moments(
                 simulation.apply(replace(Decision.keep(view).also(starts), move=nodes))
                 continue
             marked = mark in view.job
-            decision = policy.schedule(drop_row(view, mark) if marked else view)
+            hidden = {*_find_beyond(view, job_id, at_once), *([mark] if marked else [])}
+            decision = policy.schedule(drop_rows(view, hidden) if hidden else view)
             simulation.apply(replace(decision, drop=np.append(decision.drop, mark)) if marked else decision)
             waited = view.job[view.gpus == 0].tolist()
             started = frozenset(row for row in waited if simulation.allocations.holding(row))
@@ -143,9 +148,24 @@ def match_hosts(
     return found
 
 
-def drop_row(view: View, row: int) -> View:
-    """Return a View without the job of trace row `row`."""
-    keep = view.job != row
+def _find_beyond(view: View, job_id: Sequence[str], at_once: Mapping[str, int] | None) -> list[int]:
+    """Return the waiting tasks of arrays beyond those that may run at once."""
+    if not at_once:
+        return []
+    left, found = dict(at_once), []
+    # Those that run come first, then those that wait, in order of submission.
+    for at in np.argsort(view.gpus == 0, kind="stable").tolist():
+        row = int(view.job[at])
+        array = job_id[row].partition("_")[0]
+        left[array] = left.get(array, len(view.job)) - 1
+        if left[array] < 0 and not view.gpus[at]:
+            found.append(row)
+    return found
+
+
+def drop_rows(view: View, rows: Collection[int]) -> View:
+    """Return a View without the jobs of some rows of the trace."""
+    keep = ~np.isin(view.job, list(rows))
     columns: dict[str, Any] = {}
     for column in fields(view):
         value = getattr(view, column.name)

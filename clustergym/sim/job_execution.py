@@ -179,6 +179,8 @@ class JobExecution:
     ----------
     completions : int
         Jobs that have completed.
+    launches : int
+        Launches since a job left, or was found to have come nearer to its end.
     defragmented_at : int
         Tick at which jobs were last moved so that free nodes lie together.
     """
@@ -188,6 +190,7 @@ class JobExecution:
     queue: JobQueue
     profiler: Profiler
     completions: int = 0
+    launches: int = 0
     defragmented_at: int = 0
 
     def __post_init__(self) -> None:
@@ -236,6 +239,7 @@ class JobExecution:
             progress.plan_checkpoints(row, nodes)
         iteration_s = progress.iteration_s(row, gpu_type, level, nodes, float(jobs.remaining[row]))
         held = gpu_type, level, gpus
+        self.launches += 1
         rules.begin_to_hold(jobs.job[row], jobs.figures[row], held, iteration_s, overhead, now)
         jobs.checkpointed[row] = jobs.remaining[row]
         jobs.searched[row, gpu_type, level] = True
@@ -350,6 +354,7 @@ class JobExecution:
         self.queue.decide_again()
 
     def _leave(self, row: int, phase: Phase) -> None:
+        self.launches = 0
         self.profiler.hand_over_profiles(row)
         self.queue.leave(row, phase)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -86,24 +87,11 @@ class Program(Policy):
     information_class = InformationClass.CLAIRVOYANT
 
     def __init__(self, text: str, limits: Limits) -> None:
-        self.limits, self._folder = limits, tempfile.TemporaryDirectory(prefix="clustergym-program-")
+        self.limits = limits
         self._channel, other = Pipe()
-        paths = os.pathsep.join(os.path.abspath(one) for one in sys.path if one)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "clustergym.sim.program_child", str(other.fileno())],
-            cwd=self._folder.name,
-            env={
-                "PYTHONPATH": paths,
-                "PYTHONHASHSEED": "0",
-                "OPENBLAS_NUM_THREADS": "1",
-                "PYTHONSAFEPATH": "1",
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[other.fileno()],
-            start_new_session=True,
-        )
+        # The process removes its folder as it starts: nothing is left if this one is killed.
+        self._folder = Path(tempfile.mkdtemp(prefix="clustergym-program-"))
+        self._process = _start(other.fileno(), self._folder)
         other.close()
         self._late = threading.Timer(WALL_FACTOR * limits.cpu_s, self._process.kill)
         self._late.daemon = True
@@ -128,12 +116,13 @@ class Program(Policy):
         self.close()
 
     def close(self) -> None:
-        """End the program's process, and remove its folder."""
+        """End the program's process."""
         self._late.cancel()
         self._process.kill()
         self._process.wait()
         self._channel.close()
-        self._folder.cleanup()
+        with contextlib.suppress(FileNotFoundError):
+            self._folder.rmdir()
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run, and send the program the run's constants."""
@@ -196,6 +185,22 @@ class Program(Policy):
             f"ended its process with status {status}",
             f"stay below {self.limits.cpu_s} s of CPU time and {self.limits.memory_mb} MiB",
         )
+
+
+def _start(channel: int, folder: Path) -> subprocess.Popen[bytes]:
+    """Start the process of a program, which is sent all that it may know through an open connection."""
+    paths = os.pathsep.join(os.path.abspath(one) for one in sys.path if one)
+    only = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "clustergym.sim.program_child", str(channel), str(os.getpid())],
+        cwd=folder,
+        env={"PYTHONPATH": paths, **only},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[channel],
+        start_new_session=True,
+    )
 
 
 def _error(message: str, remedy: str) -> ProgramError:

@@ -1,7 +1,7 @@
 """The process of a program from outside: it loads the program under limits and answers for it.
 
-`python -m clustergym.sim.program_child FD` is started by `clustergym.sim.program` alone. What this process
-cannot prevent stands in SECURITY.md.
+`python -m clustergym.sim.program_child FD PARENT` is started by `clustergym.sim.program` alone. What this
+process cannot prevent stands in SECURITY.md.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import importlib.util
 import inspect
 import json
 import os
+import re
 import resource
 import signal
 import sys
+import threading
+import time
 import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -33,6 +36,9 @@ CLIENTS = ("papers", "operators", "benchmarks", "bench")
 """Rooms of this package, and of its clients, that a program may not import: they make traces, or simulate."""
 REFUSED = ("ctypes.", "fcntl.", "mmap.", "pty.", "resource.", "shutil.", "signal.", "socket.", "subprocess.")
 LISTING = ("os.listdir", "os.scandir")
+FOREIGN = frozenset({"cffi", "_cffi_backend"})
+"""Modules that call C libraries, and of whose calls Python tells no audit hook."""
+WATCH_S = 0.5
 
 
 class Limit(BaseException):
@@ -114,10 +120,17 @@ def limit(cpu_s: int, memory_bytes: int) -> None:
 
     def refuse(event: str, given: tuple[Any, ...]) -> None:
         if event == "open":
-            path = os.path.realpath(os.fsdecode(given[0])) if not isinstance(given[0], int) else ""
+            path = os.fsdecode(given[0]) if not isinstance(given[0], int) else ""
+            # The folder is gone: what is relative to it cannot be resolved.
+            path = os.path.realpath(path) if os.path.isabs(path) else ""
             writes = given[1] not in (None, "r", "rb") or given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
             if writes or not path.endswith(CODE) or not path.startswith(code) or path.startswith(closed):
                 raise PermissionError(f"a program may not open {given[0]!r}")
+        elif event == "import":
+            # The name, and the file of an extension, which may be loaded by another name.
+            parts = {part for one in given[:2] if one for part in re.split(r"[./]", str(one))}
+            if parts & FOREIGN:
+                raise PermissionError(f"a program may not import {given[0]}")
         elif event.startswith(REFUSED) or (event.startswith("os.") and event not in LISTING):
             raise PermissionError(f"a program may not call {event}")
 
@@ -158,9 +171,21 @@ def _send(channel: Connection, answer: dict[str, Any]) -> None:
     channel.send_bytes(json.dumps(answer).encode())
 
 
+def _end_with(parent: int) -> None:
+    """End this process once the one that started it has ended, however that did."""
+    # Not by a signal that the system sends on a parent's death: it goes by the thread that started us.
+    while os.getppid() == parent:
+        time.sleep(WATCH_S)
+    os._exit(0)
+
+
 def main() -> None:
-    """Answer messages on the open connection whose number is on the command line."""
-    channel = Connection(int(sys.argv[1]))
+    """Answer messages on the open connection whose number is on the command line, as the parent's is."""
+    # Here, and not by the parent, which may be killed meanwhile.
+    os.rmdir(os.getcwd())
+    number, parent = map(int, sys.argv[1:])
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    channel = Connection(number)
     try:
         serve(channel)
     except EOFError:

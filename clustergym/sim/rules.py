@@ -127,6 +127,13 @@ def needs_profile(fits: bool, hidden: Number, gpu_type: int, asked: int, asked_o
     return fits and not other and (hidden >> gpu_type) & 1 == 1
 
 
+def exceeds_launches(launches: int, in_view: int) -> bool:
+    """Return whether jobs in view were launched so often that it is time to look whether any got nearer."""
+    # 100 times each, and 1,000 in all: a launch that gains nothing is common where restarts are long, and a
+    # look at all jobs must cost little.
+    return launches > 100 * in_view + 1000
+
+
 RULES = (
     ticks,
     compute_remaining,
@@ -140,5 +147,6 @@ RULES = (
     find_next_round,
     pays_to_move,
     needs_profile,
+    exceeds_launches,
 )
 """What the compiled engine compiles."""

@@ -7,6 +7,8 @@ import numpy as np
 from clustergym.common.arrays import Bools, Ints
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim import columns as c
+from clustergym.sim import rules
 from clustergym.sim.job_execution import JobExecution
 
 IDLE_ROUNDS = 1000
@@ -37,7 +39,8 @@ class StallWatch:
         Raises
         ------
         StalledError
-            If it could not for more than `IDLE_ROUNDS` decisions in a row.
+            If it could not for more than `IDLE_ROUNDS` decisions in a row, or if jobs are launched again and
+            again and none comes nearer to its end.
         """
         waits = bool(self._queue.in_view) and not (self._jobs.gpus[self._queue.rows] > 0).any()
         # A repair is still to come, and may give waiting jobs room.
@@ -49,6 +52,26 @@ class StallWatch:
         self.idle_rounds = self.idle_rounds + 1 if hopeless else 0
         if self.idle_rounds > IDLE_ROUNDS:
             raise self.error()
+        if (
+            rules.exceeds_launches(self._execution.launches, len(self._queue.in_view))
+            and not self._has_gained()
+        ):
+            raise make_endless_error(self._scenario, self._queue.rows, self._queue.clock.now_s)
+
+    def _has_gained(self) -> bool:
+        """Return whether a job has fewer iterations left than ever at such a look, or jobs are still to come.
+
+        What stops undo counts as gained only once: where each round's work is undone, no job gets below what
+        it had left at the end of the best round.
+        """
+        self._execution.launches = 0
+        if self._queue.ahead:
+            return True
+        rows, least = self._queue.rows, self._jobs.figures[:, c.LEAST_LEFT]
+        left = self._jobs.compute_remaining(rows, self._queue.clock.now)
+        gained = left < least[rows]
+        least[rows] = np.minimum(left, least[rows])
+        return bool(gained.any())
 
     def error(self) -> StalledError:
         """Make the error for a run that cannot continue."""
@@ -60,6 +83,17 @@ class StallWatch:
             self._jobs.find_profiled_types(rows),
             self._queue.clock.now_s,
         )
+
+
+def make_endless_error(scenario: Scenario, rows: Ints, now_s: float) -> StalledError:
+    """Make the error for a run whose jobs (`rows`) are launched for ever without coming nearer to an end."""
+    names = [scenario.trace.job_id[row] for row in np.asarray(rows, dtype=np.int64)[:3].tolist()]
+    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+    return StalledError(
+        f"without end at {now_s:.0f} s: jobs {', '.join(names)}{more} are launched again and again, and none "
+        "comes nearer to its end: stops undo its work, or restarts take all its time (let rounds be longer "
+        "than a restart and than checkpoints.every_s, or choose another policy)"
+    )
 
 
 def make_stalled_error(

@@ -45,6 +45,7 @@ def make_rows(scenario: Scenario) -> tuple[Ints, Floats]:
     figures[:, c.ITERATIONS] = figures[:, c.REMAINING] = trace.iterations
     # Ones, not zeros: it divides before a job has ever run.
     figures[:, c.ITERATION_S], figures[:, c.ATTAINED_GPU_S] = 1.0, 0.0
+    figures[:, c.LEAST_LEFT] = np.inf
     return job, figures
 
 

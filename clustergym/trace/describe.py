@@ -220,12 +220,12 @@ def print_outcomes(trace: Trace, key: str) -> None:
 def warn_of_unit(trace: Trace) -> None:
     """Warn on stderr if a log's durations are so long that they are probably not in seconds."""
     median_s = trace.provenance.get("median_duration_s")
+    late = trace.provenance.get("ended_after_last_submission")
     if median_s and trace.path:
-        print(
-            f"warning: {trace.path}: the median duration is {median_s / 86_400.0:,.0f} days; durations are "
-            "read as seconds: if they are milliseconds, divide them by 1000",
-            file=sys.stderr,
-        )
+        what = f"the median duration is {median_s / 86_400.0:,.{0 if median_s > 864_000 else 1}f} days"
+        what += f" and {late:.0%} of the jobs end after the last submission" if late else ""
+        remedy = "durations are read as seconds: if they are milliseconds, divide them by 1000"
+        print(f"warning: {trace.path}: {what}; {remedy}", file=sys.stderr)
 
 
 def print_drawn(trace: Trace, keys: str) -> None:
@@ -246,13 +246,7 @@ def print_drawn(trace: Trace, keys: str) -> None:
 
 
 def check_models(trace: Trace) -> None:
-    """Raise an `InputError` unless the catalogue of models has every job's model.
-
-    Raises
-    ------
-    InputError
-        Names file and line of the first job with an unknown model, and the nearest models.
-    """
+    """Raise an `InputError` unless the catalogue of models has every job's model."""
     from clustergym.oracle.models.catalog import load_catalog
 
     catalog, known = load_catalog(), set()

@@ -206,6 +206,8 @@ class ReferenceTimes:
 
     def __call__(self, model: ModelClass, gpu_type: str, gpus: int) -> float:
         """Return the seconds per iteration; inf if the model does not fit."""
+        # A job that names no type is timed where it is fastest, among the types that have as many GPUs as it
+        # asks for: it then takes as long as in the log on the best that it can be given.
         if not gpu_type:
             large = [type_name for type_name in self._cluster.gpu_types if self._room[type_name] >= gpus]
             return min(self(model, type_name, gpus) for type_name in large or self._cluster.gpu_types)
@@ -221,8 +223,10 @@ class ReferenceTimes:
         if all(key in self._known for key in wanted):
             return
         cluster = self._nodes_of(gpu_type, max(counts)) if missing else self._cluster
+        # All counts that will be asked for are computed together, once.
         together = self._counts if self._counts.issuperset(counts) and not missing else counts
         tables = self._tables_of(models, cluster, sorted(together))
+        # A measured table may lack the most compact tier; the next one that it has stands for it.
         execution = tables.tighter_where_missing()
         for t, type_name in enumerate(tables.gpu_types):
             for k, gpus in enumerate(tables.counts.tolist()):
@@ -262,13 +266,7 @@ def get_reference_times(cluster: ClusterSpec) -> ReferenceTimes:
 
 @cache
 def reference_times(cluster: str) -> ReferenceTimes:
-    """Return the reference iteration times on a cluster, given by name.
-
-    Raises
-    ------
-    InputError
-        If the cluster does not exist.
-    """
+    """Return the reference iteration times on a cluster, given by name."""
     from clustergym.cluster.cluster_files import load_cluster
 
     return ReferenceTimes(load_cluster(cluster))
@@ -280,15 +278,11 @@ def choose_reference(options: ReadOptions) -> ReferenceTime:
 
 
 def uniforms(seed: int, row: Ints) -> Floats:
-    """Return a random number in [0, 1) for each row, which depends only on the seed and the row's number.
-
-    Raises
-    ------
-    InputError
-        If the seed is negative.
-    """
+    """Return a random number in [0, 1) for each row, which depends only on the seed and the row's number."""
     if seed < 0:
         raise InputError(f"{seed} is negative", field="seed", remedy="give 0 or more")
+    # By the row in the file, not by the place among the rows that are kept: what is left out changes no other
+    # job's model.
     stream = random_streams.MODELS.generator(seed).random(int(row.max()) + 1 if len(row) else 0)
     return np.asarray(stream[row], dtype=np.float64)
 
@@ -301,11 +295,6 @@ def draw(records: Records, options: ReadOptions) -> DrawnJobs:
     records : Records
     options : ReadOptions
         Only `seed`, `rule`, `reference_*`, `gpu_types`, `most_gpus` and `power_of_two` are used.
-
-    Raises
-    ------
-    InputError
-        If the rule is unknown, or no model of the rule fits a job (names the first such job).
     """
     if options.rule not in RULES:
         raise InputError(f"unknown rule {options.rule!r}", field="rule", remedy=nearest(options.rule, RULES))
@@ -316,6 +305,7 @@ def draw(records: Records, options: ReadOptions) -> DrawnJobs:
 
         types = load_cluster(options.reference_cluster).gpu_types
     gpus = round_up_counts(records.gpus) if options.power_of_two else records.gpus
+    # Of the GPUs in the log: rounding a count up to a power of two must not put a job into a larger class.
     gpu_s = records.duration_s * records.gpus
     recorded = records.gpu_type or [""] * len(records.row)
     room = tuple((options.most_gpus or {}).items())
@@ -326,6 +316,7 @@ def draw(records: Records, options: ReadOptions) -> DrawnJobs:
     if isinstance(reference, ReferenceTimes):
         reference.prepare_rule(rule, [key[:2] for key in asked])
     row = {key: menus.row(*key) for key in asked}
+    # Of the keys in order of size the first without a model; of its jobs the first in the file is named.
     if -1 in row.values():
         first = next(key for key in asked if row[key] < 0)
         raise _nothing_fits(records, options, reference, keys.index(first), first[1], menus.types)
@@ -340,6 +331,8 @@ def _choose_timed_counts(gpus: Ints, options: ReadOptions) -> Ints:
     if not options.most_gpus:
         return gpus
     most = max(options.most_gpus.values())
+    # A job larger than the cluster is an error or dropped later, with a line of its own; here it only needs a
+    # time.
     return np.minimum(gpus, 1 << (most.bit_length() - 1) if options.power_of_two else most)
 
 
@@ -399,7 +392,11 @@ class _Menus:
     def pick(self, row: Ints, chance: Floats) -> Ints:
         """Choose one model from each given menu by a random number in [0, 1)."""
         until, last = self._until[row], self._last[row]
+        # Weights of a menu need not add up to 1, as models that do not fit are left out of it: the chance is
+        # of their sum.
         total = until[np.arange(len(row)), last]
+        # All jobs at once: rows are padded with infinity, which no chance reaches, so that a menu's length
+        # does not matter.
         picked = (until <= (chance * total)[:, None]).sum(axis=1)
         choice: Ints = self._first[row] + np.minimum(picked, last)
         return choice
@@ -408,6 +405,8 @@ class _Menus:
         fitting, depth = self._fitting((asked,), stratum, gpus) if asked else ([], 0)
         retyped = bool(asked) and not fitting
         if not fitting:
+            # Types that are large enough come first; where none is, memory decides alone, as the job may get
+            # fewer GPUs.
             large = tuple(type_name for type_name in self.types if self._room.get(type_name, gpus) >= gpus)
             fitting, depth = self._fitting(large or self.types or ("",), stratum, gpus)
         if not fitting:
@@ -470,6 +469,7 @@ def _collect_drawn(
     """Return for each job the model, batch and iterations of its choice from its menu."""
     gpu_s = records.duration_s * records.gpus
     time_s = menus.time_s[choice]
+    # GPU time is kept, not the duration: a job on 6 GPUs that gets 8 runs for three quarters of its time.
     iterations = np.maximum(1, np.rint(gpu_s / gpus / time_s)).astype(np.int64)
     picked = choice.tolist()
     models = [menus.models[index] for index in picked]

@@ -40,11 +40,6 @@ def with_outcomes(
     """Return a trace with its own, random or no outcomes (completed, failed, killed), as `choice` says.
 
     `cluster` is where drawn ones' durations are measured, by the tables of `tables_of` (`build_tables`).
-
-    Raises
-    ------
-    InputError
-        If the choice is unknown, or is `keep` and the trace has none, or draws them and it has its own.
     """
     if choice not in CHOICES:
         raise InputError(f"unknown choice {choice!r}", field=field, remedy=nearest(choice, CHOICES))
@@ -54,6 +49,8 @@ def with_outcomes(
         if trace.outcome is None:
             raise no_outcomes(trace.path)
         return trace
+    # A log that says how its jobs ended, even if that was ignored, is not to get others' shares by an
+    # oversight.
     if trace.outcome is not None or "outcomes" in trace.provenance:
         message, remedy = "says itself how its jobs ended", f"choose {field}=keep for its log"
         raise InputError(message, file=trace.path or None, field=field, remedy=remedy)
@@ -76,16 +73,12 @@ def with_drawn_outcomes(trace: Trace, cluster: str, duration_s: Floats, seed: in
     duration_s : ndarray of float, shape (n,)
         Seconds that each job runs at its request; NaN: not known, its outcome stays unknown.
     seed : int
-
-    Raises
-    ------
-    InputError
-        If no such odds exist for the trace.
     """
     known = np.isfinite(duration_s)
     gpu_s = duration_s * trace.gpus
     chances = np.full((len(trace), len(OUTCOMES)), np.nan)
     chances[known] = _chances(gpu_s[known], SHARES[cluster], trace, cluster)
+    # Two numbers for every job, used or not: a job's outcome does not depend on those of the jobs before it.
     dice = random_streams.OUTCOMES.generator(seed).random((len(trace), 2))
     picked = (np.cumsum(chances, axis=1)[:, :-1] <= dice[:, :1]).sum(axis=1)
     outcome = [OUTCOMES[index] if there else UNKNOWN for index, there in zip(picked, known, strict=True)]
@@ -104,11 +97,16 @@ def _chances(gpu_s: Floats, shares: Shares, trace: Trace, cluster: str) -> npt.N
     """Return the probability of each of `OUTCOMES` for jobs of these GPU-seconds, shape (n, 3)."""
     from scipy.optimize import root
 
+    # Relative to the geometric mean, so that the search for the odds is well scaled whatever the unit.
     size = np.log(gpu_s / np.exp(np.log(gpu_s).mean())) if len(gpu_s) else gpu_s
+    # Shares are met in expectation, over the jobs of this trace: what is drawn differs from them by chance.
     weight = gpu_s / gpu_s.sum()
 
     def chances(at: Floats) -> Floats:
+        # A multinomial logit in the log of the GPU time: two parameters for each outcome, which meet two
+        # shares each, by number and by GPU time.
         odds = np.stack([np.zeros_like(size), at[0] + at[1] * size, at[2] + at[3] * size], axis=1)
+        # Less their greatest, so that no exponential overflows on the way of the search.
         part = np.exp(odds - odds.max(axis=1, keepdims=True))
         return np.asarray(part / part.sum(axis=1, keepdims=True))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError, nearest
+from clustergym.common.left_out import leave_out, recording
 from clustergym.common.text_files import check_path, decode, first_lines, header, read_bytes
 from clustergym.trace import native
 from clustergym.trace.options import ReadOptions
@@ -89,13 +90,7 @@ COLUMNS_HELP = f"""Columns of a trace of your own (a CSV with a header; seconds,
 
 
 def find_format(path: Path) -> Format:
-    """Detect the format of a file or folder from its name and its first 20 lines or 4 KB.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or looks like none of the formats.
-    """
+    """Detect the format of a file or folder from its name and its first 20 lines or 4 KB."""
     check_path(path)
     lines = first_lines(path)
     found = _detect_format(path, lines)
@@ -134,11 +129,6 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
     format : str
         A name of `FORMATS`; `auto`: found out.
     options : ReadOptions, optional
-
-    Raises
-    ------
-    InputError
-        For an unknown format, and at the first thing wrong with the file.
     """
     path = Path(path)
     if format != "auto" and format not in FORMATS:
@@ -147,13 +137,13 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
         )
     check_path(path)
     options = options or ReadOptions()
-    if format == "auto":
-        return find_format(path).read(path, options)
+    form = find_format(path) if format == "auto" else FORMATS[format]
     try:
-        return FORMATS[format].read(path, options)
+        with recording() as notes:
+            trace = form.read(path, options)
     except InputError as error:
         looks = _detect_format(path, first_lines(path))
-        if error.file is None or looks is None or looks.name == format:
+        if format == "auto" or error.file is None or looks is None or looks.name == format:
             raise
         raise InputError(
             error.message,
@@ -162,3 +152,9 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
             field=error.field,
             remedy=f"{error.remedy or 'mend it'}; the file looks like format {looks.name}, not {format}",
         ) from error
+    # The provenance of a native trace repeats what its import left out, and that was said then.
+    if form.name != native.NAME:
+        for reason, count in trace.provenance.get("left_out", {}).items():
+            leave_out("job", reason, count)
+    not_used = notes.figures()
+    return replace(trace, provenance={**trace.provenance, "not_used": not_used}) if not_used else trace

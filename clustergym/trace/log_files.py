@@ -5,17 +5,19 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clustergym.common.columns import iso
+from clustergym.common.columns import iso, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.writing import write_text
 from clustergym.trace.readers import kueue, sacct, slurmdbd
 from clustergym.trace.records import RecordedJobs
 from clustergym.trace.slurm_fields import CellRules
+from clustergym.trace.trace_checks import UNPRINTABLE
 
 COLUMNS = (
     *("job_id", "submit_time", "start_time", "duration", "gpus", "gpu_type", "user", "virtual_cluster"),
@@ -33,7 +35,9 @@ def read_operators_log(
 ) -> RecordedJobs:
     """Read the jobs in a log of Slurm or Kueue, of a format named in `OPERATORS`."""
     if name == "kueue":
-        return kueue.read_log(path)
+        log, rules = kueue.read_log(path), rules or CellRules()
+        users, teams = ([rules.name(one) for one in of or ()] for of in (log.user, log.virtual_cluster))
+        return replace(log, user=users, virtual_cluster=teams)
     if name == "slurmdbd":
         return slurmdbd.read_log(path, rules, type_of_partition)
     return sacct.read_log(path, rules, type_of_partition)
@@ -48,11 +52,6 @@ def write_log(log: RecordedJobs, path: Path, rows: Sequence[int] | None = None) 
     path : Path
     rows : sequence of int, optional
         The jobs to write, in their order; by default all.
-
-    Raises
-    ------
-    InputError
-        If the log has no job, or the file cannot be written.
     """
     if not len(log.row):
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(log.left_out.items()))
@@ -70,6 +69,10 @@ def write_log(log: RecordedJobs, path: Path, rows: Sequence[int] | None = None) 
     limits = empty if log.time_limit_s is None else [_seconds(limit) for limit in log.time_limit_s.tolist()]
     nodes = empty if log.nodes is None else [count or "" for count in log.nodes.tolist()]
     for row in order:
+        for cell in (log.job_id[row], *(column[row] for column in texts)):
+            if UNPRINTABLE.search(cell):
+                message = f"{quote_cell(cell)} has a control character"
+                raise InputError(message, file=log.path, line=log.line[row] or None, remedy="remove it")
         writer.writerow(
             (
                 log.job_id[row],

@@ -37,7 +37,7 @@ REQUIRED = tuple(column for column in COLUMNS if column not in OPTIONAL)
 
 def provenance_path(path: Path) -> Path:
     """Return the path of the JSON file that says where a trace file comes from."""
-    return path.with_name(f"{path.stem}.provenance.json")
+    return path.parent / f"{path.stem}.provenance.json"
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
@@ -70,6 +70,8 @@ def read_trace(path: str | Path, type_name: TypeNames | None = None) -> Trace:
     """
     path = Path(path)
     further = OUTCOME_COLUMNS + LIMIT_COLUMNS + NODE_COLUMNS + PART_COLUMNS
+    # Unknown columns are an error in this project's own format: a name that is misspelt would else be a
+    # column that is missing.
     table = read_csv(path, REQUIRED, known=COLUMNS + further)
     iterations = integers(table, "iterations", low=1)
     stored = _read_provenance(path, table.sha256)
@@ -135,13 +137,7 @@ def _read_provenance(path: Path, sha256: str) -> dict[str, Any]:
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:
-    """Write a trace to `path` and its provenance to `<stem>.provenance.json`, or neither on failure.
-
-    Raises
-    ------
-    InputError
-        If they cannot be written.
-    """
+    """Write a trace to `path` and its provenance to `<stem>.provenance.json`, or neither on failure."""
     path = Path(path)
     content = trace.csv_text().encode()
     record = {

@@ -79,11 +79,6 @@ def read_outcomes(table: TextTable, column: str, known: Mapping[str, str]) -> li
     known : mapping
         Status -> outcome, statuses in upper case. An empty cell is an unknown outcome; of a status of
         several words, as Slurm's `CANCELLED by 1001`, the first counts.
-
-    Raises
-    ------
-    InputError
-        At the first status that is not known.
     """
     if column not in table.columns:
         return None
@@ -120,11 +115,14 @@ def draw_asked(
     asked_s = duration_s.copy()
     left = early.copy()
     counts = {}
+    # Completed jobs of as many GPUs first, and any size only for those that none of these outlasted.
     for name, alike in (("asked_as_same_gpus", np.unique(gpus[early])), ("asked_as_any_gpus", [None])):
         before = int(left.sum())
         for count in alike:
             pool = np.sort(duration_s[complete if count is None else complete & (gpus == count)])
             rows = np.flatnonzero(left if count is None else left & (gpus == count))
+            # Of the completed jobs only those that ran at least as long: a job that failed after an hour
+            # asked for more than an hour.
             first = np.searchsorted(pool, duration_s[rows])
             there = first < len(pool)
             rows, first = rows[there], first[there]
@@ -145,6 +143,7 @@ def compute_asked_iterations(iterations: Ints, duration_s: Floats, asked_s: Floa
     ratio = np.divide(asked_s, duration_s, out=np.ones(len(iterations)), where=duration_s > 0)
     longer = np.isfinite(ratio) & (ratio > 1)
     asked = np.where(longer, np.rint(iterations * np.where(longer, ratio, 1.0)), iterations)
+    # Rounding must not make a job ask for less than it did.
     return np.maximum(asked, iterations).astype(np.int64)
 
 
@@ -154,6 +153,8 @@ def compute_shares(outcome: Sequence[str], gpu_s: Floats) -> dict[str, dict[str,
     total = float(np.nansum(gpu_s))
     for name in (*OUTCOMES, UNKNOWN):
         mine = outcomes == name
+        # The three outcomes have an entry even where there is none of one; unknown ones only where there are
+        # some.
         if name or mine.any():
             gpu_time = float(np.nansum(gpu_s[mine]))
             found[name or "unknown"] = {

@@ -71,13 +71,7 @@ class PairTable:
 
 
 def read_pair_table(path: Path) -> PairTable:
-    """Read the speeds of pairs of jobs that share a GPU, from a CSV file or from Gavel's JSON file.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with it; names file, line (of a CSV) and field.
-    """
+    """Read the speeds of pairs of jobs that share a GPU, from a CSV file or from Gavel's JSON file."""
     check_path(path)
     if path.is_dir():
         path = path / SIMULATION
@@ -129,12 +123,14 @@ def _entries(table: Any) -> Iterator[GavelPair]:
             (first, gpus) = named[key]
             for other, (mine, theirs) in ((at, pair) for at, pair in rates.items() if at != "null"):
                 second, same = named[other]
+                # A pair holds the same GPUs, so that both must have as many.
                 if gpus != same:
                     raise ValueError(f"{key} beside {other} on {gpu_type}: the counts are unequal")
                 kept = (
                     _compute_kept_share(float(mine), alone[key]),
                     _compute_kept_share(float(theirs), alone[other]),
                 )
+                # A job that stands still beside another does not share with it, whatever the other keeps.
                 yield GavelPair(gpu_type, gpus, first, second, kept if min(kept) > 0 else (0.0, 0.0))
 
 
@@ -203,6 +199,8 @@ def _read_csv(path: Path) -> PairTable:
             remedy = "give 0 to both where they cannot share"
             raise InputError("is 0 for one job alone", file=path, line=line, field="kept_a", remedy=remedy)
         pair = pair if fits[row] else (0.0, 0.0)
+        # Both ways round, so that a look-up need not know which job is first; a second row of a pair must
+        # then agree with the first.
         for way, speed in ((key, pair), (key._replace(first=key.second, second=key.first), pair[::-1])):
             if kept.setdefault(way, speed) != speed:
                 message = f"{way.first.model} beside {way.second.model} has other speeds in an earlier row"
@@ -266,6 +264,7 @@ def pair_statistics(table: PairTable) -> list[PairStatistics]:
         of_type[key.gpu_type].append((key, pair))
     found = []
     for name, entries in sorted(of_type.items()):
+        # Each pair stands twice, one way round and the other; a pair of equal jobs once.
         once = [(key, pair) for key, pair in entries if key.first <= key.second]
         impossible = sum(pair[0] == 0 and key.gpus == 1 for key, pair in once)
         possible = np.array([pair for _, pair in once if pair[0] > 0]).reshape(-1, 2)

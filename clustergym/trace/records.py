@@ -35,6 +35,8 @@ from clustergym.trace.trace_checks import Column, build_trace
 
 _TEXTS = ("job_id", "gpu_type", "user", "virtual_cluster", "partition")
 """Columns that are copied as they are in the log, if it has them."""
+LATEST_S = 230 * 365.25 * DAY_S
+"""Seconds from 1970 to 2200: a log's times beyond it are in another unit."""
 MONTH_S = 30 * DAY_S
 """A log whose median duration is longer is likely to be in another unit than seconds."""
 
@@ -119,6 +121,8 @@ def make_recorded_jobs(
     kept = np.ones(len(table), dtype=np.bool_)
     counts: Counter[str] = Counter()
     for reason, out in left_out.items():
+        # The order of reasons matters: a row counts for the first only, so that counts add up to the rows
+        # left out.
         counts[reason] = int((out & kept).sum())
         kept &= ~out
     rows = np.flatnonzero(kept)
@@ -155,22 +159,17 @@ def build_recorded_trace(log: RecordedJobs, options: ReadOptions) -> Trace:
     """Build a trace from a log's jobs: choose models at random, and start the clock at the first submission.
 
     With `options.outcomes=keep` jobs that failed or were killed end where they did in the log.
-
-    Raises
-    ------
-    InputError
-        If no job is left, a job is not valid (names the first such job), or outcomes are to be kept and
-        the log has none.
     """
     if not len(log.row):
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(log.left_out.items()))
         raise InputError(
             f"no job is left ({why})", file=log.path, remedy="give a trace with GPU jobs that ran"
         )
+    # First, as a type that the reference cluster lacks says nothing of how long a job takes there.
     log = _with_type_names(log, options)
+    # After type names are resolved: which models fit depends on the types.
     drawn = draw(log, options)
-    median_s = float(np.median(log.duration_s))
-    long = {"median_duration_s": median_s} if median_s > MONTH_S else {}
+    long = _find_long_durations(log)
     submit_s, origin = from_first(log.submit_s)
     kept, outcomes = _select_outcomes(log, drawn, options)
     return build_trace(
@@ -203,6 +202,26 @@ def build_recorded_trace(log: RecordedJobs, options: ReadOptions) -> Trace:
     )
 
 
+def _find_long_durations(log: RecordedJobs) -> dict[str, float]:
+    """Return figures on durations that are too long for seconds; raise an InputError for such submissions."""
+    latest = float(log.submit_s.max())
+    if latest >= LATEST_S:
+        column = log.source_names.get("submit_s", "submit_s")
+        message = f"{latest:.0f} s since 1970 lies after the year 2200"
+        remedy = "if these are milliseconds, divide them by 1000"
+        raise InputError(message, file=log.path, field=column, remedy=remedy)
+    median_s, last_s = float(np.median(log.duration_s)), latest - float(log.submit_s.min())
+    if median_s > MONTH_S:
+        return {"median_duration_s": median_s}
+    # In a log of a day or more most jobs end before its last submission. Where they do not, but would with a
+    # thousandth of their durations, these are likely to be milliseconds.
+    since = log.submit_s - latest
+    late, late_of_milli = (float(np.mean(since + log.duration_s / unit > 0)) for unit in (1, 1000))
+    if last_s >= DAY_S and len(log.row) >= 10 and late > 0.5 and late_of_milli < 0.1:
+        return {"median_duration_s": median_s, "ended_after_last_submission": late}
+    return {}
+
+
 def _list_asked_nodes(log: RecordedJobs, gpus: Ints, options: ReadOptions) -> Ints | None:
     """Return how many nodes each job asks for, 0: any; None: none asks.
 
@@ -213,6 +232,8 @@ def _list_asked_nodes(log: RecordedJobs, gpus: Ints, options: ReadOptions) -> In
     largest = max(options.node_gpus.values(), default=0)
     types = [""] * len(gpus) if log.gpu_type is None else log.gpu_type
     most = np.array([options.node_gpus.get(name, largest) for name in types], dtype=np.int64)
+    # Of the count that the job has now: one that was rounded up may no longer divide by the nodes it asked
+    # for.
     each, left = np.divmod(gpus, np.maximum(log.nodes, 1))
     nodes: Ints = np.where((left == 0) & (each <= most), log.nodes, 0)
     return nodes if nodes.any() else None
@@ -291,13 +312,7 @@ FAMILIES = {
 def families(
     names: Sequence[str], table: Mapping[str, str], path: Path, line: Sequence[int | None], field: str
 ) -> list[str]:
-    """Return the catalogue's model family for each model name, whose case does not matter.
-
-    Raises
-    ------
-    InputError
-        At the first unknown name; names the nearest.
-    """
+    """Return the catalogue's model family for each model name, whose case does not matter."""
     known: dict[str, str] = {}
     for name, row in zip(names, line, strict=True):
         if name in known:

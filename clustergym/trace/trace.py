@@ -201,6 +201,7 @@ class Trace:
         index = np.asarray(rows, dtype=np.int64)
         columns: dict[str, Any] = {}
         for column in fields(self):
+            # By the type of each value, so that a further column of jobs needs no line here.
             value = getattr(self, column.name)
             if isinstance(value, np.ndarray):
                 columns[column.name] = value[index]
@@ -283,17 +284,13 @@ def cut_trace(
     first : int, optional
     rebase : bool
         Whether to start the clock at the first submission kept; deadlines move with it.
-
-    Raises
-    ------
-    InputError
-        If nothing is left, or a bound is not a number or negative.
     """
     for name, value in {"--start-s": start_s, "--end-s": end_s, "--skip": skip, "--first": first}.items():
         if value is not None and not value >= 0:
             raise InputError(f"{value} is negative or no number", field=name, remedy="give 0 or more")
     low = -np.inf if start_s is None else start_s
     high = np.inf if end_s is None else end_s
+    # Skipped and counted among the jobs submitted in the span, not among all of the trace.
     rows = np.flatnonzero((trace.submit_s >= low) & (trace.submit_s < high))[skip:][:first]
     if not len(rows):
         raise InputError(

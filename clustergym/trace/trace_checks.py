@@ -45,6 +45,7 @@ def read_parts(table: TextTable, gpus: Ints) -> PartColumns | None:
     if not set(PART_COLUMNS) & table.columns.keys():
         return None
     given = numbers(table, "gpu_milli", low=0, high=WHOLE, default=np.nan)
+    # An empty cell means the usual: whole GPUs for a job that has some, and nothing for one that has none.
     milli = np.where(np.isnan(given), np.where(gpus > 0, WHOLE, 0), given).astype(np.int64)
     broken = ~np.isnan(given) & (given != milli)
     if broken.any():
@@ -68,11 +69,6 @@ def check_parts(
         Where the rows stand, for error messages.
     named : callable
         Our column -> the file's name of it.
-
-    Raises
-    ------
-    InputError
-        At the first request that is not possible.
     """
     gpus, milli = parts.gpus, parts.gpu_milli
     check_bounds(milli.astype(np.float64), path, line, named("gpu_milli"), 0, WHOLE)
@@ -92,8 +88,12 @@ def check_parts(
     refuse((gpus == 0) & (milli > 0), "gpu_milli", "{milli} asks for a part of no GPU", "give 0, or 1 GPU")
     nothing = (gpus == 0) & (parts.cpu_milli == 0) & (parts.memory_mib == 0)
     refuse(nothing, "cpu_milli", "the job asks for no GPU, CPU or memory", "say what it needs")
+    # In one order, so that equal requests are one class and a trace's digest does not depend on how a file
+    # lists them.
     models = ["|".join(sorted({part for part in cell.split("|") if part})) for cell in parts.gpu_models]
     return {
+        # A job without GPUs counts as one of 1 with nothing of it: counts of 0 are those of jobs that fit
+        # nowhere.
         "gpus": np.maximum(gpus, 1),
         "gpu_milli": milli,
         "cpu_milli": parts.cpu_milli,
@@ -111,7 +111,7 @@ _NUMBERS: dict[str, type[np.generic]] = {
     **dict.fromkeys(("global_batch", "iterations", "end_iterations"), np.int64),
 }
 """Columns of numbers, and their types; all others are of texts."""
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _BOUNDS: dict[str, tuple[float | None, float]] = {
     "submit_s": (0.0, LARGEST),
     "global_batch": (1.0, LARGEST),
@@ -162,11 +162,6 @@ def build_trace(
         Columns of a trace whose log says when and where jobs started; NaN and empty: not known.
     asked_gpus : ndarray of int, optional
         GPU counts in the file where `gpus` are rounded.
-
-    Raises
-    ------
-    InputError
-        At the first job without a valid id, time, count, deadline or GPU type.
     """
     columns: dict[str, Any] = {
         column: np.asarray(cells, dtype=_NUMBERS[column]) if column in _NUMBERS else list(cells)
@@ -252,10 +247,10 @@ class _Checker:
         ):
             if column not in self.columns:
                 continue
-            if not _UNPRINTABLE.search("".join(self.columns[column])):
+            if not UNPRINTABLE.search("".join(self.columns[column])):
                 continue
             for row, text in enumerate(self.columns[column]):
-                if _UNPRINTABLE.search(text):
+                if UNPRINTABLE.search(text):
                     raise self.error(row, column, f"{quote_cell(text)} has a control character", "remove it")
         families = self.columns["model_family"]
         if "" in families:

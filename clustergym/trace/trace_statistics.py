@@ -72,6 +72,8 @@ def build_tables(trace: Trace, cluster: ClusterSpec, tables_of: TablesOf | None 
 
 def list_counts(gpus: Ints, cluster: ClusterSpec) -> list[int]:
     """Return the GPU counts, ascending, at which iteration times are needed to compute the offered load."""
+    # Powers of two besides the counts that are asked for: a job that does not fit is costed at the next
+    # larger one.
     doubling = {1 << power for power in range(int(cluster.capacity.max()).bit_length())}
     return sorted(doubling.union(gpus.tolist()))
 
@@ -137,6 +139,8 @@ class RequestCosts:
 
     def learn(self, tables: OracleTables) -> None:
         """Add the iteration times of further model classes to the cache."""
+        # The most compact placement: what a job offers to a cluster is its work where it runs best, not where
+        # a placer might put it.
         tiers = [
             [int(self.cluster.compact_locality(t, min(k, int(room)))) for k in self.counts]
             for t, room in enumerate(self.cluster.capacity.tolist())
@@ -165,6 +169,8 @@ class RequestCosts:
         if gpu_type == "":
             tries = [(others, True), (others, False)]
         else:
+            # What a user asked for comes before what fits: first the type at the count, then more GPUs of it,
+            # then other types.
             tries = [(asked, True), (asked, False), (others, True), (others, False)]
         for attempt, (gpu_types, exactly) in enumerate(tries):
             found = {
@@ -187,6 +193,8 @@ class RequestCosts:
         total = sum(int(self.cluster.capacity[gpu_type]) for gpu_type in found)
         gpu_s, time_s = [0.0] * len(table), 0.0
         for gpu_type, count in found.items():
+            # A job that may run on several types is spread over them by their GPUs; to know better one would
+            # have to schedule.
             share = int(self.cluster.capacity[gpu_type]) / total
             seconds = float(table[gpu_type, self.counts.index(count)])
             gpu_s[gpu_type] = share * seconds * count
@@ -268,6 +276,7 @@ def count_statistics(submit_s: Floats, width_s: float) -> dict[str, float | int 
     width_s : float
         Width of a window; only whole windows count.
     """
+    # Whole windows alone: the last, cut one would look like a quiet time.
     windows = int(submit_s[-1] // width_s)
     counts = np.bincount((submit_s // width_s).astype(np.int64), minlength=windows)[:windows].astype(
         np.float64
@@ -279,6 +288,8 @@ def count_statistics(submit_s: Floats, width_s: float) -> dict[str, float | int 
         "windows": windows,
         "mean": mean,
         "max": int(counts.max()) if windows else None,
+        # Variance over mean of the counts (unbiased): 1 for a Poisson process, more if arrivals come in
+        # bursts.
         "fano": square / (windows - 1) / mean if windows > 1 and mean else None,
         "lag1_autocorrelation": float((off[1:] * off[:-1]).sum()) / square if square > 0 else None,
     }

@@ -34,6 +34,7 @@ from clustergym.sim.compiled.scenario_arrays import (
 )
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
+from clustergym.sim.stalls import StalledError
 
 
 def auction_episodes(scenario: Scenario, information: InformationClass) -> Callable[[Floats], Floats]:
@@ -63,8 +64,12 @@ def _make_learned_policy(weights: Floats, information: InformationClass) -> Poli
 
 
 def _jct_s(scenario: Scenario, policy: Policy) -> Floats:
-    simulation = simulate(scenario, policy, make_placer({"name": "buddy"})).simulation
     submit_s = scenario.trace.submit_s
+    try:
+        simulation = simulate(scenario, policy, make_placer({"name": "buddy"})).simulation
+    except StalledError:
+        # A search goes on with others; such a plan is the worst that there can be.
+        return np.full(len(submit_s), np.inf)
     left_s = np.full(len(submit_s), simulation.end_s if scenario.horizon_s is None else scenario.horizon_s)
     for event in simulation.log.events:
         if event.event_type == EventType.COMPLETE:

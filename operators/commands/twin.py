@@ -71,6 +71,8 @@ def _rules_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--by", choices=("account", "user"), default="account", help="whether accounts or users are queues")
     add("--fair-sharing", action="store_true", help="Kueue's fair sharing is on")
+    words = "replace names of Slurm's users and accounts, as trace import does with the same TEXT"
+    add("--hash-users", metavar="TEXT", help=words)
     add("--force", action="store_true", help="overwrite the files")
     add("--json", type=Path, metavar="FILE", help="write what was read and guessed")
 
@@ -116,6 +118,8 @@ def _price_arguments(parser: argparse.ArgumentParser) -> None:
 
 def write_rules(options: argparse.Namespace) -> int:
     """Write files of a cluster's queues and policy, read from its scheduler's settings; return the status."""
+    from clustergym.trace.slurm_fields import CellRules
+
     from ..twin.folder import POLICY as POLICY_FILE
     from ..twin.folder import QUEUES, read_rules, write_rules
 
@@ -123,7 +127,8 @@ def write_rules(options: argparse.Namespace) -> int:
         if (options.output / name).exists() and not options.force:
             message, remedy = "exists already", "choose another folder, or --force"
             raise InputError(message, file=options.output / name, field="--output", remedy=remedy)
-    rules = read_rules(options.sources, options.by, options.fair_sharing)
+    hashed = CellRules(salt=options.hash_users) if options.hash_users else None
+    rules = read_rules(options.sources, options.by, options.fair_sharing, hashed)
     source = ", ".join(path.name for path in options.sources)
     written = write_rules(options.output, rules.queues, rules.policy, source)
     queues = list(rules.queues["queues"])

@@ -134,11 +134,6 @@ def read_journal(path: Path) -> tuple[Header, list[Any], int]:
     """Read a journal; return its header, its entries, and the number of bytes in complete lines.
 
     A last line that was cut off, as when the run was killed, is left out.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is too large, or is no journal.
     """
     from .journal_schema import check_entry
 

@@ -141,13 +141,7 @@ def run_live(
     options: LiveOptions,
     folder: Path,
 ) -> dict[str, Any]:
-    """Run a policy on a scheduler and write the result to a folder unless it is there; return the result.
-
-    Raises
-    ------
-    InputError
-        If the scenario or the cluster lacks what a live run needs, or the run stalls.
-    """
+    """Run a policy on a scheduler and write the result to a folder unless it is there; return the result."""
     seed = int(config["seed"])
     key = live_key(scenario, policy, placer, seed, options)
     done = find_finished_result(folder, key)
@@ -218,13 +212,7 @@ def _drive_run(simulation: LiveSimulation, policy: Policy, seed: int, show: Prog
 
 @contextmanager
 def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -> Iterator[Backend]:
-    """Give a context with the back end of a run, which claims the cluster; at its end, end what was started.
-
-    Raises
-    ------
-    InputError
-        If the cluster is missing, does not suffice, or is in use.
-    """
+    """Give a context with a run's back end, which claims the cluster; at its end, end what was started."""
     if options.engine == "fake":
         yield FakeBackend(scenario.cluster.node_gpus)
         return

@@ -107,13 +107,7 @@ class LocalSlurm:
         return environment
 
     def start(self) -> None:
-        """Start the daemons, unless they run already, and wait until all nodes are idle.
-
-        Raises
-        ------
-        InputError
-            If they do not start.
-        """
+        """Start the daemons, unless they run already, and wait until all nodes are idle."""
         known = self._list_known()
         if known and all(map(_runs, known)):
             return
@@ -255,11 +249,6 @@ def packages_root() -> Path | None:
     """Return the folder of Slurm's unpacked Debian packages, fetched if needed; None if Slurm is installed.
 
     They are fetched once, by `apt-get download`, into `$XDG_CACHE_HOME/clustergym/slurm`.
-
-    Raises
-    ------
-    InputError
-        If Slurm is not installed and cannot be fetched.
     """
     daemons = ("slurmctld", "slurmd")
     if all(shutil.which(name, path=_search_path()) for name in (*daemons, "salloc")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from functools import cache
+from datetime import datetime
 
 from clustergym.common.errors import InputError
 
@@ -79,12 +79,15 @@ class Slurm:
             raise NoAnswerError(f"{words[0]}: {told}", field="live.engine", remedy="is slurmctld running?")
         return done.stdout.removesuffix("\n").split("\n") if done.stdout else []
 
-    @cache  # noqa: B019 -- one for a run
-    def hosts(self, listed: str) -> tuple[str, ...]:
-        """Return the node names in a list such as `a40n[0-3]`."""
-        if "[" not in listed:
-            return tuple(name for name in listed.split(",") if name)
-        return tuple(self.read("scontrol", "show", "hostnames", listed))
+
+def parse_time(text: str) -> float:
+    """Parse a time that Slurm prints here; return seconds since 1970, or NaN if it is none."""
+    if text.isascii() and text.isdigit():
+        return float(text[:12])
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return float("nan")
 
 
 def last_line(text: str) -> str:

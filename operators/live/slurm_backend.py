@@ -12,14 +12,14 @@ import math
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from subprocess import CompletedProcess
 
+from clustergym.cluster.slurm_text import host_names, parse_gres
 from clustergym.common.errors import InputError
 
 from .backend import Backend, BackendStatus, Claim, FinishedAllocation, NoAnswerError, Part
-from .slurm import PREFIX, Slurm, SlurmWords, last_line
+from .slurm import PREFIX, Slurm, SlurmWords, last_line, parse_time
 
 CLAIM = "clustergym-live"
 """Name of the held job that claims the cluster for a run; its comment has the run's name and folder."""
@@ -182,7 +182,11 @@ class SlurmBackend(Backend):
     # Nodes
 
     def _nodes(self, listed: str) -> tuple[int, ...]:
-        return tuple(sorted(self._index[host] for host in self.slurm.hosts(listed) if host in self._index))
+        try:
+            hosts = host_names(listed)
+        except ValueError as problem:
+            raise NoAnswerError(str(problem), field="live.engine", remedy="look at slurmctld's log") from None
+        return tuple(sorted(self._index[host] for host in hosts if host in self._index))
 
     def _states(self) -> tuple[frozenset[int], frozenset[int]]:
         """Return the nodes that are out of use, and those whose state Slurm does not know."""
@@ -239,7 +243,7 @@ class SlurmBackend(Backend):
             row = ACCOUNTED.fullmatch(line)
             if row is None or self._granted.get(row[6], row[1]) != row[1]:
                 continue
-            times = (_unix(row[3]), _unix(row[4]))
+            times = (parse_time(row[3]), parse_time(row[4]))
             if self._name.fullmatch(f"{row[1]}|{self.user}|{row[6]}") and all(map(math.isfinite, times)):
                 found.append(FinishedAllocation(row[6], row[2], self._nodes(row[5]), *times))
         return found
@@ -250,7 +254,7 @@ class SlurmBackend(Backend):
         own = self._name.fullmatch(f"{number}|{record['user']}|{name}")
         if own is None or self._granted.get(name, number) != number:
             return None
-        times = (_unix(record["start"]), _unix(record["end"]))
+        times = (parse_time(record["start"]), parse_time(record["end"]))
         if not all(map(math.isfinite, times)):
             return None
         try:
@@ -282,17 +286,12 @@ class SlurmBackend(Backend):
 
 def _gpus_each(gres: str) -> int:
     """Return the GPUs a node of squeue's `%b`, such as `gres:gpu:2` or `gres/gpu:a40:2`."""
-    found = re.search(r"gpu(?::[^:,()]+)*?:(\d+)", gres)
-    return int(found[1]) if found else 0
+    try:
+        return parse_gres(gres).gpus
+    except ValueError as problem:
+        raise NoAnswerError(str(problem), field="live.engine", remedy="look at slurmctld's log") from None
 
 
 def _accounting(further: Sequence[str]) -> list[str]:
     """Return the arguments for account and quality of service, which a held job needs as well."""
     return [word for word in further if re.match(r"(--account|--qos|--reservation|-A|-q)=?", word)]
-
-
-def _unix(text: str) -> float:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return float("nan")

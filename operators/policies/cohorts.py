@@ -17,7 +17,8 @@ from typing import Any
 
 from clustergym.cluster.node_lists import read_product
 from clustergym.common.errors import InputError
-from clustergym.common.kubernetes import GPU, KubernetesObject, quantity, read_objects
+from clustergym.common.kubernetes import GPUS, KubernetesObject, amount, quantity, read_objects
+from clustergym.common.left_out import not_modelled, not_read
 
 from .slurm_rules import Rules
 
@@ -179,6 +180,8 @@ def sides_below_common_cohort(one: QuotaNode, other: QuotaNode) -> tuple[QuotaNo
     return mine[depth - 1], theirs[theirs.index(mine[depth]) - 1]
 
 
+MOST_LEVELS = 100
+"""Most cohorts above a queue: the time to add up quotas grows with their number for each queue."""
 PREEMPTION = {
     "reclaimWithinCohort": ("reclaim_within_cohort", {"LowerPriority": "lower_priority", "Any": "any"}),
     "withinClusterQueue": (
@@ -196,7 +199,8 @@ def read_kueue_rules(paths: Sequence[Path], fair_sharing: bool = False) -> Rules
     A ClusterQueue without a cohort, and a cohort without a parent, borrows nothing. The policy has one
     setting for all queues: the one that most of them have.
     """
-    objects = [one for path in paths for one in read_objects(path)]
+    used = ("ClusterQueue", "Cohort", "ResourceFlavor", "LocalQueue", "WorkloadPriorityClass")
+    objects = [one for path in paths for one in read_objects(path, used)]
     types = {
         one.name: read_product(one.labels(), one.name) for one in objects if one.kind == "ResourceFlavor"
     }
@@ -207,7 +211,8 @@ def read_kueue_rules(paths: Sequence[Path], fair_sharing: bool = False) -> Rules
     found: dict[str, Any] = {}
     for one in objects:
         if one.kind in ("ClusterQueue", "Cohort"):
-            parent = one.text("spec.cohort") or one.text("spec.cohortName") or one.text("spec.parentName")
+            parents = (f"spec.{key}" for key in ("cohort", "cohortName", "parentName", "parent"))
+            parent = next((name for name in map(one.text, parents) if name), "")
             found[one.name] = _queue(one, types, parent)
     for parent in {queue["parent"] for queue in found.values() if "parent" in queue} - found.keys():
         found[parent] = {"quota": {}}
@@ -219,7 +224,9 @@ def read_kueue_rules(paths: Sequence[Path], fair_sharing: bool = False) -> Rules
     guessed = Counter[str]()
     policy: dict[str, Any] = {"name": "kueue", "round_s": None, "fair_sharing": fair_sharing}
     for rule, (parameter, words) in PREEMPTION.items():
-        given = [words.get(one.text(f"spec.preemption.{rule}"), "never") for one in queues]
+        said = [one.text(f"spec.preemption.{rule}") for one in queues]
+        not_read([f"preemption.{rule} {word}" for word in said if word not in (*words, "Never", "")])
+        given = [words.get(word, "never") for word in said]
         policy[parameter] = _most(given, f"ClusterQueues of another preemption.{rule}", guessed)
     strict = [
         "strict" if one.text("spec.queueingStrategy") == "StrictFIFO" else "best_effort" for one in queues
@@ -237,14 +244,29 @@ def _most(given: Sequence[str], others: str, guessed: Counter[str]) -> str:
 def _queue(one: KubernetesObject, types: dict[str, str], parent: str) -> dict[str, Any]:
     found: dict[str, Any] = {"parent": parent} if parent else {}
     amounts: dict[str, dict[str, int]] = {"quota": {}, "borrowing_limit": {}, "lending_limit": {}}
+    _name_not_modelled(one)
     for limit, flavor, value in _quotas(one):
         gpu_type = types.get(flavor, read_product({}, flavor))
         amounts[limit][gpu_type] = amounts[limit].get(gpu_type, 0) + quantity(one, limit, value)
-    found |= {field: amount for field, amount in amounts.items() if amount or field == "quota"}
-    weight = one.get("spec.fairSharing.weight", (str, int), "1")
-    if str(weight).isascii() and str(weight).isdigit() and str(weight) != "1":
-        found["weight"] = float(str(weight)[:9])
+    found |= {field: limits for field, limits in amounts.items() if limits or field == "quota"}
+    weight = amount(one, "spec.fairSharing.weight", one.get("spec.fairSharing.weight", (str, int, float), 1))
+    if weight != 1:
+        found["weight"] = weight
     return found
+
+
+def _name_not_modelled(one: KubernetesObject) -> None:
+    """Note what a queue asks of Kueue that the policy does not do."""
+    stopped = one.text("spec.stopPolicy")
+    if stopped not in ("", "None"):
+        not_modelled([f"stopPolicy {stopped} of {one.kind} {one.name}: its jobs start as others' do"])
+    for key in ("admissionChecks", "admissionChecksStrategy", "admissionScope", "flavorFungibility"):
+        if one.get("spec", dict, {}).get(key):
+            not_modelled([key])
+    if one.get("spec.namespaceSelector", dict, {}):
+        not_modelled(["namespaceSelector"])
+    if one.get("spec.preemption.borrowWithinCohort.maxPriorityThreshold", int, None) is not None:
+        not_modelled(["borrowWithinCohort.maxPriorityThreshold"])
 
 
 def _quotas(one: KubernetesObject) -> Iterable[tuple[str, str, Any]]:
@@ -253,7 +275,8 @@ def _quotas(one: KubernetesObject) -> Iterable[tuple[str, str, Any]]:
         for flavor in group.items("flavors"):
             name = str(flavor.content.get("name", ""))
             for resource in flavor.items("resources"):
-                if resource.content.get("name") != GPU:
+                if resource.content.get("name") not in GPUS:
+                    not_modelled([f"quota of {resource.content.get('name')}"])
                     continue
                 for key, limit in fields.items():
                     if resource.content.get(key) is not None:
@@ -264,6 +287,9 @@ def _add_quotas(name: str, own: dict[str, int], queues: dict[str, Any]) -> None:
     """Add a queue's own quota to every cohort above it: a cohort's quota is the sum of those in it."""
     seen, parent = {name}, queues[name].get("parent")
     while parent is not None and parent not in seen:
+        if len(seen) > MOST_LEVELS:
+            message, remedy = f"lies in more than {MOST_LEVELS} cohorts", "name the parent that it has"
+            raise InputError(message, field=name, remedy=remedy)
         for gpu_type, gpus in own.items():
             queues[parent]["quota"][gpu_type] = queues[parent]["quota"].get(gpu_type, 0) + gpus
         seen.add(parent)

@@ -135,13 +135,7 @@ class SlurmMultifactor(Policy):
     _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Store the trace's greatest priority and, if it has dates, the boot time, for computing priorities.
-
-        Raises
-        ------
-        InputError
-            If `booted` is no time.
-        """
+        """Store the trace's greatest priority and, if it has dates, the boot time, for priorities."""
         self._most_urgent = int(trace.priority.max(initial=0))
         self._boot_s = None
         if self.booted is not None:

@@ -16,11 +16,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-from clustergym.cluster.slurm_text import known_type
+from clustergym.cluster.slurm_text import known_type, span_s
 from clustergym.common.errors import InputError
+from clustergym.common.left_out import leave_out, not_modelled, not_read
 from clustergym.common.text_files import read_text
-from clustergym.trace.slurm_fields import span_s
+from clustergym.trace.slurm_fields import CellRules
 
+COLUMNS = ("account", "user", "parentname", "parname", "share", "grptres", "cluster", "")
 OTHERS = "others"
 """Queue of jobs whose account or user is in no list."""
 ASSOC_REMEDY = "print it with sacctmgr -P show assoc format=Account,User,ParentName,Share,GrpTRES"
@@ -38,6 +40,34 @@ SPANS = {
     "prioritycalcperiod": "fair_share_interval_s",
 }
 """Keys of Slurm's configuration in lower case, and parameters of the policy `slurm-multifactor`."""
+USED = {"schedulertype", "schedulerparameters", "boot_time", "prioritytype", "priorityflags"}
+USED |= {"priorityfavorsmall", "fairsharedampeningfactor", *WEIGHTS, *SPANS}
+RULES = (
+    "burstbuffertype dependencyparameters federationparameters jobsubmitplugins licenses overtimelimit "
+    "preemptexempttime preemptmode preemptparameters preempttype prioritysitefactorparameters "
+    "prioritysitefactorplugin priorityusageresetperiod priorityweightassoc priorityweighttres resvoverrun "
+    "topologyparam topologyplugin"
+)
+"""Keys that decide who starts when, read and not modelled, in lower case."""
+NOTHING = {"", "(null)", "n/a", "none", "off", "0", "0 min", "00:00:00", "preempt/none", "topology/none"}
+NOTHING |= {"topology/default", "topology/flat"}
+"""Values of such keys that ask for nothing."""
+WORDS = {
+    "priorityflags": {"no_fair_tree", "fair_tree", "calculate_running"},
+    "schedulerparameters": {"bf_interval", "bf_resolution", "batch_sched_delay"},
+}
+"""Words of keys that are modelled, or change nothing here."""
+OTHER_KEYS = re.compile(
+    r"accounting|acctgather|allowspec|auth|batchstart|bcast|certgen|certmgr|clifilter|clustername|communication|"
+    r"complete|corespec|cpufreq|cred|dataparser|debugflags|defmem|disablerootjobs|eiotimeout|enforcepart|"
+    r"epilog|extsensors|firstjobid|getenv|gpufreq|grestypes|group|hash|health|inactive|interactive|jobacct|jobcomp|jobcontainer|"
+    r"jobcredential|jobdefaults|jobfile|jobrequeue|kill|launch|logtime|mail|max|mcs|messagetimeout|minjobage|mpi|"
+    r"multiple_slurmd|namespace|next_job_id|nodefeatures|plugindir|plugstack|power|prep|priorityparameters|"
+    r"prioritycalcperiod|private|proctrack|prolog|propagate|reboot|reconfig|requeue|resume|resvepilog|resvprolog|"
+    r"returntoservice|route|scheduler(timeslice)|scron|select|slurm|srun|statesave|suspend|switch|task|tcp|tls|"
+    r"tmpfs|track|tree|unkillable|url|usepam|vsize|wait|x11"
+)
+"""How keys begin, in lower case, that do not decide who starts when."""
 _GPU_LIMIT = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,7})", re.ASCII)
 
 
@@ -68,10 +98,25 @@ class _Config:
     def __init__(self, path: Path) -> None:
         text, _ = read_text(path)
         self.path, self.text, self._lines = path, dict[str, str](), dict[str, int]()
+        self.names = dict[str, str]()
         for number, line in enumerate(text.splitlines(), start=1):
             key, equals, value = line.partition("=")
             if equals:
-                self.text[key.strip().lower()], self._lines[key.strip().lower()] = value.strip(), number
+                name = key.strip().lower()
+                self.text[name], self._lines[name], self.names[name] = value.strip(), number, key.strip()
+
+    def name_unused(self) -> None:
+        """Note the keys and words that decide who starts when and are not modelled, and unknown keys."""
+        rules = set(RULES.split())
+        given = ((key, name) for key, name in self.names.items() if self.text[key].lower() not in NOTHING)
+        not_modelled(name for key, name in given if key in rules)
+        for key, used in WORDS.items():
+            words = (word.partition("=")[0].strip() for word in self.text.get(key, "").split(","))
+            unused = (word for word in words if word.lower() not in NOTHING | used)
+            not_modelled(f"{self.names[key]} {word}" for word in unused)
+        known = USED | rules
+        unknown = (key for key in self.text if key not in known and not OTHER_KEYS.match(key))
+        not_read(f"key {self.names[key]}" for key in unknown)
 
     def amount(self, key: str, text: str) -> float:
         """Return the value of a key as a number; a time span becomes seconds."""
@@ -87,9 +132,10 @@ class _Config:
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
-    """Read a file with `scontrol show config` as parameters of the policy `slurm-multifactor`."""
+    """Read what `scontrol show config` prints as parameters of `slurm-multifactor`; count guesses."""
     config, guessed = _Config(path), Counter[str]()
     given = config.text
+    config.name_unused()
     if "schedulertype" not in given:
         raise InputError("is missing", file=path, field="SchedulerType", remedy=CONFIG_REMEDY)
     found: dict[str, Any] = {"name": "slurm-multifactor", "round_s": None, "backfill": "none"}
@@ -117,7 +163,7 @@ def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
 
 
 def read_accounts(
-    path: Path, by: Literal["account", "user"] = "account"
+    path: Path, by: Literal["account", "user"] = "account", hashed: CellRules | None = None
 ) -> tuple[dict[str, Any], Counter[str]]:
     """Read a file with `sacctmgr -P show assoc` as a queues file's tree of accounts; count guesses.
 
@@ -127,11 +173,8 @@ def read_accounts(
     by : str
         `account`: an account without accounts in it is a queue, whose jobs are alike whoever submits them.
         `user`: each user is a queue, in the one account that has it.
-
-    Raises
-    ------
-    InputError
-        If a column is missing, or by `user` somebody is in two accounts.
+    hashed : CellRules, optional
+        How names of users and accounts are replaced by hashes; None: they stay.
     """
     text, _ = read_text(path)
     head, *lines = text.splitlines()
@@ -139,7 +182,17 @@ def read_accounts(
     for column in ("Account", "User"):
         if column.lower() not in names:
             raise InputError("column missing", file=path, line=1, field=column, remedy=ASSOC_REMEDY)
-    rows = [dict(zip(names, line.split("|"), strict=False)) for line in lines if line.strip()]
+    not_read(f"column {name}" for name in names if name not in COLUMNS)
+    cells = [line.split("|") for line in lines if line.strip()]
+    whole = [row for row in cells if len(row) == len(names)]
+    leave_out("row", "its cells do not fit the header", len(cells) - len(whole))
+    rows = [dict(zip(names, row, strict=True)) for row in whole]
+    hide, people_of = (hashed or CellRules()).name, ("account", "user", "parentname", "parname")
+    for whose in rows:
+        people = {key: whose[key].strip() for key in people_of if key in whose}
+        whose.update({key: name if name == "root" else hide(name) for key, name in people.items()})
+    if by == "account" and any(row["user"].strip() and _asks(row) for row in rows):
+        not_modelled(["shares and limits of users (give --by user)"])
     guessed = Counter[str]()
     if not {"parentname", "parname"} & set(names):
         guessed["no column ParentName: all accounts beside each other"] += 1
@@ -182,6 +235,11 @@ def _of_user(rows: Sequence[Mapping[str, str]], user: str | None) -> list[tuple[
     return [(account, row) for account, row, of in named if (bool(of) if user is None else of == user)]
 
 
+def _asks(row: Mapping[str, str]) -> bool:
+    """Return whether a row has shares or limits of its own."""
+    return row.get("share", "").strip() not in ("", "1", "parent") or bool(row.get("grptres", "").strip())
+
+
 def _parent(row: Mapping[str, str]) -> str:
     return row.get("parentname", row.get("parname", "")).strip()
 
@@ -191,7 +249,12 @@ def _queue(row: Mapping[str, str], parent: str | None) -> dict[str, Any]:
     share = row.get("share", "").strip()
     if share.isascii() and share.isdigit() and len(share) < 10 and int(share) != 1:
         found["weight"] = float(share)
-    limits = {gpu_type: int(count) for gpu_type, count in _GPU_LIMIT.findall(row.get("grptres", ""))}
+    elif share not in ("", "1"):
+        not_modelled([f"Share {share}"])
+    entries = [entry.strip() for entry in row.get("grptres", "").split(",") if entry.strip()]
+    matches = {entry: _GPU_LIMIT.fullmatch(entry) for entry in entries}
+    not_modelled(f"GrpTRES {entry.partition('=')[0]}" for entry, found in matches.items() if found is None)
+    limits = {match[1] or "": int(match[2]) for match in matches.values() if match}
     if "" in limits:
         # A limit without a type is on the sum over types, which the limit of a queue is not: it is on each.
         found["limit"] = limits[""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def estimate_starts(ahead: Ahead, draws: int, seed: int = 0) -> list[dict[str, A
     found = [ahead.starts(draw, seed) for draw in range(draws)]
     rows = []
     for job in ahead.present.waiting:
-        starts = np.array([one[job.job_id] for one in found])
+        starts = np.array([one.get(job.job_id, np.nan) for one in found])
         at = quantiles(np.where(np.isnan(starts), np.inf, starts))
         row = {"job_id": job.job_id, "user": job.user, "team": job.account, "gpus": job.gpus}
         row |= {"gpu_type": job.gpu_type, "waited_s": ahead.present.now_s - job.submit_s}
@@ -119,17 +120,13 @@ def _why_waits(asked: int, wanted: int, free: np.ndarray, types: Sequence[str]) 
 
 
 def log_shadow(path: Path, rows: Sequence[Mapping[str, Any]], present: Present, policy: str) -> None:
-    """Append to a file, as a line of JSON, what a policy would do with the jobs that are present now.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
+    """Append to a file, as a line of JSON, what a policy would do with the jobs that are present now."""
     line = {"schema": SHADOW_SCHEMA, "now": iso(present.now_s), "policy": policy, "advice": list(rows)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as stream:
+        # Without waiting for a reader, should it be a named pipe.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        with os.fdopen(os.open(path, flags, 0o666), "a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
@@ -137,13 +134,7 @@ def log_shadow(path: Path, rows: Sequence[Mapping[str, Any]], present: Present, 
 
 
 def read_shadow(path: Path) -> list[tuple[float, list[str]]]:
-    """Read the file that `log_shadow` writes; return each line's time (s since 1970) and the jobs to start.
-
-    Raises
-    ------
-    InputError
-        If the file is not what `log_shadow` wrote.
-    """
+    """Read what `log_shadow` writes; return each line's time (s since 1970) and the jobs to start."""
     text, _ = read_text(path)
     remedy, polls = "give a file that clustergym twin advise --shadow wrote", []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -169,11 +160,6 @@ def score_shadow(path: Path, trace: Trace) -> dict[str, Any]:
     dict
         Polls; jobs advised to start that the log has; how many started within a minute of the advice, and
         how much later the others did, in seconds (below 0: earlier).
-
-    Raises
-    ------
-    InputError
-        If the file is not what `log_shadow` wrote, or the log has no starts.
     """
     if trace.start_s is None:
         raise InputError("says of no job when it started", file=trace.path, remedy="import it with starts")

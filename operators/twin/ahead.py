@@ -5,19 +5,24 @@ Run times of jobs are drawn from the past jobs of their users in a log.
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.node_lists import host_names
+from clustergym.cluster.slurm_text import host_names
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.columns import DAY_S
+from clustergym.common.errors import InputError
+from clustergym.common.left_out import leave_out
+from clustergym.common.writing import write_text
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
@@ -28,7 +33,8 @@ from clustergym.trace.readers.sacct import SlurmJob
 from clustergym.trace.records import RecordedJobs
 from clustergym.trace.trace import Trace
 
-from .folder import TwinFolder
+from .folder import CLUSTER, QUEUES, TwinFolder
+from .hosts import Pools
 from .present import Present
 
 PRIOR_RUNS = 5.0
@@ -36,6 +42,8 @@ PRIOR_RUNS = 5.0
 MOST_RUNS = 2000
 """Past runs that count of a pool: the last ones."""
 LEAST_LEFT_S = 60.0
+LIMITS = "trace.time_limits"
+QOS = re.compile(r"-?\d{1,9}", re.ASCII)
 """What is left of a job that has run for longer than any before it."""
 
 
@@ -178,21 +186,57 @@ class Ahead:
         more: Sequence[str] = (),
         until_s: float = np.inf,
     ) -> None:
-        words = ["scenario=own-log", *twin.policy_words(policy)]
-        words += [word for word in twin.words(more=more) if not word.startswith("trace.time_limits")]
-        self.config = compose(words)
-        self.conditions, self.present, self.log = Conditions.from_config(self.config), present, twin.log
+        self.present, self.log = present, twin.log
+        self._pools = Pools(twin.content(CLUSTER), "" if twin.queues is None else str(twin.content(QUEUES)))
+        with tempfile.TemporaryDirectory() as folder:
+            path = None
+            if (content := self._pools.split_cluster()) is not None:
+                path = Path(folder) / CLUSTER
+                write_text(path, json.dumps(content))
+            words = ["scenario=own-log", *twin.policy_words(policy)]
+            given = twin.words(cluster=path, more=more)
+            self.config = compose([*words, *(word for word in given if not word.startswith(LIMITS))])
+            self.conditions = Conditions.from_config(self.config)
         self.past, self.until_s = PastRuns(twin.log, until_s), until_s
-        self._hosts = {job.job_id: host_names(job.hosts) for job in present.running}
-        first = [job.submit_s for job in present.waiting]
-        self.base_s = min([*first, present.now_s])
+        cluster = self.conditions.cluster
+        self._most = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
+        self._running = self._with_types(part for job in present.running for part in self._on_hosts(job))
+        self._waiting = self._with_types(present.waiting)
+        self._hosts = {job.job_id: host_names(job.hosts) for job in self._running}
+        self.base_s = min([*(job.submit_s for job in self._waiting), present.now_s])
+
+    def _on_hosts(self, job: SlurmJob) -> list[SlurmJob]:
+        """Return a running job with the type of its hosts; with several types, a job for each of them."""
+        hosts, by_type = host_names(job.hosts), self._pools.hosts_by_type(job.hosts)
+        if sum(map(len, by_type.values())) < len(hosts) or (len(by_type) > 1 and job.gpus % len(hosts)):
+            return [job]
+        parts = list[SlurmJob]()
+        for gpu_type, on in by_type.items():
+            name = f"{job.job_id} on {gpu_type}" if parts else job.job_id
+            gpus = job.gpus * len(on) // len(hosts)
+            parts.append(replace(job, job_id=name, gpu_type=gpu_type, hosts=",".join(on), gpus=gpus))
+        return parts or [job]
+
+    def _with_types(self, jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
+        """Return those jobs that the cluster has GPUs for, with the type that they have or can have."""
+        found = []
+        for job in jobs:
+            known = job.gpu_type in self._most
+            gpu_type = job.gpu_type if known else self._pools.find_type(job.gpu_type, job.partition)
+            if gpu_type is None:
+                leave_out("job", f"asks for {job.gpu_type}, which the cluster or its partition does not have")
+            elif job.gpus > self._most.get(gpu_type, max(self._most.values())):
+                leave_out("job", "asks for more GPUs than there are of its type")
+            else:
+                found.append(replace(job, gpu_type=gpu_type))
+        return found
 
     def starts(self, draw: int, seed: int = 0) -> dict[str, float]:
         """Simulate draw number `draw` of run times; return the seconds until waiting jobs start, or NaN."""
         generator = random_streams.REMAINING_RUN_TIMES.generator(seed, draw)
         arrivals = self._arrivals(generator)
         scenario = self._scenario(self.past.draw(generator).run_s, arrivals)
-        waiting = {job.job_id for job in self.present.waiting}
+        waiting = {job.job_id for job in self._waiting}
         found = {name: float("nan") for name in waiting}
         for moment in self._moments(scenario):
             for row in moment.started:
@@ -219,7 +263,8 @@ class Ahead:
 
     def _moments(self, scenario: Scenario) -> Iterator[Moment]:
         policy, placer = make_policy(self.config["policy"]), make_placer(self.config["placer"])
-        return list_moments(scenario, policy, placer, self._hosts.keys(), self._now_s, self._hosts)
+        at_once = self.present.at_once
+        return list_moments(scenario, policy, placer, self._hosts.keys(), self._now_s, self._hosts, at_once)
 
     @property
     def _now_s(self) -> float:
@@ -244,37 +289,42 @@ class Ahead:
         """Return the scenario of the jobs now and random arrivals; running jobs begin with its clock."""
         rows: list[tuple[Any, ...]] = []
         now_s = self._now_s
-        for job in self.present.running:
+        for job in self._running:
             elapsed_s = max(self.present.now_s - job.start_s, 0.0)
             left_s = max(run_s(job, elapsed_s) - elapsed_s, 1.0)
             limit_s = max(job.limit_s - elapsed_s, LEAST_LEFT_S) if job.limit_s > 0 else np.nan
             # How many nodes it asked for is no matter where its hosts are known; where they are not, as many
             # may not be free once the others are placed in another order.
             rows.append((replace(job, nodes=0), 0.0, now_s + left_s, limit_s))
-        for job in self.present.waiting:
+        for job in self._waiting:
             rows.append((job, job.submit_s - self.base_s, max(run_s(job, 0.0), 1.0), job.limit_s))
         log = self.log
         table = [
             (
                 *(job.job_id, submit_s, duration_s, job.gpus, job.gpu_type, job.user, job.account),
-                *(job.partition, limit_s, int(job.qos) if job.qos.lstrip("-").isdigit() else 0, job.nodes),
+                *(job.partition, limit_s, int(job.qos) if QOS.fullmatch(job.qos) else 0, job.nodes, job.line),
             )
             for job, submit_s, duration_s, limit_s in rows
         ]
         limits = log.time_limit_s
         for row, delay_s in arrivals:
-            at = now_s + delay_s
+            at, partition = now_s + delay_s, "" if log.partition is None else log.partition[row]
+            gpu_type = self._pools.find_type(log.gpu_type[row], partition) or ""
+            if log.gpus[row] > self._most.get(gpu_type, max(self._most.values())):
+                leave_out("arrival", "a job of the log asks for more GPUs than there are of its type")
+                continue
             table.append(
                 (
                     *(f"later-{log.job_id[row]}", at, float(log.work_iterations[row]), int(log.gpus[row])),
-                    *(log.gpu_type[row], log.user[row], log.virtual_cluster[row]),
-                    *("" if log.partition is None else log.partition[row],),
+                    gpu_type,
+                    *(log.user[row], log.virtual_cluster[row], partition),
                     *(np.nan if limits is None else float(limits[row]), int(log.priority[row])),
                     0 if log.nodes is None else int(log.nodes[row]),
+                    0,
                 )
             )
-        someone = table[0] if table else ("", 0.0, 1.0, 1, "", "", "", "", np.nan, 0, 0)
-        table.append((MARK, now_s, 1.0, 1, "", someone[5], someone[6], "", 1.0, 0, 0))
+        someone = table[0] if table else ("", 0.0, 1.0, 1, "", "", "", "", np.nan, 0, 0, 0)
+        table.append((MARK, now_s, 1.0, 1, "", someone[5], someone[6], "", 1.0, 0, 0, 0))
         return self._read(table)
 
     def _read(self, table: Sequence[tuple[Any, ...]]) -> Scenario:
@@ -282,11 +332,11 @@ class Ahead:
         table = sorted(table, key=lambda row: row[1])
         columns = list(zip(*table, strict=True))
         log = RecordedJobs(
-            path=Path("now"),
+            path=self.present.path,
             format="now",
             sha256="",
             row=np.arange(len(table)),
-            line=[0] * len(table),
+            line=list(columns[11]),
             job_id=list(columns[0]),
             submit_s=np.array(columns[1], dtype=np.float64),
             duration_s=np.array(columns[2], dtype=np.float64),
@@ -305,4 +355,11 @@ class Ahead:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "now.csv"
             write_log(log, path)
-            return self.conditions.scenario({**given, "path": str(path)}, 0)
+            try:
+                return self.conditions.scenario({**given, "path": str(path)}, 0)
+            except InputError as error:
+                # The user knows the job by the line of the queue's file.
+                line = columns[11][error.line - 2] if error.file == path and error.line else None
+                file, field, remedy = self.present.path, error.field, error.remedy
+                told = InputError(error.message, file=file, line=line or None, field=field, remedy=remedy)
+                raise told from error

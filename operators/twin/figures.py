@@ -14,6 +14,7 @@ import numpy as np
 
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
+from clustergym.common.left_out import not_read
 from clustergym.results.report.series import column, read_table
 from clustergym.trace.trace import FAILED, KILLED
 
@@ -47,13 +48,9 @@ def read_power(path: Path, limit_w: float) -> MeasuredPower:
     path : Path
         CSV with `COLUMNS`: watts, and seconds of an epoch, by network, batch, optimizer and power limit.
     limit_w : float
-
-    Raises
-    ------
-    InputError
-        If the file is no such table, or nothing was measured at the limit.
     """
     rows = read_table(path, COLUMNS)
+    not_read([f"column {name}" for name in rows[0]], [f"column {name}" for name in ("dataset", *COLUMNS)])
     limits, epoch_s, watts = (column(path, rows, name) for name in COLUMNS[3:])
     known = np.isfinite(limits) & (watts > 0) & (epoch_s > 0) & np.isfinite(watts) & np.isfinite(epoch_s)
     here = known & (limits == limit_w)
@@ -67,10 +64,10 @@ def read_power(path: Path, limit_w: float) -> MeasuredPower:
     fastest = {of_run[at]: float(epoch_s[at]) for at in np.flatnonzero(highest).tolist()}
     at_limit = np.flatnonzero(here).tolist()
     slower = [np.log(epoch_s[at] / fastest[of_run[at]]) for at in at_limit if of_run[at] in fastest]
-    by_network = [
-        watts[[at for at in at_limit if rows[at]["network"] == network]].mean()
-        for network in sorted({rows[at]["network"] for at in at_limit})
-    ]
+    of_network: dict[str, list[int]] = {}
+    for at in at_limit:
+        of_network.setdefault(rows[at]["network"], []).append(at)
+    by_network = [watts[of_network[network]].mean() for network in sorted(of_network)]
     mean = float(np.exp(np.mean(slower))) if slower else float("nan")
     return MeasuredPower(float(np.mean(by_network)), mean, len(by_network))
 
@@ -138,13 +135,7 @@ class UsageCurve(NamedTuple):
 
 
 def read_course(folder: Path, origin_s: float, capacity: Mapping[str, int]) -> UsageCurve:
-    """Read a run's jobs and use of GPUs over time, given when its clock starts and its GPUs by type.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read.
-    """
+    """Read a run's jobs and use of GPUs over time, given when its clock starts and its GPUs by type."""
     path, timeline = folder / "jobs.csv", folder / "timeline.csv"
     names = ("submit_s", "first_start_s", "run_s", "request_gpus", *COSTS)
     rows = read_table(path, names)
@@ -241,11 +232,6 @@ def energy_by_hour(course: UsageCurve, watts: Mapping[str, tuple[float, float]])
     """Return GPUs' energy in kWh by hour of the day, shape (24,); `watts` is (busy, idle) by GPU type.
 
     A held GPU takes its busy watts, any other its idle ones.
-
-    Raises
-    ------
-    InputError
-        If a GPU type has no watts.
     """
     missing = sorted(set(course.capacity) - set(watts))
     if missing:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.common.errors import InputError
-from clustergym.common.tables import table
+from clustergym.common.tables import markdown_text, table
 from clustergym.results.measured_run import Result, simulate
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import make_placer, make_policy
@@ -15,6 +15,10 @@ from clustergym.scenario.scenario_config import build_scenario
 
 from .folder import TwinFolder
 from .waits import BY, CLOSE_S, QUANTILES, Fit, compare
+
+UNKNOWN = "dependencies (give the column Eligible), reservations, maintenance, nodes that were down, "
+UNKNOWN += "jobs cancelled while they waited, jobs that need whole nodes, priorities changed by hand"
+"""What a replay of a log cannot know."""
 
 
 def replay_past(twin: TwinFolder, policy: str | None, more: list[str]) -> tuple[Result, dict[str, Any]]:
@@ -43,11 +47,6 @@ def fit(
     Fit
     dict
         All figures as plain values.
-
-    Raises
-    ------
-    InputError
-        If a file is missing or wrong, or the log says of no job when it started.
     """
     if twin.log.start_s is None or not np.isfinite(twin.log.start_s).any():
         remedy = "give start_time or start_s, as clustergym trace import --format sacct writes them"
@@ -63,6 +62,7 @@ def fit(
         "close_s": CLOSE_S,
         "waits": found.tables,
         "unexplained": found.unexplained,
+        "unknown": UNKNOWN,
         "digest": result.digest,
     }
     return found, figures
@@ -100,8 +100,9 @@ def unexplained_text(found: Fit) -> str:
         lines.append(f"- {left['never_started']:,} jobs of the log do not start under these rules")
     for job in left["largest"]:
         word = "later" if job["late_s"] > 0 else "earlier"
-        lines.append(f"- job {job['job_id']} ({job['gpus']} GPUs): {minutes(abs(job['late_s']))} min {word}")
-    return "\n".join(lines)
+        late, name = minutes(abs(job["late_s"])), markdown_text(job["job_id"])
+        lines.append(f"- job {name} ({job['gpus']} GPUs): {late} min {word}")
+    return "\n".join([*lines, f"A log does not say: {UNKNOWN}."])
 
 
 def minutes(seconds: float | None) -> str:

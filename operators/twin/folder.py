@@ -16,12 +16,14 @@ import numpy as np
 import yaml
 
 from clustergym.common.errors import InputError
+from clustergym.common.kubernetes import looks_like_objects
 from clustergym.common.text_files import first_lines
 from clustergym.common.writing import write_text
 from clustergym.common.yaml_file import read_mapping
 from clustergym.scenario.registry import make_policy
 from clustergym.trace.formats import load_trace
 from clustergym.trace.options import ReadOptions
+from clustergym.trace.slurm_fields import CellRules
 from clustergym.trace.trace import Trace
 
 from ..policies.cohorts import read_kueue_rules
@@ -110,13 +112,7 @@ class TwinFolder:
         return [*words, *more]
 
     def policy_words(self, given: str | None) -> list[str]:
-        """Return the overrides that choose a policy: `NAME KEY=VALUE …`, a YAML file, or None: the folder's.
-
-        Raises
-        ------
-        InputError
-            If there is neither, or a name or parameter is wrong.
-        """
+        """Return the overrides for a policy: `NAME KEY=VALUE …`, a YAML file, or None: the folder's."""
         if given is None:
             return parameter_words(self.content(POLICY))
         name, *rest = given.split()
@@ -162,28 +158,32 @@ GIVE_RULES = (
 )
 
 
-def read_rules(sources: Sequence[Path], by: Literal["account", "user"], fair_sharing: bool) -> Rules:
+def read_rules(
+    sources: Sequence[Path],
+    by: Literal["account", "user"],
+    fair_sharing: bool,
+    hashed: CellRules | None = None,
+) -> Rules:
     """Read scheduling rules from files of Slurm or Kueue; a Slurm queue is an account or a user (`by`).
+
+    Names of Slurm's accounts and users are replaced by hashes if `hashed` says how.
 
     Without Slurm's configuration jobs start by age and backfill, Slurm's defaults; without its accounts all
     jobs are in one queue.
-
-    Raises
-    ------
-    InputError
-        If a file is none of these.
     """
     rules = Rules(one_queue(), {"name": "slurm-multifactor", "round_s": None})
-    kueue = [path for path in sources if "".join(first_lines(path)).lstrip()[:1] in ("{", "[", "a", "i")]
+    kueue = [path for path in sources if looks_like_objects(first_lines(path))]
     if kueue:
         if len(kueue) < len(sources):
             raise InputError("mixes Kueue with Slurm", file=sources[0], remedy=GIVE_RULES)
+        if hashed is not None:
+            raise InputError("is for Slurm's accounts", field="--hash-users", remedy="leave it out")
         return read_kueue_rules(kueue, fair_sharing)
     for path in sources:
         lines = first_lines(path)
         head = [cell.strip().lower() for cell in lines[0].split("|")] if lines else []
         if {"account", "user"} <= set(head):
-            rules.queues, guessed = read_accounts(path, by)
+            rules.queues, guessed = read_accounts(path, by, hashed)
         else:
             rules.policy, guessed = read_config(path)
         rules.guessed += guessed

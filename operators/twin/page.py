@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from clustergym.common.tables import table
+from clustergym.common.tables import markdown_text, table
 
 from .figures import GOODPUT
 from .fit import minutes, share
@@ -88,7 +88,7 @@ def _plain(cell: Mapping[str, float] | None) -> str:
 
 def markdown_page(title: str, notes: Sequence[str], sections: Sequence[Section]) -> str:
     """Return a page of titled tables and notes as Markdown."""
-    parts = [f"# {title}", *notes]
+    parts = [f"# {title}", *map(markdown_text, notes)]
     for section in sections:
         parts += [f"## {section.title}", table(section.headers, section.rows)]
     return "\n\n".join(parts) + "\n"

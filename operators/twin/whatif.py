@@ -50,11 +50,6 @@ def drawn_days(trace: Trace, days: int, seed: int) -> Ints:
 
     They are whole weeks of a log of at least `MANY_WEEKS`; otherwise each is a day of the same weekday,
     or any day of a log of less than two weeks.
-
-    Raises
-    ------
-    InputError
-        If the log is shorter than two days.
     """
     whole = int((trace.span_s + 1) // DAY_S)
     if whole < 2:
@@ -80,11 +75,6 @@ def draw_log(trace: Trace, days: float, seed: int, path: Path) -> Drawn:
     days : float
     seed : int
     path : Path
-
-    Raises
-    ------
-    InputError
-        If the log is shorter than two days.
     """
     chosen_days = drawn_days(trace, max(int(np.ceil(days)), 1), seed)
     day = np.floor((trace.submit_s - trace.submit_s[0]) / DAY_S).astype(np.int64)
@@ -194,13 +184,7 @@ def changed_cluster(twin: TwinFolder, add: Sequence[str], out: Path) -> Path:
 
 
 def changed_queues(twin: TwinFolder, question: Question, out: Path) -> Path:
-    """Write the file of queues with the quotas and limits that a question changes; return its path.
-
-    Raises
-    ------
-    InputError
-        If the folder has no queues, or none of a name.
-    """
+    """Write the file of queues with the quotas and limits that a question changes; return its path."""
     load_queues(twin.file(QUEUES))
     given = twin.content(QUEUES)
     queues = {name: dict(queue or {}) for name, queue in given["queues"].items()}
@@ -257,11 +241,6 @@ def ask(
     """Simulate a what-if question on resampled logs; return all figures, each with a confidence interval.
 
     A run that is finished is not run again, so that a question which was stopped goes on.
-
-    Raises
-    ------
-    InputError
-        If something in the folder or the question is wrong, or a run fails.
     """
     path, drawn = write_study(twin, question, out)
     study = read_study(path)

@@ -17,6 +17,7 @@ from clustergym.cluster.cluster_files import (
     load_cluster,
     load_gpu_types,
 )
+from clustergym.cluster.schema import FabricKeys, GpuTypeKeys, NodesKeys
 from clustergym.cluster.spec import Fabric
 from clustergym.common.errors import InputError
 from clustergym.common.paths import conf_dir
@@ -322,3 +323,31 @@ def test_the_line_that_is_not_utf_8_is_named(tmp_path):
     path.write_bytes(b"name: a\n# two\nnodes: \xff\n# four\n# five\n# six\n")
     with pytest.raises(InputError, match=r"cluster\.yaml:3: is not UTF-8 text"):
         load_cluster(str(path))
+
+
+def test_each_key_stands_on_the_page_with_its_default() -> None:
+    """Of the table in docs/own-trace-and-cluster.md: key, unit, default."""
+    page = (conf_dir().parent / "docs" / "own-trace-and-cluster.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
+    stated = {row[0].strip("`"): row[2] for row in rows if len(row) == 4}
+    for prefix, schema in (
+        ("nodes[].", NodesKeys),
+        ("fabric.", FabricKeys),
+        ("gpu_types.NAME.", GpuTypeKeys),
+    ):
+        for key, field in schema.model_fields.items():
+            default = stated.pop(f"{prefix}{key}")
+            if field.is_required():
+                assert default == "required", key
+            elif field.default is not None:
+                assert default == str(field.default).lower(), key
+            else:
+                assert default != "required", key
+    assert not [key for key in stated if key.startswith(("nodes[]", "fabric.", "gpu_types."))]
+
+
+def test_a_link_of_another_kind_is_refused() -> None:
+    wrong = copy.deepcopy(GOOD)
+    wrong["gpu_types"]["MyGPU"]["link_kind"] = "NVLink"
+    with pytest.raises(InputError, match=r"gpu_types\.MyGPU\.link_kind: must be 'nvlink1', .* not 'NVLink'"):
+        cluster_from_config(wrong)

@@ -120,7 +120,7 @@ def test_bad_input_is_one_line(
     types = [f"{{gpu_type: {kind}, count: 2, gpus_per_node: 2}}" for kind in ("A40", "A10", "A100", "V100")]
     own = "\n".join(
         f"  T{number}: {{fp16_tflops: 1.0, fp32_tflops: 1.0, memory_gb: 1.0, memory_gbs: 1.0, "
-        "link_kind: x, link_gbs: 1.0, nic_gbps: 1.0}"
+        "link_kind: pcie4, link_gbs: 1.0, nic_gbps: 1.0}"
         for number in range(20)
     )
     types += [f"{{gpu_type: T{number}, count: 2, gpus_per_node: 2}}" for number in range(20)]

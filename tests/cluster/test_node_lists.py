@@ -14,10 +14,10 @@ from clustergym.cluster.node_lists import (
     Node,
     cluster_keys,
     cluster_text,
-    host_names,
     read_nodes,
     types_of_partitions,
 )
+from clustergym.cluster.slurm_text import host_names
 from clustergym.commands.cluster import main
 from clustergym.common.errors import InputError
 
@@ -33,7 +33,7 @@ LISTS = Path(__file__).parents[1] / "regressions" / "node-list"
             {("gpu01", "V100", 4), ("gpu02", "V100", 4), ("gpu03", "V100", 4), ("gpu04", "H100", 8)},
             1,
         ),
-        ("valid-nodes.json", {("n1", "A100", 8), ("n2", "T4", 4)}, 1),
+        ("valid-nodes.json", {("n1", "A100-80", 8), ("n2", "T4", 4)}, 1),
     ],
 )
 def test_lists_of_nodes(name, nodes, left_out):
@@ -69,6 +69,14 @@ def test_hosts():
         "x1y",
         "x2y",
     ]
+    assert host_names("r[1-2]n[01-02],(null)") == ["r1n01", "r1n02", "r2n01", "r2n02", "(null)"]
+    assert host_names("(null)") == host_names("None assigned") == []
+    for wrong in ("g[²-³]", "g[1-", "g]", "g[[1]]", "g[a]", "g[]"):
+        with pytest.raises(ValueError, match="no list of hosts"):
+            host_names(wrong)
+    for many in ("g[1-200001]", "g[1-1000]n[1-1000]"):
+        with pytest.raises(ValueError, match="more than 200,000 hosts"):
+            host_names(many)
 
 
 @settings(deadline=None)

@@ -222,7 +222,15 @@ def test_limits_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         line_of(lambda: read_bytes(packed)) == "t.gz: ends in the middle of its gzip stream (copy it again)"
     )
     packed.write_bytes(b"plain")
-    assert line_of(lambda: read_bytes(packed)).startswith("t.gz: is not a gzip file: Error -3")
+    assert line_of(lambda: read_bytes(packed)).startswith("t.gz: is not a gzip file: Not a gzipped")
+    member = gzip.compress(b"x" * 20)
+    packed.write_bytes(member + member)
+    assert read_bytes(packed) == b"x" * 40
+    packed.write_bytes(member + b"rubbish")
+    assert line_of(lambda: read_bytes(packed)).startswith("t.gz: is not a gzip file, or only in part: Not a")
+    monkeypatch.setattr(text_files, "LARGEST_BYTES", 200)
+    packed.write_bytes(gzip.compress(b"x" * 101) * 2)
+    assert line_of(lambda: read_bytes(packed)) == "t.gz: holds more than 200 bytes (give a part of it)"
 
 
 def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import pytest
 from clustergym.common import kubernetes, processes, reading, writing, yaml_file
 from clustergym.common.errors import InputError
 from clustergym.common.kubernetes import KubernetesObject, read_objects
+from clustergym.common.left_out import recording
 from clustergym.common.yaml_file import field_name, parse_mapping, read_mapping
 
 
@@ -207,7 +208,7 @@ def test_files_are_written_all_or_none() -> None:
         "folder: --out: is a folder (name a file in it)"
     )
     assert line_of(lambda: writing.write_files({Path("old"): b"new", Path("old/x"): b""}, "--out")) == (
-        "old/x: --out: cannot be written: File exists (make room, or name another file)"
+        "old/x: --out: cannot be written: Not a directory (make room, or name another file)"
     )
     assert (
         line_of(lambda: writing.write_json(Path("folder"), 1))
@@ -218,7 +219,8 @@ def test_files_are_written_all_or_none() -> None:
     def write_half() -> None:
         with writing.atomic_path(Path("old")) as made:
             made.write_text("half")
-            assert made == Path(f".old.{os.getpid()}.tmp")
+            assert (made.parent, made.suffixes[-1]) == (Path.cwd(), ".tmp")
+            assert f".{os.getpid()}." in made.name
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -275,6 +277,7 @@ def test_objects_of_kubernetes() -> None:
     ):
         assert line_of(do) == f"k: ClusterQueue team: {line} (print it with kubectl get KIND -A -o json)"
     assert line_of(lambda: nameless.name).startswith(f"k: metadata.name: {other} '[]' (print it")
+    assert line_of(lambda: KubernetesObject(Path("k"), {"kind": ["x"]}).kind).startswith(f"k: kind: {other}")
     assert [kubernetes.quantity(one, "x", value) for value in ("0", 8, "1000000")] == [0, 8, 10**6]
 
 
@@ -283,7 +286,7 @@ def test_lists_of_kubernetes() -> None:
 
     def read(text: str) -> list[str]:
         path.write_text(text)
-        return [one.kind for one in read_objects(path)]
+        return [one.kind for one in read_objects(path, ("A", "B"))]
 
     assert (
         read('{"items": [{"kind": "A"}, {"kind": "B"}]}')
@@ -291,7 +294,11 @@ def test_lists_of_kubernetes() -> None:
         == ["A", "B"]
     )
     assert read('{"kind": "A"}') == read("kind: A\n") == read("items:\n- kind: A\n") == ["A"]
+    assert read("# printed\n---\nkind: A\n---\n---\nkind: B\n") == ["A", "B"]
     assert read('{"items": []}') == []
+    with recording() as notes:
+        assert read('{"items": [{"kind": "C"}, {"kind": "A", "xq": 1, "spec": {"y": 2}}], "z": 3}') == ["A"]
+    assert notes.lines() == ["left out 1 object: kind C is not read", "not read: List z, A xq"]
     printed = "(print it with kubectl get KIND -A -o json)"
     assert line_of(lambda: read("[1]")) == f"k: is not a list of Kubernetes objects {printed}"
     assert line_of(lambda: read("{}")) == f"k: kind: has an object without a kind {printed}"

@@ -161,7 +161,8 @@ def test_rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> 
     words = ["rules", "a/config.txt", "b/assoc.txt", "-o", str(tmp_path), "--by", "user", "--json", str(file)]
     assert main(words) == 0
     assert calls == [
-        ([Path("a/config.txt"), Path("b/assoc.txt")], "user", False), (tmp_path, "config.txt, assoc.txt")
+        ([Path("a/config.txt"), Path("b/assoc.txt")], "user", False, None),
+        (tmp_path, "config.txt, assoc.txt"),
     ]  # fmt: skip
     wrote = [f"wrote    {tmp_path / 'queues.yaml'}", f"wrote    {tmp_path / 'policy.yaml'}"]
     assert capsys.readouterr().out.splitlines() == [
@@ -173,7 +174,7 @@ def test_rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> 
     )  # fmt: skip
     del queues["queues"]["q8"]
     assert main(["rules", "a", "-o", str(tmp_path), "--fair-sharing"]) == 0
-    assert calls[2] == ([Path("a")], "account", True)
+    assert calls[2] == ([Path("a")], "account", True, None)
     assert "8 queues: q0, q1, q2, q3, q4, q5, q6, q7\n" in capsys.readouterr().out
     for name in ("queues.yaml", "policy.yaml"):
         (tmp_path / name).write_text("")

@@ -188,7 +188,7 @@ def test_every_gpu_type_of_the_catalogue_is_a_machine() -> None:
 OWN = """name: own
 nodes: [{{gpu_type: X1, count: 4, gpus_per_node: 8}}]
 gpu_types:
-  X1: {{fp16_tflops: 500, fp32_tflops: 40, memory_gb: 100, memory_gbs: 4000, link_kind: x,
+  X1: {{fp16_tflops: 500, fp32_tflops: 40, memory_gb: 100, memory_gbs: 4000, link_kind: pcie4,
     link_gbs: 300, nic_gbps: 400{}}}
 """
 

@@ -296,11 +296,11 @@ def test_a_hugging_face_config(tmp_path, name, config):
     ("content", "message"),
     [
         ("[]", "is not an object"),
-        ("{}", "hidden: is missing"),
-        (json.dumps(LLAMA_CONFIG | {"hidden_size": "wide"}), "hidden: must be an integer"),
-        (json.dumps(LLAMA_CONFIG | {"hidden_size": -1}), "hidden: "),
-        (json.dumps(LLAMA_CONFIG | {"num_hidden_layers": 0}), "layers: must be above 0"),
-        (json.dumps(LLAMA_CONFIG | {"num_local_experts": 8}), "experts_per_token: must be above 0"),
+        ("{}", "hidden_size: is missing"),
+        (json.dumps(LLAMA_CONFIG | {"hidden_size": "wide"}), "hidden_size: must be an integer"),
+        (json.dumps(LLAMA_CONFIG | {"hidden_size": -1}), "hidden_size: "),
+        (json.dumps(LLAMA_CONFIG | {"num_hidden_layers": 0}), "num_hidden_layers: must be above 0"),
+        (json.dumps(LLAMA_CONFIG | {"num_local_experts": 8}), "num_experts_per_tok: is missing"),
         (
             json.dumps(LLAMA_CONFIG | {"num_local_experts": 8, "num_experts_per_tok": 9}),
             r"config.json: \S+: more experts a token than there are",

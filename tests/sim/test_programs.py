@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clustergym.policies.srtf import ShortestRemainingTimeFirst
@@ -140,17 +147,46 @@ def test_a_program_has_nothing_of_the_future(name: str, tmp_path: Path) -> None:
         "import os; os.fork()",
         "import socket; socket.socket()",
         "open('left', 'w')",
+        "import cffi",
+        "import importlib; importlib.import_module('_cffi_backend')",
     ],
 )
 def test_files_and_processes_are_refused(line: str, tmp_path: Path) -> None:
     assert "PermissionError: a program may not" in failed(tmp_path, scheduling(line))
 
 
-def test_its_folder_is_empty_and_removed(tmp_path: Path) -> None:
-    text = "import os\nraise RuntimeError(f'{os.getcwd()} {os.listdir()} {len(os.environ) < 12}')\n"
-    folder, listed = failed(tmp_path, text).removeprefix("line 2: RuntimeError: ").split(" ", 1)
-    assert listed == "[] True (correct the program)"
-    assert not Path(folder).exists()
+def test_its_folder_is_empty_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "made"))
+    (tmp_path / "made").mkdir()
+    text = "import os\nraise RuntimeError(f'{os.listdir()} {len(os.environ) < 12}')\n"
+    assert failed(tmp_path, text) == "line 2: RuntimeError: [] True (correct the program)"
+    assert not list((tmp_path / "made").iterdir())
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_program_ends_with_the_process_that_started_it(number: int, tmp_path: Path) -> None:
+    endless = "import time\nwhile True:\n    time.sleep(0.1)\n"
+    text = f"from clustergym.sim.program import *\nProgram({endless!r}, Limits())\n"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", text], env=environment) as parent:
+        child = _wait_for(lambda: _children(parent.pid))[0]
+        parent.send_signal(number)
+    _wait_for(lambda: not Path(f"/proc/{child}").exists())
+    # Killed at once, the child had not even begun: it removes its folder first of all.
+    assert not list(tmp_path.iterdir())
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _wait_for(found: Callable[[], Any], most_s: float = 30.0) -> Any:
+    until = time.monotonic() + most_s
+    while not (value := found()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return value
 
 
 def test_a_view_is_the_same_in_both_processes() -> None:

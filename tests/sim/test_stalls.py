@@ -1,4 +1,4 @@
-"""What the error says of a policy that starts nothing though jobs wait."""
+"""What the error says of a policy that starts nothing though jobs wait, or starts them for ever."""
 
 from dataclasses import replace
 
@@ -7,7 +7,8 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
-from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.disturbances.checkpoints import Checkpoints
+from clustergym.scenario.policy import Decision, InformationClass, Policy
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import StalledError
 
@@ -43,3 +44,60 @@ def test_a_stall_names_the_class_that_knows_no_time_of_what_fits():
 @pytest.mark.parametrize("information", [InformationClass.CLAIRVOYANT, InformationClass.NONE])
 def test_a_stall_blames_no_class_that_knows_all_or_none(information):
     assert error_of(information) == PLAIN
+
+
+class Turns(Policy):
+    """Gives the one GPU to each waiting job in turn."""
+
+    name = "turns"
+    information_class = InformationClass.NONE
+    round_s = 10.0
+
+    def schedule(self, view):
+        waits = int(np.argmax(view.gpus == 0))
+        return Decision.of([(int(view.job[waits]), 0, 1)])
+
+
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+def test_rounds_that_are_shorter_than_a_restart_end_with_the_names_of_the_jobs(engine):
+    # A first launch costs nothing: each job does 2 of its 9 iterations of 4 s. From then on each round of
+    # 10 s is spent on restarts of 20 s. Looks for progress come after 100 x 2 + 1,000 launches: the first
+    # one finds less work than at the start, the second the same.
+    jobs = [Job("a", 0, 9), Job("b", 0, 9)]
+    scenario = small_scenario(
+        jobs, {"X": (1, 1)}, {"m": {"X": {1: 4.0}}}, checkpoint_s={"m": 20.0}, rounds="policy"
+    )
+    with pytest.raises(StalledError) as raised:
+        simulate(scenario, Turns(), Buddy(), engine=engine)
+    assert str(raised.value).startswith(
+        "without end at 24010 s: jobs a, b are launched again and again, and none comes nearer to its end"
+    )
+
+
+def test_stops_that_undo_each_round_end_with_the_names_of_the_jobs():
+    # Checkpoints lie 10 s of work apart, and a restart leaves 9 s of a round, whose work is undone. A long
+    # third job runs beside, and comes nearer to its end at each look until it is done: so long the run goes
+    # on.
+    jobs = [Job("a", 0, 9), Job("b", 0, 9), Job("c", 0, 20_000, 1, "Y")]
+    times = {"m": {"X": {1: 4.0}, "Y": {1: 1.0}}}
+    gpus, costs = {"X": (1, 1), "Y": (1, 1)}, {"m": 2.0}
+    scenario = small_scenario(jobs, gpus, times, checkpoint_s=costs, rounds="policy")
+    scenario = replace(scenario, disturbances=(Checkpoints(every_s=10.0),))
+
+    class Beside(Turns):
+        def schedule(self, view):
+            held = [(int(row), 1, 1) for row in view.job if row == 2]
+            waits = int(np.argmax((view.gpus == 0) & (view.job != 2)))
+            return Decision.of([(int(view.job[waits]), 0, 1), *held])
+
+    with pytest.raises(StalledError, match="jobs a, b are launched") as raised:
+        simulate(scenario, Beside(), Buddy())
+    assert float(str(raised.value).split()[3]) > 20_000
+
+
+def test_a_run_that_gains_a_little_in_each_round_goes_on():
+    # A restart takes 8 of 10 s, so that each round does half an iteration: 2,000 launches and more.
+    jobs = [Job("a", 0, 500), Job("b", 0, 500)]
+    times, costs = {"m": {"X": {1: 4.0}}}, {"m": 8.0}
+    scenario = small_scenario(jobs, {"X": (1, 1)}, times, checkpoint_s=costs, rounds="policy")
+    assert simulate(scenario, Turns(), Buddy()).simulation.jobs_left == 2

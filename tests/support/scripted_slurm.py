@@ -118,7 +118,7 @@ class ScriptedSlurm(Slurm):
             else:
                 priority, reason = (0, "JobHeldUser") if job.held else (5, "Resources")
                 start = "N/A" if job.state == "PENDING" else "1000"
-                lines.append(f"{job.number}|{job.state}|{priority}|{start}|{','.join(job.nodes)}|{reason}")
+                lines.append(f"{job.number}|{job.state}|{priority}|{start}|{reason}")
         return "".join(line + "\n" for line in lines)
 
     def _sacct(self, words):

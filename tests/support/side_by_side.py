@@ -118,6 +118,7 @@ class SideBySide:
             self._same("jobs in view", in_view, rows)
         self._same("decision points", simulation.decision_points, self._clock(c.DECISION_POINTS))
         self._same("idle rounds", simulation.stalls.idle_rounds, self._clock(c.IDLE_ROUNDS))
+        self._same("launches", simulation.execution.launches, self._clock(c.LAUNCHES))
         self._same("defragmented at", simulation.execution.defragmented_at, self._clock(c.DEFRAGMENTED_AT))
         for name, expected, got in self._columns():
             if not np.array_equal(expected, got):

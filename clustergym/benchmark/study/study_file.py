@@ -212,7 +212,7 @@ class _Reader:
         known = given if isinstance(given, dict) else {}
         if isinstance(given, list):
             known = {name: str(name).replace("_", " ") for name in given if isinstance(name, str)}
-        titled = all(isinstance(title, str) and title for title in known.values())
+        titled = all(isinstance(text, str) and text for pair in known.items() for text in pair)
         if not known or not titled or len(known) != len(given):
             remedy = "give a list of metrics, or a mapping of metrics to their titles"
             raise self.error("is neither a list nor a mapping of texts", "metrics", remedy=remedy)

@@ -145,6 +145,7 @@ def figures(
     return {
         "model": shape.name,
         "parameters": shape.parameters,
+        "active_parameters": shape.active_parameters,
         "flops_per_token": shape.flops_per_token(options.sequence_length),
         "accelerator": machine.name,
         "gpus": gpus,
@@ -163,6 +164,10 @@ def figures(
     }
 
 
+def _billions(parameters: int) -> str:
+    return f"{parameters / 1e9:.{1 if parameters >= 1e9 else 3}f} G"
+
+
 def _print(
     shape: TransformerShape,
     machine: Machine,
@@ -173,9 +178,10 @@ def _print(
 ) -> None:
     from clustergym.common.tables import print_table, text_table
 
+    counted = f"{_billions(shape.parameters)} parameters ({_billions(shape.active_parameters)} active)"
     print(
-        f"{shape.name}, {shape.parameters / 1e9:.1f} G parameters, {options.batch} sequences of"
-        f" {options.sequence_length} tokens a step, on {gpus} {machine.name}, stack {stack}\n"
+        f"{shape.name}, {counted}, {options.batch} sequences of {options.sequence_length} tokens a step,"
+        f" on {gpus} {machine.name}, stack {stack}\n"
     )
     fitting, too_large = [s for s in plans if s.fits], [s for s in plans if not s.fits]
     if fitting:

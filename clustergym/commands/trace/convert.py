@@ -65,9 +65,8 @@ def validate_traces(args: argparse.Namespace) -> int:
             print(f"error: {error}", file=sys.stderr)
             continue
         shown.append(_figures(trace, file=str(path), format=form))
-        left_out = f"; left out {_describe_left_out(trace)}" if _describe_left_out(trace) else ""
         size = f"{len(trace):,} jobs over {trace.span_s / 3600:,.1f} h"
-        print(f"OK {path}: {form}, {size}, sha256 {trace.sha256}{left_out}")
+        print(f"OK {path}: {form}, {size}, sha256 {trace.sha256}")
     write_json(args.json, {"valid": shown, "errors": problems})
     return 2 if problems else 0
 
@@ -127,11 +126,6 @@ def _figures(trace: Trace, **more: Any) -> dict[str, Any]:
     }
 
 
-def _describe_left_out(trace: Trace) -> str:
-    counts = trace.provenance.get("left_out", {})
-    return ", ".join(f"{count} {reason}" for reason, count in counts.items())
-
-
 def _save(trace: Trace, form: str, args: argparse.Namespace) -> int:
     write_trace(trace, args.output)
     figures = _figures(
@@ -142,8 +136,6 @@ def _save(trace: Trace, form: str, args: argparse.Namespace) -> int:
     print(f"         {provenance_path(args.output)}")
     print(f"format   {form}")
     print(f"jobs     {len(trace):,} over {trace.span_s / 3600:,.1f} h")
-    if _describe_left_out(trace):
-        print(f"left out {_describe_left_out(trace)}")
     if trace.time_limit_s is not None:
         print(f"limits   {np.isfinite(trace.time_limit_s).sum():,} of {len(trace):,} jobs have one")
     print(f"sha256   {trace.sha256}")

@@ -80,8 +80,6 @@ def run(args: argparse.Namespace) -> int:
     from clustergym.trace.native import provenance_path, write_trace
     from clustergym.trace.trace_statistics import trace_statistics
 
-    if args.output.is_dir():
-        raise InputError("is a folder", file=args.output, field="--output", remedy="name a file")
     refuse_overwrite((args.output, provenance_path(args.output)), args.force)
     cluster = load_cluster(args.cluster or "arena-sim")
     trace = replace(_generate(args, cluster), name=args.output.stem)
@@ -97,8 +95,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def refuse_overwrite(paths: tuple[Path, ...], force: bool) -> None:
-    """Raise an `InputError` if an output file exists and `force` is not given."""
+    """Raise an `InputError` if an output file is a folder, or exists and `force` is not given."""
     for path in paths:
+        if path.is_dir():
+            raise InputError("is a folder", file=path, field="--output", remedy="name a file")
         if path.exists() and not force:
             raise InputError(
                 "exists already", file=path, field="--output", remedy="choose another name, or --force"

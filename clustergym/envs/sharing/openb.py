@@ -28,6 +28,8 @@ from clustergym.common.text_files import TextTable, read_csv
 NODES, PODS = "openb_node_list_gpu_node.csv", "openb_pod_list_"
 LARGEST_ORDER_BYTES = 2**27
 REMEDY = "download it again"
+OPTIONAL = ("name", "gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
+"""Further columns of a list of pods; not all of them are read."""
 MOST_MILLI = 10**9
 Expected = Mapping[tuple[str, str, int, int], float]
 """(Workload, policy, seed, arrived %) -> a published figure, %."""
@@ -49,7 +51,7 @@ def find_packed_file(path: Path) -> Path:
 
 def read_nodes(path: Path) -> tuple[Nodes, tuple[str, ...]]:
     """Read a CSV file of nodes; return the nodes, and the sorted names of their GPU models."""
-    table = read_csv(path, ["cpu_milli", "memory_mib", "gpu", "model"])
+    table = read_csv(path, ["cpu_milli", "memory_mib", "gpu", "model"], optional=["sn"])
     devices = integers(table, "gpu", low=0, high=CLASSES - 1)
     names = texts(table, "model")
     known = tuple(sorted({name for name, count in zip(names, devices, strict=True) if count}))
@@ -63,7 +65,8 @@ def read_nodes(path: Path) -> tuple[Nodes, tuple[str, ...]]:
 
 def read_requests(path: Path, models: tuple[str, ...]) -> tuple[Requests, list[str]]:
     """Read a CSV file of pods; return their resource requests, and the GPU models each accepts, as text."""
-    table = read_csv(path, ["cpu_milli", "memory_mib", "num_gpu", "gpu_milli"])
+    needed = ["cpu_milli", "memory_mib", "num_gpu", "gpu_milli"]
+    table = read_csv(path, needed, optional=OPTIONAL)
     gpus = integers(table, "num_gpu", low=0, high=CLASSES - 1)
     milli = integers(table, "gpu_milli", low=0, high=WHOLE)
     _refuse(table, (gpus > 1) & (milli < WHOLE), milli, "a part of each of several GPUs", "give 1000")

@@ -28,12 +28,19 @@ from clustergym.oracle.stacks.memory import (
 )
 from clustergym.oracle.stacks.search import assess_plan
 from clustergym.oracle.stacks.step_time import ATTENTION_BACKWARD
-from clustergym.oracle.stacks.throughput import REQUIRED, Setting, make_rows
+from clustergym.oracle.stacks.throughput import OPTIONAL, REQUIRED, Setting, make_rows
 
 MEASURED = Path("benchmarks/measured/h100-steps.csv")
 """What `--data measured` names."""
 CURVES = Path("benchmarks/measured/h100-curves.csv")
 COLUMNS = ("changed", "fits", "step_s", "peak_allocated_bytes", "peak_reserved_bytes", "free_bytes")
+BESIDE = (
+    *("least_s", "most_s", "layers_s", "loss_s", "backward_s", "optimizer_s", "state_bytes", "kept_bytes"),
+    *("loss_peak_bytes", "backward_peak_bytes", "optimizer_peak_bytes", "gpu", "driver", "torch"),
+)
+"""Columns of a measurement that are not compared with predictions."""
+CURVE_COLUMNS = ("tokens", "inside", "outside", "sequence_length", "heads", "width", "bytes", "seconds")
+"""Columns that say at which size a point of a curve was measured."""
 """Columns besides those of measured throughput. `changed` is empty, or names what differs from the usual
 step."""
 WITHOUT_LOSS, DROPPED, COMPILED = "loss", "gradients_kept", "compiled"
@@ -105,7 +112,7 @@ def read_steps(
     InputError
         Names file, line and column of what is missing, malformed or unknown.
     """
-    table = read_csv(path, (*REQUIRED, *COLUMNS))
+    table = read_csv(path, (*REQUIRED, *COLUMNS), optional=(*OPTIONAL, *BESIDE))
     fits = integers(table, "fits", low=0, high=1)
     seconds = numbers(table, "step_s", low=0.0, default=0.0)
     allocated = numbers(table, "peak_allocated_bytes", low=1.0)
@@ -357,7 +364,7 @@ def read_shares(path: Path) -> dict[str, Figures]:
     InputError
         Names file, line and column of what is missing or malformed.
     """
-    table = read_csv(path, ("curve", "gpu_type", "tflops", "gb_s"))
+    table = read_csv(path, ("curve", "gpu_type", "tflops", "gb_s"), optional=CURVE_COLUMNS)
     try:
         machine = load_accelerator(table.columns["gpu_type"][0])
     except InputError as error:

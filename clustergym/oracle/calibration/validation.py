@@ -339,7 +339,7 @@ def validate_memory(path: str | Path) -> Figures:
     InputError
         Names file, line and column.
     """
-    table = read_csv(Path(path), COLUMNS)
+    table = read_csv(Path(path), COLUMNS, optional=("recorded",))
     recorded = np.flatnonzero(integers(table, "recorded", low=0, high=1, default=1)).tolist()
     if not recorded:
         raise InputError("no row has a value", file=path, field="recorded", remedy="give measured rows")

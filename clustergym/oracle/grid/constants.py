@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clustergym.cluster.spec import GpuType
+from clustergym.common.left_out import not_modelled
 from clustergym.oracle.models.shape_files import find_accelerator
 from clustergym.oracle.roofline.devices import HALF_FP32
 
@@ -86,6 +87,7 @@ def clock_share(gpu: GpuType) -> float:
     known = find_accelerator(gpu.name)
     power_w = gpu.power_w or (known.power_w if known else None)
     if power_w is None:
+        not_modelled([f"power of GPU type {gpu.name} (no power_w: its clock is taken to have no limit)"])
         return 1.0
     return float(min(1.0, power_w / _fp32_tflops(gpu) / COOL_W_PER_TFLOPS) ** (1 / 3))
 

@@ -23,7 +23,7 @@ COLUMNS = (
     "gpus_per_node",
     "iteration_time_s",
 )
-"""Columns that must be there; optional ones: total_gpus, kind, feasible, raw_key."""
+OPTIONAL = ("total_gpus", "kind", "feasible", "raw_key")
 
 MEASUREMENTS = ("optimal", "estimated_best", "estimated_dp")
 """Values of the column `kind`: measured; the file's own estimates of the best plan and data parallelism."""
@@ -80,7 +80,7 @@ def read_measurements(path: Path, catalog: Catalog) -> Measurements:
     InputError
         Names file, line and column.
     """
-    table = read_csv(path, COLUMNS)
+    table = read_csv(path, COLUMNS, optional=OPTIONAL)
     keys = _keys(table, catalog)
     seconds = _seconds(table)
     first: dict[tuple[Key, str], int] = {}

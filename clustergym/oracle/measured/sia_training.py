@@ -103,7 +103,7 @@ def read_training(folder: Path) -> Training:
         size = path.stem.removeprefix("validation-")
         if not (size.isascii() and size.isdigit() and int(size) > 0):
             raise InputError("names no global batch", file=path, remedy="name it validation-BATCH.csv")
-        found[int(size)] = read_csv(path, ("iteration",))
+        found[int(size)] = read_csv(path, ("iteration",), optional=("epoch", *STATISTICS))
     if not found:
         raise InputError("holds no validation-BATCH.csv", file=folder, remedy="give Sia's profiles folder")
     tables = [found[size] for size in sorted(found)]

@@ -14,7 +14,10 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class LatentAttention:
-    """Widths of the projections of multi-head latent attention (DeepSeek-V3, section 2.1.1)."""
+    """Widths of the projections of multi-head latent attention (DeepSeek-V3, section 2.1.1).
+
+    A `query_rank` of 0 means that queries are projected at once, as in DeepSeek-V2-Lite.
+    """
 
     query_rank: int
     key_value_rank: int
@@ -55,16 +58,17 @@ class TransformerShape:
     shared_expert_feed_forward, expert_hidden : int or None
         Width of shared experts, and of what experts take in; None: as experts, as `hidden`.
     dense_layers : int
-        Layers without experts, in a model that has some.
+        Layers without experts, in a model that has some; of a hybrid, those with a dense network alone.
     latent : LatentAttention or None
-    window, window_every : int
+    window : int
+    window_every : float
         One layer in `window_every` sees only the last `window` tokens; 0: none does.
     predicted_ahead : int
         Further layers that predict later tokens (DeepSeek-V3, section 2.2).
     attention_layers : int or None
         Of a hybrid; None: every layer attends.
     mamba : Mamba or None
-        Of a hybrid; layers that are neither these nor attention have experts.
+        Of a hybrid; layers that are none of these, not dense and not attention have experts.
     """
 
     name: str
@@ -84,7 +88,7 @@ class TransformerShape:
     dense_layers: int = 0
     latent: LatentAttention | None = None
     window: int = 0
-    window_every: int = 1
+    window_every: float = 1
     predicted_ahead: int = 0
     shared_expert_feed_forward: int | None = None
     expert_hidden: int | None = None
@@ -109,7 +113,7 @@ class TransformerShape:
     @property
     def plain_layers(self) -> int:
         """Number of layers whose feed-forward network has no experts."""
-        return self.dense_layers if self.experts else self.all_layers
+        return self.dense_layers if self.experts or self.mamba else self.all_layers
 
     @property
     def all_layers(self) -> int:
@@ -124,9 +128,11 @@ class TransformerShape:
             # DeepSeek-V3, section 2.1.1: down and up projections of queries, one of keys and values with the
             # rotary key apart, and the output.
             query_key = one.query_key_plain + one.query_key_rotary
+            queries = self.hidden * self.heads * query_key
+            if one.query_rank:
+                queries = one.query_rank * (self.hidden + self.heads * query_key)
             return (
-                self.hidden * one.query_rank
-                + one.query_rank * self.heads * query_key
+                queries
                 + self.hidden * (one.key_value_rank + one.query_key_rotary)
                 + one.key_value_rank * self.heads * (one.query_key_plain + one.value)
                 + self.heads * one.value * self.hidden

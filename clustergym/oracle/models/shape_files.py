@@ -12,7 +12,6 @@ from clustergym.common.paths import conf_dir
 from clustergym.oracle.models.shape import LatentAttention, Machine, Mamba, TransformerShape
 
 T = TypeVar("T")
-LARGEST_CONFIG_BYTES = 1_000_000
 _READ: dict[tuple[Path, str], tuple[tuple[int, ...], Any]] = {}
 
 
@@ -73,13 +72,20 @@ def _read(path: Path, section: str, made: type[T]) -> dict[str, T]:
     found: dict[str, T] = {}
     for name, keys in getattr(given, section).items():
         one = _build(made, keys.model_dump(), name=name)
-        _check_shape(one, path, source.line((section, name)))
+        try:
+            _check_shape(one, path)
+        except InputError as error:
+            # Only now: to find the lines of all entries takes time that grows with their number squared.
+            line = source.line((section, name))
+            raise InputError(
+                error.message, file=path, line=line, field=error.field, remedy=error.remedy
+            ) from None
         for alias in (name, *keys.aliases):
             found[alias.lower()] = one
     return found
 
 
-def _check_shape(one: object, path: Path, line: int | None) -> None:
+def _check_shape(one: object, path: Path) -> None:
     """Raise an error for keys of a shape that are wrong together."""
     if isinstance(one, Machine):
         needed: tuple[str, ...] = (
@@ -95,16 +101,16 @@ def _check_shape(one: object, path: Path, line: int | None) -> None:
         needed = ("hidden", "layers", "heads", "vocabulary")
         if one.experts:
             needed += ("experts_per_token", "expert_feed_forward")
-        elif one.mamba is None:
+        if one.plain_layers:
             needed += ("feed_forward",)
     else:
         return
     for key in (*needed, "window_every") if isinstance(one, TransformerShape) else needed:
         if not getattr(one, key):
-            raise InputError("must be above 0", file=path, line=line, field=f"{one.name}.{key}")
+            raise InputError("must be above 0", file=path, field=f"{one.name}.{key}")
     if isinstance(one, TransformerShape) and (one.experts_per_token > one.experts or one.expert_layers < 0):
         message = "more experts a token than there are, or more layers without experts than layers"
-        raise InputError(message, file=path, line=line, field=one.name, remedy="correct its counts")
+        raise InputError(message, file=path, field=one.name, remedy="correct its counts")
 
 
 def _accelerators(more: Path | None) -> Mapping[str, Machine]:
@@ -145,11 +151,6 @@ def load_accelerator(name: str, more: Path | None = None) -> Machine:
     ----------
     more : Path, optional
         A YAML file with further ones, in the form of conf/hardware/accelerators.yaml.
-
-    Raises
-    ------
-    InputError
-        If there is none, with the nearest names; or if the file is malformed, with line and key.
     """
     return _entry(name, _accelerators(more), "accelerator")
 
@@ -170,74 +171,24 @@ def transformer_names() -> list[str]:
 
 
 def load_transformer(name: str, more: Path | None = None) -> TransformerShape:
-    """Load a transformer's shape by its name, or from the path of a Hugging Face config.json.
-
-    Raises
-    ------
-    InputError
-        As `load_accelerator`.
-    """
+    """Load a transformer's shape by its name, or from the path of a Hugging Face config.json."""
     if name.endswith(".json"):
         return read_hugging_face(Path(name))
     return _entry(name, _transformers(more), "model")
 
 
 def read_hugging_face(path: Path) -> TransformerShape:
-    """Read a transformer's shape from a Hugging Face config.json.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or lacks a needed key or has one that is not a number.
-    """
+    """Read a transformer's shape from a Hugging Face config.json."""
     from clustergym.cluster.schema import validate_content
     from clustergym.common.reading import read_json
+    from clustergym.oracle.models.hugging_face import GIVE, LARGEST_CONFIG_BYTES, HuggingFaceConfig
 
-    content = read_json(path, LARGEST_CONFIG_BYTES, "give a config.json of a Hugging Face model")
+    content = read_json(path, LARGEST_CONFIG_BYTES, GIVE)
     if not isinstance(content, dict):
-        raise InputError(
-            "is not an object of keys", file=path, remedy="give a config.json of a Hugging Face model"
-        )
-
-    def first(*keys: str) -> Any:
-        return next((content[key] for key in keys if content.get(key) is not None), None)
-
-    keys = {
-        "hidden": first("hidden_size", "n_embd", "d_model"),
-        "layers": first("num_hidden_layers", "n_layer", "n_layers"),
-        "heads": first("num_attention_heads", "n_head", "n_heads"),
-        "vocabulary": first("vocab_size"),
-        "key_value_heads": first("num_key_value_heads"),
-        "head_dim": first("head_dim"),
-        "gated": first("hidden_act", "activation_function") in (None, "silu", "swiglu"),
-        "tied": first("tie_word_embeddings"),
-        "experts": first("n_routed_experts", "num_local_experts", "num_experts"),
-        "experts_per_token": first("num_experts_per_tok", "experts_per_token"),
-        "shared_experts": first("n_shared_experts"),
-        "dense_layers": first("first_k_dense_replace"),
-        "predicted_ahead": first("num_nextn_predict_layers"),
-    }
-    inner = first("intermediate_size", "n_inner", "d_ff")
-    if keys["experts"]:
-        keys["expert_feed_forward"] = first("moe_intermediate_size") or inner
-    keys["feed_forward"] = (
-        inner if inner is not None else 4 * keys["hidden"] if isinstance(keys["hidden"], int) else None
-    )
-    if content.get("q_lora_rank"):
-        names = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-        widths = [one.name for one in fields(LatentAttention)]
-        keys["latent"] = {one: content.get(name) for one, name in zip(widths, names, strict=True)}
-        # Keys and values are latent; the config's count of heads for them is not that of a grouped-query
-        # model.
-        keys["key_value_heads"] = keys["head_dim"] = None
-    window_layers = content.get("layer_types")
-    if content.get("sliding_window") and isinstance(window_layers, list):
-        windows = sum(one == "sliding_attention" for one in window_layers)
-        if windows:
-            keys |= {"window": content["sliding_window"], "window_every": round(len(window_layers) / windows)}
-    given: Any = validate_content(
-        make_schema(TransformerShape), {k: v for k, v in keys.items() if v is not None}, file=path
-    )
-    shape: TransformerShape = _build(TransformerShape, given.model_dump(), name=path.parent.name or "config")
-    _check_shape(shape, path, None)
+        raise InputError("is not an object of keys", file=path, remedy=GIVE)
+    keys = HuggingFaceConfig(content, path).shape_keys()
+    given: Any = validate_content(make_schema(TransformerShape), keys, file=path)
+    name = path.parent.name or "config" if path.stem == "config" else path.stem
+    shape: TransformerShape = _build(TransformerShape, given.model_dump(), name=name)
+    _check_shape(shape, path)
     return shape

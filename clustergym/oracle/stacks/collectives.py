@@ -16,6 +16,7 @@ import numpy as np
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.columns import integers, numbers
 from clustergym.common.errors import InputError
+from clustergym.common.left_out import leave_out
 from clustergym.common.text_files import read_csv
 from clustergym.oracle.models.shape import Machine
 from clustergym.oracle.models.shape_files import load_accelerator
@@ -97,6 +98,12 @@ def ring_s(machine: Machine, size_bytes: float, ranks: int, members: int, collec
 SIZES = ((0, "below 64 kB"), (2**16, "64 kB to 4 MB"), (2**22, "from 4 MB on"))
 COLUMNS = ("collective", "num_workers", "devices_per_node", "size")
 """Columns of Vidur's profiles, beside `time_stats.COLLECTIVE.median`, in milliseconds."""
+COLLECTIVES = ("all_reduce", "send_recv")
+OPTIONAL = (
+    *("", "rank", "max_devices_per_node"),
+    *(f"time_stats.{name}.{of}" for name in COLLECTIVES for of in ("min", "max", "mean", "median", "std")),
+)
+"""Further columns of the profiles, of which the medians are read."""
 
 
 def validate_collectives(path: Path, accelerator: str) -> dict[str, dict[str, Any]]:
@@ -114,14 +121,16 @@ def validate_collectives(path: Path, accelerator: str) -> dict[str, dict[str, An
     InputError
         If the file is malformed, or has no collective that is known.
     """
-    table, machine = read_csv(path, COLUMNS), load_accelerator(accelerator)
+    table, machine = read_csv(path, COLUMNS, optional=OPTIONAL), load_accelerator(accelerator)
     workers, here = integers(table, "num_workers", low=2), integers(table, "devices_per_node", low=1)
     size = integers(table, "size", low=1).astype(np.float64)
     names = np.array(table.columns["collective"], dtype=np.str_)
     found: dict[str, dict[str, Any]] = {}
     points = zip(names.tolist(), workers.tolist(), here.tolist(), strict=True)
     for name, gpus, per_node in sorted(set(points)):
-        if name not in ("all_reduce", "send_recv") or (name == "all_reduce" and gpus > per_node):
+        if name not in COLLECTIVES:
+            leave_out("row", f"collective {name} is not predicted", int((names == name).sum()))
+        if name not in COLLECTIVES or (name == "all_reduce" and gpus > per_node):
             continue
         rows = np.flatnonzero((names == name) & (workers == gpus) & (here == per_node))
         column = f"time_stats.{name}.median"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError
+from clustergym.common.left_out import leave_out
 from clustergym.common.text_files import TextTable, read_csv
 from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, Sharding, TransformerShape
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
@@ -24,6 +25,11 @@ OPTIONAL = (
     "micro_batch",
     "dp", "tp", "pp", "cp", "ep", "vpp", "sharding", "activation_checkpointing", "note",
 )  # fmt: skip
+BESIDE = (
+    *("source_commit", "params_b", "moe", "system", "gpus_per_node", "nvlink_domain", "mfu_percent"),
+    *("mfu_or_tflops_per_gpu", "step_s", "scaling"),
+)
+"""Columns that published tables have beside, and no prediction depends on."""
 PLAN = ("micro_batch", "dp", "tp", "pp", "cp", "ep", "vpp", "sharding")
 """Columns of the plan."""
 USUAL_SEQUENCE_LENGTH = 8192
@@ -116,7 +122,11 @@ def read_throughput(
         that
         row inexpressible, with the reason.
     """
-    return make_rows(read_csv(path, REQUIRED), shapes, accelerators)
+    rows = make_rows(read_csv(path, REQUIRED, optional=(*OPTIONAL, *BESIDE)), shapes, accelerators)
+    for row in rows:
+        if row.setting is None:
+            leave_out("row", row.reason)
+    return rows
 
 
 def make_rows(table: TextTable, shapes: Path | None, accelerators: Path | None) -> list[ThroughputRow]:

@@ -39,15 +39,20 @@ def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
     """
     times = scenario.execution
     counts = scenario.tables.counts
+    # A table may have times for more GPUs than a type has: no schedule can use them.
     room = counts[None, :] <= scenario.cluster.capacity[:, None]
     times = np.where(room[None, :, :, None], times, np.inf)
     fastest = times.min(axis=(1, 2, 3))[scenario.class_of]
     leanest = (times * counts[None, None, :, None]).min(axis=(1, 2, 3))[scenario.class_of]
     if scenario.parts is not None:
+        # A part of a GPU is held for as long as the job runs, and its times are of one placement: its work
+        # follows.
         leanest = fastest * scenario.parts.gpus
     iterations = np.where(scenario.request_gpus > 0, scenario.trace.work_iterations, np.inf)
     if scenario.pairs is not None:
         kept = scenario.pairs.kept
+        # Measured tables may let two jobs do more together than one alone. The bound must hold for the best
+        # pair, so work is divided by the most that two jobs keep together.
         fastest = fastest / max(1.0, float(kept.max(initial=0.0)))
         leanest = leanest / max(1.0, float((kept + kept.swapaxes(0, 1)).max(initial=0.0)))
     return fastest * iterations, leanest * iterations
@@ -67,6 +72,8 @@ def lower_bounds(scenario: Scenario) -> Bounds:
     submit, alone_s = scenario.trace.submit_s[fits], alone_s[fits]
     if not len(submit):
         return Bounds(0.0, 0.0)
+    # Relaxed to one machine as fast as all GPUs together that may interrupt jobs freely. There the shortest
+    # remaining work first is optimal for the mean (Schrage 1968), so its mean bounds every schedule's.
     served_s = work[fits] / float(scenario.cluster.capacity.sum())
     # The trace is in order of submission, so the jobs that arrive from an instant on are a suffix.
     pending = served_s[::-1].cumsum()[::-1]
@@ -84,6 +91,7 @@ def shortest_remaining_first(submit_s: Floats, work_s: Floats) -> float:
         Submission times, ascending; seconds the machine needs for each job.
     """
     left: list[float] = []
+    # The sum of completion times less that of submissions is the sum of completion durations.
     total, now = -float(submit_s.sum()), 0.0
     for row in range(len(submit_s) + 1):
         until = float(submit_s[row]) if row < len(submit_s) else np.inf
@@ -91,6 +99,8 @@ def shortest_remaining_first(submit_s: Floats, work_s: Floats) -> float:
             now += heapq.heappop(left)
             total += now
         if left:
+            # Only the job at the head is served, and it stays the shortest: what others have left does not
+            # change.
             heapq.heapreplace(left, left[0] - (until - now))
         now = until
         if row < len(submit_s):
@@ -213,6 +223,8 @@ def evaluate_certificate(programme: Programme, certificate: Certificate) -> tupl
     paid = float((price * there).sum())
     if programme.metric == "deadline_satisfaction":
         least_payments(jobs, prices, value, use)
+        # Lagrangian relaxation of the capacity: whatever the prices are, what jobs gain beyond what they pay,
+        # and all that is paid, is at least what any schedule can reach.
         met = float((jobs.weight > 0) @ np.maximum(1.0 - value, 0.0))
         return -(met + paid) * (1 + ROUNDING) * _unit(programme), (use - there) * _unit(programme)
     least_costs(jobs, prices, value, use)
@@ -232,6 +244,7 @@ def proven(programme: Programme, certificate: Certificate) -> float:
     if programme.metric != "deadline_satisfaction":
         return max(value, 0.0)
     unit = _unit(programme)
+    # A share of met deadlines is a whole number of jobs, so the bound may be rounded down to one.
     return min(unit * float(np.floor(-value / unit)), 1.0) if unit else 1.0
 
 
@@ -258,6 +271,8 @@ def _jobs(scenario: Scenario, metric: str) -> PricedJobs:
         decided = np.isfinite(trace.deadline_s)
         weight[decided] = 1.0 / max(int(decided.sum()), 1)
         met = decided & (scenario.request_gpus > 0)
+        # Times of the simulator are whole ticks: a margin on each side keeps the bound valid for them, at a
+        # cost far below its precision.
         deadline_s = np.where(met, trace.deadline_s + 2 * TICK_S, -np.inf)
     else:
         weight = compute_weights(scenario, metric)
@@ -311,6 +326,8 @@ def _arrivals(scenario: Scenario) -> Floats:
     submit_s = scenario.trace.submit_s - TICK_S
     if isinstance(scenario.rounds, str) or scenario.disturbances:
         return submit_s - TICK_S
+    # With rounds of the scenario's own, no schedule starts a job before the next round; rounds of a policy
+    # are its choice, and the bound must hold for any.
     rounds: Floats = np.ceil(submit_s / scenario.rounds) * scenario.rounds - TICK_S
     return rounds
 
@@ -321,6 +338,7 @@ def least_iteration_s(scenario: Scenario) -> Floats:
     The least over placements that the cluster has room for, and over global batches and stages of training.
     """
     locality = np.arange(scenario.execution.shape[-1])
+    # No placement is closer than the most compact one, so that times at closer tiers are not reachable.
     there = locality >= scenario.compact[..., None]
     fits = scenario.feasible[scenario.class_of]
     least: Floats = np.where(there, scenario.execution, np.inf).min(axis=-1)[scenario.class_of]
@@ -345,6 +363,7 @@ def _allotments(scenario: Scenario) -> tuple[Floats, Ints, Ints, Floats, Floats]
     counts, costs = scenario.tables.counts, scenario.costs
     checkpoint_s = scenario.checkpoint_s[scenario.class_of]
     first_s = costs.search_s(counts) + (checkpoint_s[:, None] if costs.first_launch else 0.0)
+    # The least standstill that any first launch has; what a relaunch costs beyond it is charged for each.
     still_s = np.minimum(first_s, checkpoint_s[:, None])
     iterations = scenario.trace.work_iterations.astype(np.float64)[:, None, None]
     total_s = least_iteration_s(scenario) * iterations * (1 - ROUNDING) + still_s[:, None, :] - 2 * TICK_S

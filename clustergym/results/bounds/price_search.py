@@ -62,11 +62,15 @@ def search(programme: Programme, report: Report | None = None) -> Bound:
     if scored > MANY_JOBS and programme.metric != "deadline_satisfaction":
         part, share = sample_programme(programme, -(-scored // SOME_JOBS))
         edges_s, price = search(part).certificate
+        # Prices found on a part are no worse as a proof: any prices at or above 0 give a valid bound for the
+        # whole, only a weaker one than its own search would find.
         certificate = round_certificate(Certificate(edges_s, share * price))
         note_bound(certificate)
         return Bound(found[-1][1], certificate, tuple(found))
     edges_s = first_edges(programme)
     certificate = Certificate(edges_s, np.zeros((len(programme.capacity), len(edges_s) - 1)))
+    # How far above the best value the next one is aimed at (Polyak's step with an estimated optimum). A
+    # refined certificate starts from prices that are nearly right, so it aims closer.
     ahead = 0.1
     for level in range(LEVELS):
         certificate = ascend_prices(programme, certificate, ahead)
@@ -144,6 +148,7 @@ def split(programme: Programme, certificate: Certificate) -> Certificate:
     """Return a certificate with half of its time intervals cut in two, where prices change most."""
     edges_s, price = certificate
     padded = np.pad(price, ((0, 0), (1, 1)), mode="edge")
+    # After the last edge everything is free, which is a step like any other.
     padded[:, -1] = 0.0
     step = programme.capacity @ np.abs(np.diff(padded, axis=1))
     gain = np.diff(edges_s) * (step[:-1] + step[1:])
@@ -173,10 +178,14 @@ def ascend_prices(programme: Programme, certificate: Certificate, ahead: float) 
         else:
             idle += 1
         if idle >= PATIENCE:
+            # No progress: the aim was too high. Back to the best prices with a lower aim, as the iterates
+            # swing around it.
             ahead, idle, reached, price = 0.6 * ahead, 0, best, best_price
             if ahead < 1e-4:
                 break
             continue
+        # Prices stay at or above 0: a direction that would be cut off there must not lengthen the step of
+        # others. Divided by GPU-seconds, so that long intervals do not move faster than short ones.
         direction = np.where((price <= 0) & (slope < 0), 0.0, slope / there)
         length = float((there * direction**2).sum())
         if length == 0.0:

@@ -198,9 +198,13 @@ def _advance(
     for row in range(start, jobs.first[job + 1]):
         rate, own = jobs.rate[row], row - start
         gain, work, came = scratch.gain[own], scratch.work[own], STAY
+        # A relaunch is charged as the work of its standstill, so that no state for a job that stands still is
+        # needed.
         undone = jobs.relaunch_s[job] * rate
         if before[0] - alpha * undone > gain:
             gain, work, came = before[0] - alpha * undone, before[1] - undone, AGAIN
+        # To start here costs nothing that was spent before: a schedule that has gained less than nothing is
+        # given up.
         if gain < 0.0:
             gain, work, came = 0.0, 0.0, FIRST
         gain += length * (alpha * rate - jobs.gpus[row] * prices.price[jobs.gpu_type[row], at])
@@ -300,6 +304,8 @@ def _close_look(
     low_value, low_work, _ = _dual(jobs, job, prices, scratch, low, span, weight)
     high_value, high_work, _ = _dual(jobs, job, prices, scratch, high, span, weight)
     while high_work < 1.0 and high < HIGHEST:
+        # `alpha` is the price of a job's whole work: too low a one leaves some undone, so it is doubled until
+        # it pays for all.
         low, low_value, low_work = high, high_value, high_work
         high *= 2.0
         high_value, high_work, _ = _dual(jobs, job, prices, scratch, high, span, weight)
@@ -320,6 +326,7 @@ def _close_look(
         else:
             low, low_value, low_work = middle, value, work
     if best < limit:
+        # Between the two values the schedule is a mixture of theirs that does exactly all of the work.
         share = (1.0 - low_work) / (high_work - low_work) if high_work > low_work else 1.0
         _take(jobs, job, prices, scratch, high, span, weight, share, use)
         _take(jobs, job, prices, scratch, low, span, weight, 1.0 - share, use)

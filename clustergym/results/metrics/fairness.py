@@ -83,6 +83,8 @@ def simulate_fluid(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints
         return finish
     sharing = FluidSharing(float(gpus))
     sharing.now_s = float(submit.min(initial=0.0))
+    # An end and an arrival at one instant: the end comes first, so that the arriving job shares with those
+    # that stay.
     for job in order.tolist():
         for ended, time_s in sharing.advance(float(submit[job])):
             finish[ended] = time_s
@@ -188,6 +190,8 @@ class FluidSharing:
 
     def arrive(self, job: int, work_gpu_s: float, cap: float = math.inf) -> float:
         """Add a job; return its virtual finish time: GPU-seconds a job of its cap gets by its end."""
+        # Jobs with one cap are served at one rate, so each cap has one virtual clock: an arrival costs the
+        # logarithm of the jobs, not their number (weighted fair queueing; Demers et al., SIGCOMM '89).
         cap = min(cap, self.gpus)
         if cap not in self._clock:
             self._clock[cap], self._active[cap] = 0.0, []
@@ -206,6 +210,8 @@ class FluidSharing:
             if cap is None or self.now_s + step_s > until_s:
                 break
             self._pass(step_s, level)
+            # Set to the finish that was reached: the sum of steps may lie below it by rounding, and the job
+            # would not end.
             self._clock[cap] = max(self._clock[cap], self._active[cap][0][0])
             self._end(ended)
         if math.isfinite(until_s):
@@ -218,6 +224,8 @@ class FluidSharing:
         left, jobs = self.gpus, self._jobs
         for cap in self._caps:
             count = len(self._active[cap])
+            # Water-filling: caps ascend, so all jobs below the level hold their cap, and the rest share what
+            # is left.
             if cap * jobs >= left:
                 return left / jobs if jobs else math.inf
             left -= cap * count

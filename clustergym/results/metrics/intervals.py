@@ -196,13 +196,18 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
     if isinstance(events, ArrayEvents):
         columns = _array_columns(events)
     else:
+        # The compiled engine has no disturbances, so that its arrays need no such look.
         disturbances = tuple(event for event in events if event.event_type not in _UNDISTURBED)
         events = [event for event in events if event.event_type in _CODE] if disturbances else events
         columns = _columns(events)
     _check_rows(columns, trace, end_s)
     if trace.gpu_milli is not None:
+        # After the rows are checked, which demand at least one GPU: from here on a part of a GPU counts as a
+        # part.
         columns = replace(columns, gpus=columns.gpus * trace.gpu_milli[columns.job] / 1000)
     submit_s, leave_s = _presence(columns, trace)
+    # Stable: within a job events keep the order of the log, which is that of time and, at one instant, of
+    # cause.
     by_job = np.argsort(columns.job, kind="stable")
     chain = by_job[~np.isin(columns.event_type[by_job], _BESIDE_CHAIN)]
     _check_chain(columns, chain, trace)
@@ -280,7 +285,9 @@ def _refuse(wrong: Bools, columns: _Columns, trace: Trace, what: str) -> None:
 
 def _check_rows(columns: _Columns, trace: Trace, end_s: float) -> None:
     _refuse((columns.job < 0) | (columns.job >= len(trace)), columns, trace, "the trace has no such row")
+    # Written so that NaN, for which every comparison is false, is refused as well.
     _refuse(~(columns.time_s <= end_s), columns, trace, f"lies after the end of the run, {end_s!r} s")
+    # Equal times are in order: several events may happen at one tick.
     late = np.diff(columns.time_s, prepend=-np.inf) < 0
     _refuse(late, columns, trace, "lies before the event above it")
     launch = np.isin(columns.event_type, _PACE)
@@ -296,6 +303,8 @@ def _presence(columns: _Columns, trace: Trace) -> tuple[Floats, Floats]:
     submit = columns.event_type == _CODE[EventType.SUBMIT]
     off = np.abs(columns.time_s - trace.submit_s[columns.job]) > CLOCK_S
     _refuse(submit & off, columns, trace, "is not at the submit time of the trace")
+    # The log's own times replace the trace's where it has them: they are whole ticks, and differences with
+    # other events of the log are then exact.
     submit_s, leave_s = trace.submit_s.copy(), np.full(len(trace), np.inf)
     submit_s[columns.job[submit]] = columns.time_s[submit]
     leaving = np.isin(columns.event_type, (_CODE[EventType.COMPLETE], _CODE[EventType.DROP]))
@@ -310,12 +319,15 @@ def _presence(columns: _Columns, trace: Trace) -> tuple[Floats, Floats]:
 
 def _check_chain(columns: _Columns, chain: Ints, trace: Trace) -> None:
     """Check that each job's events, apart from profiling, come in a possible order."""
+    # A table of transitions instead of a loop over jobs: logs have millions of events, and one look-up checks
+    # all.
     allowed = np.zeros((_NOTHING + 1, len(EVENT_TYPES)), dtype=np.bool_)
     for before, after in _NEXT.items():
         allowed[
             _NOTHING if before is None else _CODE[before], [_CODE[event_type] for event_type in after]
         ] = True
     event_type, job = columns.event_type[chain], columns.job[chain]
+    # `chain` is sorted by job, so the event above is the same job's unless the job changes here.
     first = np.diff(job, prepend=-1) != 0
     type_before = np.where(first, _NOTHING, np.roll(event_type, 1))
     wrong = np.zeros(len(columns.event_type), dtype=np.bool_)
@@ -324,17 +336,20 @@ def _check_chain(columns: _Columns, chain: Ints, trace: Trace) -> None:
 
 
 def _count(columns: _Columns, jobs: int) -> Ints:
+    # Job and type as one number: a two-dimensional histogram in one pass.
     flat = np.bincount(columns.job * len(EVENT_TYPES) + columns.event_type, minlength=jobs * len(EVENT_TYPES))
     return flat.reshape(jobs, len(EVENT_TYPES)).astype(np.int64)
 
 
 def _outcomes(counts: Ints, trace: Trace, end_s: float) -> Ints:
     submitted = counts[:, _CODE[EventType.SUBMIT]] > 0
+    # A job due at the very end may be missing: the run can end at that tick before it is submitted.
     forgotten = ~submitted & (trace.submit_s < end_s - CLOCK_S)
     if forgotten.any():
         row = int(np.argmax(forgotten))
         raise LogError(f"job {trace.job_id[row]}: due at {trace.submit_s[row]} s but never submitted")
     outcome = np.where(submitted, int(Outcome.UNFINISHED), int(Outcome.NOT_SUBMITTED))
+    # The chain was checked, so that a job has at most one of the two events that follow.
     outcome[counts[:, _CODE[EventType.COMPLETE]] > 0] = Outcome.FINISHED
     outcome[counts[:, _CODE[EventType.DROP]] > 0] = Outcome.DROPPED
     return outcome
@@ -343,6 +358,7 @@ def _outcomes(counts: Ints, trace: Trace, end_s: float) -> Ints:
 def _launches(columns: _Columns, chain: Ints) -> Holdings:
     """Return the intervals after launches and changes of speed; each lasts until the job's next event."""
     job, time_s = columns.job[chain], columns.time_s[chain]
+    # A job's last interval has no next event and lasts beyond the run; who uses it cuts it at the end.
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     stop = np.where(last, np.inf, np.roll(time_s, -1))
     launch = np.isin(columns.event_type[chain], _PACE)
@@ -350,6 +366,7 @@ def _launches(columns: _Columns, chain: Ints) -> Holdings:
     return Holdings(
         job=columns.job[index],
         start_s=columns.time_s[index],
+        # A job that is stopped while it stands still never gets ready: its interval has no working part.
         ready_s=np.minimum(columns.time_s[index] + columns.overhead_s[index], stop),
         stop_s=stop,
         gpu_type=columns.gpu_type[index],
@@ -362,6 +379,8 @@ def _launches(columns: _Columns, chain: Ints) -> Holdings:
 
 def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
     """Return the profiling intervals, matching each end with the job's earliest open start on that type."""
+    # A job may be profiled on several types at a time, and on one type again after an interruption: the n-th
+    # end on a type belongs to the n-th start there.
     start, start_key = _number_events(columns, by_job, EventType.PROFILE_START)
     stop, stop_key = _number_events(columns, by_job, EventType.PROFILE_END)
     # One more key, greater than all, stands for "no such start".

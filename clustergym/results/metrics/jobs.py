@@ -86,7 +86,10 @@ def make_records(intervals: Intervals) -> JobRecords:
     finished = intervals.outcome == Outcome.FINISHED
     submit_s = intervals.submit_s
     first_start_s = np.full(n, np.inf)
+    # Not the first row of each job: this holds whatever the order of the intervals.
     np.minimum.at(first_start_s, runs.job, runs.start_s)
+    # Work is what the log's speeds imply, not what the engine says it did: `check_work_conserved` compares
+    # the two.
     done = (stop_s - ready_s) / runs.iteration_time_s
     return JobRecords(
         outcome=intervals.outcome,
@@ -138,10 +141,13 @@ def check_work_conserved(intervals: Intervals, records: JobRecords | None = None
     """
     records = make_records(intervals) if records is None else records
     runs, trace = intervals.launches, intervals.trace
+    # Times are whole ticks, so each launch may be off by the work of one tick; the other term is the rounding
+    # of sums.
     tick = _sum(runs.job, CLOCK_S / runs.iteration_time_s, len(trace))
     tolerance = 1e-9 * trace.work_iterations + tick
     excess = records.iterations_done - trace.work_iterations
     wrong = excess > tolerance
+    # Too little work is an error only of a finished job; too much is one of any.
     wrong |= (records.outcome == Outcome.FINISHED) & (excess < -tolerance)
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -248,9 +254,13 @@ def state_changes(intervals: Intervals) -> StateChanges:
     job = np.concatenate([rows for rows, _, _ in groups for _ in range(2)])
     time_s = np.concatenate([edge for _, start, stop in groups for edge in (start, stop)])
     sizes = [len(rows) for rows, _, _ in groups for _ in range(2)]
+    # Each interval of presence, running and profiling adds 1 at its start and takes 1 at its stop; running
+    # sums over a job's edges in order of time give its state between them.
     deltas = np.repeat(np.kron(np.eye(3, dtype=np.int64), np.array([[1], [-1]])), sizes, axis=0)
     order = np.lexsort((time_s, job))
     inside, running, profiling = np.cumsum(deltas[order], axis=0).T
+    # The order of these three is the priority of the states: running wins over profiling, and outside over
+    # both.
     after = np.where(profiling > 0, int(State.PROFILING), int(State.QUEUED))
     after = np.where(running > 0, int(State.RUNNING), after)
     after = np.where(inside > 0, after, int(State.OUTSIDE))
@@ -296,11 +306,14 @@ class _Ledger:
         self._owing: dict[int, str] = {}
 
     def follow(self, event: Event) -> None:
+        # Whatever happens to a job ends its standstill, which may have been planned to last longer.
         self.stop(event.job, event.time_s)
         cause = event.cause or UNNAMED
         if event.event_type in (EventType.FAIL, EventType.HALT):
             self.interruptions[cause] = self.interruptions.get(cause, 0) + 1
             self._add(cause, event.gpus * event.lost_s)
+        # A failed job waits before it stands still: the standstill of its next launch is charged to the
+        # failure then, and its time in the queue to nobody.
         if event.event_type == EventType.FAIL:
             self._owing[event.job] = cause
         elif event.event_type in (EventType.HANG, EventType.HALT):
@@ -328,6 +341,7 @@ def losses_by_cause(events: Sequence[Event], end_s: float) -> dict[str, Loss]:
     for event in events:
         if event.job >= 0 and event.event_type not in _BESIDE:
             ledger.follow(event)
+    # Jobs that stand still at the end of the run have lost time up to then.
     for job in list(ledger.still):
         ledger.stop(job, end_s)
     return {

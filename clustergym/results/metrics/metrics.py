@@ -180,18 +180,24 @@ def measure(
         If the log contradicts itself or the trace, or a finished job did not do its work.
     """
     intervals = read_intervals(events, trace, end_s)
+    # Before anything is computed from the log, it is checked against itself: a metric of a log that
+    # contradicts its trace would look like any other.
     records = make_records(intervals)
     check_work_conserved(intervals, records)
     record = compute_timeline(intervals, cluster.gpu_types, reference_iteration_time_s)
     gpus = int(cluster.capacity.sum())
     fair_s = reference_iteration_time_s if fair_iteration_time_s is None else fair_iteration_time_s
     asked = trace.gpus if requested_gpus is None else requested_gpus
+    # A run that ends before its horizon is over because all jobs have left: what counts `until` the horizon
+    # (dropped jobs, deadlines) still runs on to it, so that ending early does not flatter a policy.
     until_s = end_s if horizon_s is None or np.isinf(horizon_s) else horizon_s
     complete = horizon_s is None or bool(np.isinf(horizon_s))
     run = _Run(trace, records, record, gpus, fair_s, asked, end_s, until_s, complete, intervals.disturbances)
     fairness = _measure_fairness(run)
     if scored is not None:
         fairness = fairness._replace(rho=np.where(scored, fairness.rho, np.nan))
+    # Jobs outside of the window still take GPUs, so rates and losses are of the whole run; only what is a
+    # mean over jobs leaves them out.
     of_scored = run if scored is None else _only(run, scored)
     losses = losses_by_cause(events, end_s) if intervals.disturbances else {}
     groups = (
@@ -201,11 +207,14 @@ def measure(
     )
     values = {name: value for group in groups for name, value in group.items()}
     if stalled:
+        # After the other groups: it replaces their values, and needs those that are not defined.
         values |= _of_stalled(of_scored, values)
     of_tenants: dict[str, Any] = {}
     if tenants is not None:
         of_tenants, record = _measure_queues(run, events, intervals, tenants, cluster)
         values |= tenant_metrics(of_tenants, run.gpus)
+    # In the order of the catalogue, whatever the order of the groups: result.json of equal runs is equal to
+    # the byte.
     metrics = {name: _plain(values[name]) for name in METRICS if name in values}
     return Measurement(metrics, records, record, fairness.rho, losses, of_tenants)
 
@@ -272,6 +281,8 @@ def _time_so_far(run: _Run) -> Floats:
     """
     seen = np.select(
         [run.finished, run.records.outcome == Outcome.UNFINISHED, run.records.outcome == Outcome.DROPPED],
+        # A dropped job counts up to the horizon, not up to when it was dropped: else a policy would gain by
+        # dropping the jobs that wait longest.
         [run.records.end_s, np.full(len(run.trace), run.end_s), np.full(len(run.trace), run.until_s)],
         default=np.nan,
     )
@@ -282,6 +293,8 @@ def _completion(run: _Run) -> Metrics:
     records, submitted, finished = run.records, run.submitted, run.finished
     jct = records.jct_s[finished]
     waited = _time_so_far(run)[submitted]
+    # A makespan of the jobs that happen to have finished would shrink as fewer do, so there is none unless
+    # all have left.
     every_job_left = np.isin(records.outcome, (Outcome.FINISHED, Outcome.DROPPED)).all() and len(jct)
     return {
         "jct_mean": _mean(jct),
@@ -317,7 +330,10 @@ def _of_stalled(run: _Run, values: Metrics) -> Metrics:
     counted = _completion(as_ended) | _fairness(as_ended, _measure_fairness(as_ended))
     names = ("jct_mean", "jct_p50", "jct_p99", "ftf_mean", "ftf_worst", "unfair_fraction")
     found = {name: counted[name] for name in names} | {"makespan": run.span_s}
+    # A stalled run must not be left out of a mean over seeds, where only the seeds that went well would
+    # count.
     undefined = {name: 0.0 for name, value in (values | found).items() if value is None}
+    # Undefined because no job has a deadline, which no policy can change: it stays undefined.
     if values["deadline_satisfaction"] is None:
         del undefined["deadline_satisfaction"]
     return found | undefined
@@ -334,7 +350,10 @@ def _deadline_satisfaction(run: _Run) -> float | None:
 
 def _rates(run: _Run) -> Metrics:
     records, record = run.records, run.timeline
+    # Iterations are counted at the requested batch, at which a job's samples an iteration are fixed: adaptive
+    # batches change how fast they pass and not what they count.
     samples = float(np.dot(records.iterations_done, run.trace.global_batch))
+    # Held time without standstill: restarts keep GPUs busy and useless. Profiling is not held by a job.
     working_gpu_s = float(records.held_gpu_s.sum() - records.overhead_gpu_s.sum())
     return {
         "throughput_mean": _ratio(samples, run.span_s),
@@ -347,6 +366,8 @@ def _rates(run: _Run) -> Metrics:
 
 
 def _restarts(run: _Run) -> Metrics:
+    # Over jobs that were ever launched: one that waits to the end was not restarted, which would lower the
+    # mean of a policy that starves jobs.
     launched = run.records.launches > 0
     return {
         "restarts_mean": _mean(run.records.restarts[launched]),
@@ -386,6 +407,8 @@ def _losses(run: _Run, intervals: Intervals, losses: dict[str, Loss]) -> Metrics
 
 def _work_gpu_s(run: _Run) -> Floats:
     """Return the GPU-seconds of each job at its request; NaN: not known."""
+    # The work that a job would do at its request: iterations x seconds x GPUs. What its user asked for is the
+    # yardstick, not what a policy gave.
     known = has_reference(run.fair_s) & (run.requested_gpus > 0)
     return np.where(known, run.trace.work_iterations * run.fair_s * run.requested_gpus, np.nan)
 
@@ -399,6 +422,8 @@ def _measure_fairness(run: _Run) -> Fairness:
 
 def _fairness(run: _Run, fairness: Fairness) -> Metrics:
     rho = fairness.rho[np.isfinite(fairness.rho)]
+    # An unfinished job has no finish-time fairness, but is known to be unfair once it has taken longer than
+    # its fluid time.
     overdue = _time_so_far(run) > fairness.fluid_jct_s * UNFAIR_ABOVE
     return {
         "ftf_mean": _mean(rho),

@@ -90,6 +90,7 @@ def find_preemptions(
     """
     runs = intervals.launches
     left = _find_own_ends(intervals)
+    # Stop and next start at one instant are one change of the job's GPUs: a rescale, not an end.
     goes_on = np.append((runs.job[1:] == runs.job[:-1]) & (runs.start_s[1:] == runs.stop_s[:-1]), False)[
         : len(left)
     ]
@@ -99,6 +100,8 @@ def find_preemptions(
     net = _net(times, intervals, leaf, len(quota), left)
     gpu_type, queue = runs.gpu_type[lost], leaf[runs.job[lost]]
     most = net.argmax(axis=1)[at, gpu_type]
+    # A queue whose jobs together lost nothing at that instant took from itself; else the queue that gained
+    # most of the type is taken to be the cause, as the log does not say for whom a job was stopped.
     taker = np.where(net[at, queue, gpu_type] >= 0, queue, np.where(net[at, most, gpu_type] > 0, most, -1))
     row = np.searchsorted(standing.time_s, times)[at]
     stays = (

@@ -27,6 +27,8 @@ def stranded_metrics(scenario: Scenario, events: Sequence[Event], end_s: float) 
     stranded = free = 0.0
     before_s = events[0].time_s if events else end_s
     for event in events:
+        # Counted once an instant, after all of its events: what is free between two of them is free for no
+        # time.
         if event.time_s > before_s:
             lost, idle = state.count()
             stranded += lost * (event.time_s - before_s)

@@ -81,6 +81,8 @@ def compute_timeline(
     runs, profiles, changes = intervals.launches, intervals.profiles, state_changes(intervals)
     known = has_reference(reference_iteration_time_s)
     edges = (runs.start_s, runs.ready_s, runs.stop_s, profiles.start_s, profiles.stop_s, changes.time_s)
+    # Every instant at which anything changes: between two of them all columns are constant, so integrals are
+    # exact and no rate of sampling is chosen.
     times = np.unique(np.concatenate((*edges, [intervals.end_s])))
     times = times[times <= intervals.end_s]
     in_state = _jobs_in_states(times, changes.time_s, changes.before, changes.after)
@@ -116,6 +118,7 @@ def has_reference(reference_iteration_time_s: Floats) -> Bools:
 
 def _deltas(times: Floats, at_s: Floats, amounts: Ints) -> Ints:
     """Sum integer changes at each breakpoint, ignoring changes after the end of the run."""
+    # Whole numbers are summed, not floats: a level that returns to 0 is 0, whatever happened between.
     during = at_s <= times[-1]
     total = np.zeros(len(times), dtype=np.int64)
     np.add.at(total, np.searchsorted(times, at_s[during]), amounts[during])

@@ -14,6 +14,7 @@ from clustergym.sim.compiled.defragment import defragment
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 from clustergym.sim.compiled.scenario_arrays import ClusterArrays
+from clustergym.sim.compiled.shared_rules import rules
 from clustergym.sim.engine import IDLE_ROUNDS
 
 
@@ -215,8 +216,26 @@ def end_decision(episode: Episode, cluster: ClusterArrays) -> int:
     if clock[c.IDLE_ROUNDS] > IDLE_ROUNDS:
         clock[c.END] = clock[c.NOW]
         return c.STALLED
+    if rules.exceeds_launches(clock[c.LAUNCHES], clock[c.IN_VIEW]) and not _has_gained(episode):
+        clock[c.END], clock[c.LAUNCHES] = clock[c.NOW], c.ENDLESS
+        return c.STALLED
     jobs.plan_round(episode)
     return c.DECISION
+
+
+@compile_in_place
+def _has_gained(episode: Episode) -> bool:
+    """Return whether a job has fewer iterations left than ever at such a look, or jobs are still to come."""
+    clock = episode.clock
+    clock[c.LAUNCHES] = 0
+    gained = clock[c.AHEAD] < clock[c.JOBS]
+    if not gained:
+        for row in episode.in_view[: clock[c.IN_VIEW]]:
+            left = jobs.compute_remaining(episode, row, clock[c.NOW])
+            if left < episode.figures[row, c.LEAST_LEFT]:
+                episode.figures[row, c.LEAST_LEFT] = left
+                gained = True
+    return gained
 
 
 @compile_in_place

@@ -193,6 +193,7 @@ def leave(episode: Episode, row: int, phase: int) -> None:
     clock, rows = episode.clock, episode.in_view
     episode.job[row, c.PHASE], episode.job[row, c.LEAVE] = phase, clock[c.NOW]
     clock[c.LEFT] += 1
+    clock[c.LAUNCHES] = 0
     clock[c.SCORED_LEFT] -= episode.job[row, c.SCORED]
     if profiles.active(episode):
         profiles.hand_over_profiles(episode, row)
@@ -316,6 +317,7 @@ def hold(episode: Episode, cluster: ClusterArrays, row: int, gpu_type: int, leve
     locality = find_locality(cluster, episode.placed[0, : job[c.NODES]])
     # The true time, whatever the policy knows: Views show `known_s`.
     iteration_s = episode.execution_s[job[c.CLASS], gpu_type, level, locality]
+    clock[c.LAUNCHES] += 1
     rules.begin_to_hold(job, figures, (gpu_type, level, gpus), iteration_s, overhead, now)
     episode.searched[row, gpu_type, level] = True
     job[c.DUE] = job[c.READY] + rules.count_work(figures[c.REMAINING], iteration_s)

@@ -35,7 +35,7 @@ from clustergym.sim.compiled.scenario_arrays import ClusterArrays, cluster_array
 from clustergym.sim.decision_checks import DecisionError, Limits, check_decision, coerce_decision
 from clustergym.sim.engine import Change
 from clustergym.sim.log import EventLog
-from clustergym.sim.stalls import make_stalled_error
+from clustergym.sim.stalls import make_endless_error, make_stalled_error
 from clustergym.sim.state import make_setting
 from clustergym.trace.trace import Trace
 
@@ -274,6 +274,8 @@ class CompiledSimulation:
         """Return what the policy sees at the decision point that `apply` moved on to; None at the end."""
         if self._outcome == c.STALLED:
             rows = self._episode.in_view[: self.jobs_in_view].copy()
+            if self._clock(c.LAUNCHES) == c.ENDLESS:
+                raise make_endless_error(self.scenario, rows, self.now_s)
             profiled = self._views.jobs.find_profiled_types(rows)
             raise make_stalled_error(self.scenario, self.information, rows, profiled, self.now_s)
         if self._outcome == c.OVER:

@@ -44,11 +44,6 @@ def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hou
     seed : int
     start_hour : int
         Hour of the week at which the trace starts; 0 is Monday 00:00.
-
-    Raises
-    ------
-    InputError
-        If the span is longer than two years.
     """
     if span_s > LONGEST_SPAN_S:
         remedy = "ask for fewer jobs, a higher load or a shorter span"
@@ -57,7 +52,11 @@ def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hou
         return np.zeros(jobs)
     edges, rate = rate_profile(source, span_s, seed, start_hour)
     area = np.concatenate([[0.0], np.cumsum(rate * np.diff(edges))])
+    # Given their number, arrivals of a Poisson process with a rate over time are independent draws from the
+    # rate's distribution: its inverse is applied to sorted uniform numbers.
     level = np.sort(random_streams.ARRIVALS.generator(seed).random(jobs)) * area[-1]
+    # The first and the last job are at the ends, so that the span, on which the load depends, is exactly the
+    # one asked for.
     level[0], level[-1] = 0.0, area[-1]
     times = np.interp(level, area, edges)
     times[0], times[-1] = 0.0, span_s
@@ -108,6 +107,8 @@ def rate_profile(source: Source, span_s: float, seed: int, start_hour: int = 0) 
     rate = np.repeat(by_hour, HOUR_S // slot_s)[:slots]
     for index, level in enumerate(arrivals.within_hour):
         each = level.period_s // slot_s
+        # Of a lognormal with this squared coefficient of variation; its mean does not matter, as rates are
+        # relative.
         sigma = math.sqrt(math.log1p(level.cv2))
         normal = random_streams.ARRIVALS_WITHIN_HOURS.generator(seed, index).standard_normal(
             -(-slots // each)
@@ -127,14 +128,19 @@ def _hour_profile(arrivals: Arrivals, hours: int, start_hour: int) -> Floats:
 def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
     """Sample the random factor on the arrival rate of each hour, shape (hours,)."""
     bursts = source.arrivals.hourly
+    # As long as the source's own log, of which a shorter trace is a piece: so its rate varies as much as a
+    # piece of the log's does, and not as much as the whole.
     length = max(hours, math.ceil(source.span_s / HOUR_S))
     noise = [
         random_streams.HOURLY_ARRIVALS.generator(seed, index).standard_normal(length)
         for index in range(len(bursts.parts))
     ]
     factor = np.empty(length)
+    # The marginal distribution is exact (quantiles of a gamma distribution), and the order of a Gaussian
+    # process gives it memory: a copula.
     factor[_order(noise, bursts.parts)] = _gamma_quantiles(bursts.cv2, length)
     area = np.concatenate([[0.0], np.cumsum(factor)])
+    # A piece is chosen in proportion to its jobs: a user who takes a part of a log looks where jobs are.
     jobs_in_piece = np.cumsum(area[hours:] - area[: length - hours + 1])
     chance = float(random_streams.ARRIVAL_HOURS.generator(seed).random()) * jobs_in_piece[-1]
     start = min(int(np.searchsorted(jobs_in_piece, chance, side="right")), length - hours)
@@ -156,6 +162,7 @@ def _with_memory(noise: Floats, correlation_h: float) -> Floats:
     of SciPy's is faster, but takes 40 ms to import.
     """
     keep, value = math.exp(-1.0 / correlation_h), float(noise[0])
+    # An autoregression of variance 1 from the first hour on, so that there is no start to wait for.
     fresh = (math.sqrt(1.0 - keep * keep) * noise[1:]).tolist()
     return np.array([value, *(value := keep * value + new for new in fresh)])
 

@@ -230,6 +230,8 @@ def generate_llm(workload: LlmWorkload, cluster: ClusterSpec, times: ReferenceTi
 def _draft(workload: LlmWorkload, cluster: ClusterSpec, times: ReferenceTime) -> _Draft:
     rng = random_streams.LANGUAGE_MODEL_JOBS.generator(workload.seed)
     shares = np.array([job_class.share for job_class in CLASSES.values()])
+    # Shares are met exactly, not on average: few jobs pre-train, and they take most of the GPU time. The rest
+    # goes to the most frequent class.
     numbers = np.floor(shares / shares.sum() * workload.jobs).astype(np.int64)
     numbers[list(CLASSES).index("evaluation")] += workload.jobs - int(numbers.sum())
     purpose: list[str] = []
@@ -251,6 +253,7 @@ def _draft(workload: LlmWorkload, cluster: ClusterSpec, times: ReferenceTime) ->
         purpose += [name] * number
     submit_s, gpus, duration_s = (np.concatenate(column) for column in zip(*parts, strict=True))
     speed = np.array([speeds(model, count) for model, count in zip(models, gpus.tolist(), strict=True)])
+    # Stretched to the span, as the load is that of the span.
     submit_s = np.round((submit_s - submit_s.min()) * workload.span_s / np.ptp(submit_s), 3)
     return _Draft(purpose, submit_s, gpus, models, duration_s, speed)
 
@@ -270,6 +273,8 @@ class _Speeds:
             fits = [(room, self._times(model, name, gpus)) for name, room in self._types if gpus <= room]
             fits = [(room, seconds) for room, seconds in fits if math.isfinite(seconds)]
             total = sum(room for room, _ in fits)
+            # Speeds are averaged, not times: work adds up at speeds, and a job is taken to run on each type
+            # as often as there are GPUs of it.
             self._known[key] = sum(room / seconds for room, seconds in fits) / total if fits else 0.0
         return self._known[key]
 
@@ -303,6 +308,7 @@ def _durations(number: int, job_class: JobClass, most_s: float, rng: np.random.G
     while len(left):
         drawn = np.exp(rng.normal(math.log(job_class.median_s), job_class.ln_sigma, len(left)))
         seconds[left] = np.maximum(np.rint(drawn), 1.0)
+        # Drawn again, not cut: a cut would put a peak at the longest duration.
         left = left[seconds[left] > most_s]
     return seconds
 
@@ -331,6 +337,8 @@ def _fit_load(draft: _Draft, workload: LlmWorkload, cluster: ClusterSpec) -> _Dr
         loads = f"{demand(low) / room:.3g} to {demand(high) / room:.3g}"
         message = f"load {workload.load:g} is not among those that {workload.jobs} jobs can have, {loads}"
         raise InputError(message, field="trace.load", remedy="change the number of jobs or the span")
+    # Demand grows with the factor, in steps where jobs reach their limit: bisection needs no derivative, and
+    # 60 halvings of 1,000 leave 1e-15.
     for _ in range(60):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if demand(middle) > wanted else (middle, high)

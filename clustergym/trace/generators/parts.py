@@ -176,11 +176,6 @@ def at_load(trace: Trace, gpus: int, load: float) -> Trace:
         GPUs of the cluster.
     load : float
         As in `PartWorkload`.
-
-    Raises
-    ------
-    InputError
-        If the load is not above 0, or all jobs are submitted at once.
     """
     milli = np.full(len(trace), 1000) if trace.gpu_milli is None else trace.gpu_milli
     demand = float((trace.iterations * trace.gpus * milli).sum()) / 1000

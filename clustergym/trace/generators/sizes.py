@@ -52,15 +52,12 @@ def draw_gpus(
     power_of_two : bool
         Whether the limit holds for the count rounded up to a power of two.
     stream : RandomStream
-
-    Raises
-    ------
-    InputError
-        If no count is within the limit.
     """
     counts = np.array(sorted(shares), dtype=np.int64)
     weights = np.array([shares[count] for count in counts.tolist()], dtype=np.float64)
     if max_gpus is not None:
+        # Counts too large are not drawn again but left out beforehand: the shares of the others stay in
+        # proportion.
         weights = weights * ((round_up_counts(counts) if power_of_two else counts) <= max_gpus)
     if weights.sum() <= 0:
         message = f"no job of this source asks for {max_gpus} GPUs or fewer"
@@ -90,6 +87,8 @@ def draw_tenants(shares: Mapping[str, float], jobs: int, seed: int) -> list[str]
 
 def _pick(weights: Floats, chance: Floats) -> Ints:
     area = np.cumsum(weights)
+    # Never a value of weight 0: `right` passes over it, and the last of positive weight catches a chance that
+    # rounding puts at the end.
     index = np.searchsorted(area, chance * area[-1], side="right")
     return np.asarray(np.minimum(index, np.flatnonzero(weights)[-1]), dtype=np.int64)
 
@@ -122,11 +121,6 @@ def draw_gpu_types(
     time_s : callable
         Seconds per iteration of (model class, type, count).
     seed : int
-
-    Raises
-    ------
-    InputError
-        If a job fits on none of the types.
     """
     chance = random_streams.GPU_TYPES.generator(seed).random(len(gpus))
     pairs = list(zip(RULES[rule].stratum(gpu_s).tolist(), gpus.tolist(), strict=True))
@@ -178,11 +172,6 @@ def draw_durations(
     seed : int
     min_s, max_s : float, optional
         Limits besides the source's own.
-
-    Raises
-    ------
-    InputError
-        If a GPU count has hardly any duration within the limits.
     """
     low, high = max(durations.min_s, min_s or 0.0), min(durations.max_s, max_s or np.inf)
     if low > high:
@@ -193,6 +182,7 @@ def draw_durations(
     drawn = np.zeros(len(gpus))
     left = np.arange(len(gpus))
     for attempt in range(MOST_ROUNDS):
+        # A stream for each attempt: which jobs are drawn again does not shift what the others get.
         rng = random_streams.DURATIONS.generator(seed, attempt)
         drawn[left] = whole_milliseconds(mixtures.draw(group[left], rng))
         left = left[(drawn[left] < low) | (drawn[left] > high)]
@@ -238,6 +228,7 @@ class _Mixtures(NamedTuple):
         passed = (self.until[group] <= (chance * self.total[group])[:, None]).sum(axis=1)
         cell = group, np.minimum(passed, self.last[group])
         logs: Floats = self.ln_mean[cell] + self.ln_sigma[cell] * normal
+        # exp(709) is the last below infinity; so long a duration is drawn again in any case.
         return np.exp(np.minimum(logs, 700.0))
 
 

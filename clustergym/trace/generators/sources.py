@@ -162,13 +162,7 @@ def source_names() -> list[str]:
 
 
 def load_source(name_or_path: str) -> Source:
-    """Load the statistics of a published trace by their name in conf/generator or from a YAML file.
-
-    Raises
-    ------
-    InputError
-        If it is neither, with the nearest names; or if the file is wrong.
-    """
+    """Load the statistics of a published trace by their name in conf/generator or from a YAML file."""
     shipped = conf_dir() / "generator" / f"{name_or_path}.yaml"
     if os.sep not in name_or_path and shipped.is_file():
         return _read(shipped)

@@ -113,11 +113,6 @@ def generate(
         Round GPU counts up to powers of two, keeping each job's GPU time, as the readers do.
     **options
         Fields of `clustergym.trace.options.GeneratorOptions`.
-
-    Raises
-    ------
-    InputError
-        If an argument is out of range, a name is unknown, or a job fits nowhere.
     """
     chosen: GeneratorOptions = build_from_keywords(GeneratorOptions, options, "trace")
     _check(chosen, cluster, deadlines)
@@ -141,9 +136,12 @@ def _synthesise(request: _Request) -> Trace:
     if request.max_gpus is None and request.cluster_name is not None:
         request = replace(request, max_gpus=_most_gpus(request))
     gpus, duration_s = _requests_and_durations(request)
+    # Jobs without a GPU type are timed on the type of which there are most GPUs.
     reference = request.cluster.gpu_types[int(np.argmax(request.cluster.capacity))]
     times = get_reference_times(request.cluster)
     drawn = _models(request, gpus, duration_s, times, reference)
+    # Submissions come last: the span depends on the load, and the load on iterations, which depend on the
+    # models.
     draft = _trace(request, drawn, np.zeros(request.jobs), gpus)
     span_s, iterations = _fit_load(request, draft, times)
     submit_s = arrival_times(request.source, request.jobs, span_s, request.seed, request.start_hour)
@@ -160,6 +158,8 @@ def _synthesise(request: _Request) -> Trace:
 def _requests_and_durations(request: _Request) -> tuple[Ints, Floats]:
     """Sample GPU counts and durations; durations always follow the source's own GPU counts."""
     rest = (request.jobs, request.seed, request.max_gpus, request.power_of_two)
+    # Also where other counts are asked for: durations go with the source's counts, and stay the same for all
+    # choices of `requests`.
     own = draw_gpus(request.source.gpus, *rest)
     limits = (request.min_duration_s, request.max_duration_s)
     duration_s = draw_durations(request.source.durations, own, request.seed, *limits)

@@ -15,6 +15,22 @@ from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 
 NAME = "acme"
 REQUIRED = ("job_id", "user", "gpu_num", "type", "state", "submit_time", "start_time", "end_time")
+OPTIONAL = (
+    *(
+        "node_num",
+        "cpu_num",
+        "mem_per_pod_GB",
+        "shared_mem_per_pod",
+        "fail_time",
+        "stop_time",
+    ),
+    *(
+        "duration",
+        "queue",
+        "gpu_time",
+    ),
+)
+"""Further columns of the format; not all of them are read."""
 _NAMES = {"job_id": "job_id", "submit_s": "submit_time", "gpus": "gpu_num", "user": "user"}
 
 
@@ -31,7 +47,7 @@ def read_log(path: Path) -> RecordedJobs:
     is not used: Kalos's contains the time in the queue. Left out: jobs without GPUs, jobs that never
     started or had not ended, and jobs of 0 s.
     """
-    table = read_csv(path, REQUIRED)
+    table = read_csv(path, REQUIRED, optional=OPTIONAL)
     gpus = integers(table, "gpu_num", low=0, high=MAX_GPUS)
     submit_s = dates(table, "submit_time")
     start_s, end_s = (dates(table, column, NEVER) for column in ("start_time", "end_time"))

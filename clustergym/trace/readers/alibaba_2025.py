@@ -13,6 +13,24 @@ from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 
 NAME = "alibaba-2025"
 REQUIRED = ("instance_sn", "role", "app_name", "gpu_request", "creation_time", "deletion_time")
+OPTIONAL = (
+    *(
+        "cpu_request",
+        "cpu_limit",
+        "gpu_limit",
+        "rdma_request",
+        "rdma_limit",
+        "memory_request",
+    ),
+    *(
+        "memory_limit",
+        "disk_request",
+        "disk_limit",
+        "max_instance_per_node",
+        "scheduled_time",
+    ),
+)
+"""Further columns of the format; not all of them are read."""
 END_S = 31 * DAY_S
 """Length of the published trace, of which a file may be a part."""
 _NAMES = {
@@ -37,7 +55,7 @@ def read_log(path: Path) -> RecordedJobs:
     (`began_before`, `ended_after` in the provenance count these). Left out: instances without GPUs and
     those of 0 s.
     """
-    table = read_csv(path, REQUIRED)
+    table = read_csv(path, REQUIRED, optional=OPTIONAL)
     gpus = integers(table, "gpu_request", low=0, high=MAX_GPUS)
     created_s = numbers(table, "creation_time", low=0, default=np.nan)
     deleted_s = numbers(table, "deletion_time", low=0, default=np.nan)

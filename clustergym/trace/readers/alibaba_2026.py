@@ -17,6 +17,8 @@ REQUIRED = (
     *("job_name", "organization", "gpu_model", "gpu_request", "worker_num", "submit_time", "duration"),
     "job_type",
 )
+OPTIONAL = ("cpu_request",)
+"""Further columns of the format; not all of them are read."""
 GPU_TYPES = {"A10": "A10", "A100-SXM4-80GB": "A100", "H800": "H800"}
 """The trace's GPU models -> GPU types of the catalogue, whose A100 has 40 GB; other jobs may run on any."""
 PRIORITIES = {"HP": 1, "Spot": 0}
@@ -43,9 +45,10 @@ def read_log(path: Path) -> RecordedJobs:
     workers, rounded up, GPU type, organization (as the virtual cluster) and priority: 1 for high priority,
     0 for spot; no outcome. Jobs without GPUs and jobs of 0 s are left out.
     """
-    table = read_csv(path, REQUIRED)
+    table = read_csv(path, REQUIRED, optional=OPTIONAL)
     duration_s = numbers(table, "duration", low=0)
     workers = integers(table, "worker_num", low=1, high=MAX_GPUS)
+    # Less a hair before rounding up, as 1.1 x 10 lies above 11 in floats.
     gpus = np.ceil(numbers(table, "gpu_request", low=0, high=MAX_GPUS) * workers - 1e-9)
     check_bounds(gpus, table.path, table.line, "worker_num", high=MAX_GPUS)
     priority = [_priority(table, row) for row in range(len(table))]

@@ -27,6 +27,8 @@ from clustergym.trace.trace_checks import build_trace
 
 NAME = "arena"
 REQUIRED = ("job_id", "submission_time", "num_iteration", "model_name", "batch_size", "num_gpu")
+OPTIONAL = ("deadline", "gpu_type")
+"""Further columns of the format; not all of them are read."""
 _NAMES = {
     "submit_s": "submission_time",
     "iterations": "num_iteration",
@@ -43,19 +45,13 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read a trace of Arena, with its iterations unchanged.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file.
-    """
+    """Read a trace of Arena, with its iterations unchanged."""
     return read_divided(path, options, NAME, 1)
 
 
 def read_divided(path: Path, options: ReadOptions, name: str, divisor: int) -> Trace:
     """Read a trace of Arena, with iterations divided by `divisor` (rounded down, at least 1)."""
-    table = read_csv(path, REQUIRED)
+    table = read_csv(path, REQUIRED, optional=OPTIONAL)
     submit_s = numbers(table, "submission_time", low=0)
     deadline_s = numbers(table, "deadline", default=float("nan"))
     origin = relative_origin(submit_s)

@@ -20,11 +20,5 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read a trace of Arena, with iterations divided by five (rounded down, at least 1).
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file.
-    """
+    """Read a trace of Arena, with iterations divided by five (rounded down, at least 1)."""
     return arena.read_divided(path, options, NAME, DIVISOR)

@@ -41,7 +41,8 @@ def read_log(path: Path) -> RecordedJobs:
 
     Jobs without GPUs and jobs of 0 s are left out. Columns of `OPTIONAL` are used where they are there.
     """
-    table = read_csv(path, ())
+    table = read_csv(path, (), optional=(*SUBMIT, *DURATION, *GPUS, *START, *OPTIONAL))
+    # Columns have one of two names each: with a unit in it, as here, or as other tools write it.
     submit, duration, gpus_name = (_column(table, names) for names in (SUBMIT, DURATION, GPUS))
     submit_s, dated = _submissions(table, submit)
     duration_s = numbers(table, duration, low=0)

@@ -16,6 +16,8 @@ from clustergym.trace.trace_checks import build_trace
 
 NAME = "elasticflow"
 REQUIRED = ("job_id", "submit_time", "iteration", "model_name", "batch_size", "num_gpu")
+OPTIONAL = ("ddl", "duration", "real_duration", "real_iteration", "best_effort")
+"""Further columns of the format; not all of them are read."""
 _NAMES = {
     "submit_s": "submit_time",
     "iterations": "iteration",
@@ -37,13 +39,8 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
     `ddl` is absolute; a job with `best_effort` set has no deadline. `duration` and the `real_…`
     columns, which follow from its own profiles, are not used.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file.
     """
-    table = read_csv(path, REQUIRED)
+    table = read_csv(path, REQUIRED, optional=OPTIONAL)
     submit_s = numbers(table, "submit_time", low=0)
     best_effort = integers(table, "best_effort", low=0, high=1, default=0) == 1
     deadline_s = np.where(best_effort, np.nan, numbers(table, "ddl", default=float("nan")))

@@ -123,6 +123,8 @@ def _deadlines(
     """Return the deadlines: arrival + SLO x run time on the reference GPU; NaN if the SLO is not positive."""
     slo = numbers(table, "SLO", default=-1.0)
     deadline_s = np.full(len(table), np.nan)
+    # Gavel's deadline is a multiple of the run time on its reference GPU, so that a trace does not say it in
+    # seconds.
     for row in np.flatnonzero(slo > 0).tolist():
         time_s = choose_reference(options)(classes[row], options.reference_gpu, int(gpus[row]))
         if not np.isfinite(time_s):
@@ -148,11 +150,6 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
     A positive SLO is a multiple of the job's run time alone: its deadline is arrival + SLO x iterations
     x the reference iteration time at `options.reference_gpu`. `priority_weight` becomes the priority.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file.
     """
     table = read_table(path)
     arrival_s = numbers(table, "arrival_time", low=0)

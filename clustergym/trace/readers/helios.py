@@ -14,6 +14,21 @@ from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 
 NAME = "helios"
 REQUIRED = ("job_id", "user", "vc", "gpu_num", "submit_time", "start_time", "duration")
+OPTIONAL = (
+    *(
+        "cpu_num",
+        "node_num",
+        "state",
+        "start_time",
+        "end_time",
+        "queue",
+    ),
+    *(
+        "user",
+        "vc",
+    ),
+)
+"""Further columns of the format; not all of them are read."""
 _NAMES = {
     "job_id": "job_id",
     "submit_s": "submit_time",
@@ -38,7 +53,7 @@ def read_log(path: Path) -> RecordedJobs:
     GPUs, jobs that never started and jobs of 0 s are left out. The outcome is that
     of `state`, if it is there.
     """
-    table = read_csv(path, REQUIRED)
+    table = read_csv(path, REQUIRED, optional=OPTIONAL)
     gpus = integers(table, "gpu_num", low=0, high=MAX_GPUS)
     submit_s = dates(table, "submit_time")
     duration_s = numbers(table, "duration", low=0, default=0.0)

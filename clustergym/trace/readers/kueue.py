@@ -13,8 +13,11 @@ import numpy as np
 from clustergym.cluster.node_lists import read_product
 from clustergym.cluster.slurm_text import known_type
 from clustergym.common.columns import MAX_GPUS, parse_seconds
-from clustergym.common.kubernetes import GPU, KubernetesObject, quantity, read_objects
+from clustergym.common.errors import shorten_text
+from clustergym.common.kubernetes import KubernetesObject, gpus_of, quantity, read_objects
+from clustergym.common.left_out import not_read
 from clustergym.common.text_files import read_bytes
+from clustergym.trace.outcomes import UNKNOWN
 from clustergym.trace.readers.sacct import SlurmJob, build_log
 from clustergym.trace.records import RecordedJobs
 from clustergym.trace.trace import COMPLETED, FAILED, KILLED
@@ -56,26 +59,25 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read_rows(path: Path) -> tuple[list[SlurmJob], Counter[str], str]:
-    """Read all Workloads of Kueue as rows of jobs, with an empty count of those left out, and a digest.
-
-    Raises
-    ------
-    InputError
-        If a file is not a list of objects, or a field of one is not what Kueue writes.
-    """
-    objects = read_objects(path)
+    """Read all Workloads of Kueue as rows of jobs, with a count of those left out by reason, and a digest."""
+    objects = read_objects(path, ("Workload", "LocalQueue", "ResourceFlavor"))
     names, left_out, jobs = Names.from_objects(objects), Counter[str](), []
-    for at, one in enumerate(objects):
+    for one in objects:
         if one.kind == "Workload":
-            jobs.append(_job(at, one, names))
+            gpus, resource, parts = _asked(one)
+            # Counted by a reason of their own, and not as CPU jobs: they hold GPUs that others then lack.
+            if parts:
+                left_out[f"asks for {shorten_text(parts[0], 60)}, a part of a GPU"] += 1
+            else:
+                jobs.append(_job(one, names, gpus, resource))
     return jobs, left_out, hashlib.sha256(read_bytes(path)).hexdigest()
 
 
-def _job(at: int, one: KubernetesObject, names: Names) -> SlurmJob:
+def _job(one: KubernetesObject, names: Names, gpus: int, resource: str) -> SlurmJob:
     space, local = one.text("metadata.namespace"), one.text("spec.queueName")
-    gpus, flavors = _asked(one), Counter[str]()
+    flavors = Counter[str]()
     for assigned in one.items("status.admission.podSetAssignments"):
-        flavors[str(assigned.get("flavors", dict, {}).get(GPU, ""))] += 1
+        flavors[str(assigned.get("flavors", dict, {}).get(resource, ""))] += 1
     flavor = flavors.most_common(1)[0][0] if flavors else ""
     start_s, end_s, outcome = _course(one)
     state = "PENDING" if start_s != start_s else "RUNNING" if end_s != end_s else "COMPLETED"
@@ -103,19 +105,58 @@ def _job(at: int, one: KubernetesObject, names: Names) -> SlurmJob:
     )
 
 
-def _asked(one: KubernetesObject) -> int:
-    """Return the number of GPUs that all pods of a Workload request."""
-    total = 0
+def _asked(one: KubernetesObject) -> tuple[int, str, list[str]]:
+    """Return the GPUs of all pods of a Workload, their resource, and parts of GPUs that they ask for.
+
+    A workload that was admitted in part has fewer pods than it asked for (Kueue, Partial admission).
+    """
+    admitted = {
+        assigned.text("name"): assigned.get("count", int, None)
+        for assigned in one.items("status.admission.podSetAssignments")
+    }
+    total, resources, parts = 0, set[str](), list[str]()
     for pods in one.items("spec.podSets"):
+        # Init containers run one after the other before the others, which run together.
+        groups = [[container] for container in pods.items("template.spec.initContainers")]
         each = 0
-        for container in pods.items("template.spec.containers"):
-            limits = container.get("resources.limits", dict, {})
-            asked = container.get("resources.requests", dict, {}).get(GPU, limits.get(GPU, 0))
-            each += quantity(one, f"spec.podSets: {GPU}", asked)
-        total += each * quantity(one, "spec.podSets: count", pods.get("count", int, 1))
+        for group in (pods.items("template.spec.containers"), *groups):
+            needed = 0
+            for container in group:
+                asked = container.get("resources.limits", dict, {}) | container.get(
+                    "resources.requests", dict, {}
+                )
+                gpus, resource, some = gpus_of(one, "spec.podSets", asked)
+                needed += gpus
+                parts += some
+                resources |= {resource} - {""}
+            each = max(each, needed)
+        # A pod set of which 0 are admitted needs 0: only a missing number means all.
+        count = admitted.get(pods.text("name"))
+        count = pods.get("count", int, 1) if count is None else count
+        total += each * quantity(one, "spec.podSets: count", count)
     if total > MAX_GPUS:
         raise one.error("spec.podSets", f"{total} GPUs are more than {MAX_GPUS}")
-    return total
+    if len(resources) > 1:
+        raise one.error("spec.podSets", f"asks for {' and '.join(sorted(resources))}, GPUs of two kinds")
+    return total, next(iter(resources), ""), parts
+
+
+KILLED_FOR = (
+    *("AdmissionChecksRejected", "OutOfSync", "OwnerNotFound", "WorkloadNotFound", "Deactivated"),
+    *("InactiveWorkload", "MaximumExecutionTimeExceeded", "RequeuingLimitExceeded"),
+)
+REASONS = {"Succeeded": COMPLETED, "Failed": FAILED, **dict.fromkeys(KILLED_FOR, KILLED)}
+"""Reasons of Kueue's condition `Finished` -> outcomes."""
+
+
+def _read_outcome(condition: KubernetesObject) -> str:
+    reason, message = condition.text("reason"), condition.text("message").lower()
+    if reason == "JobFinished":
+        # Until 0.9 Kueue had one reason for all, and copied the words of the job's own condition.
+        return COMPLETED if "success" in message or not message else FAILED
+    if reason not in REASONS:
+        not_read([f"reason {reason} of the condition Finished"])
+    return REASONS.get(reason, UNKNOWN)
 
 
 def _course(one: KubernetesObject) -> tuple[float, float, str]:
@@ -127,9 +168,8 @@ def _course(one: KubernetesObject) -> tuple[float, float, str]:
             continue
         times[condition_type] = _moment(one, condition_type, condition.text("lastTransitionTime"))
         if condition_type == "Finished":
-            said = f"{condition.text('reason')} {condition.text('message')}".lower()
-            failed = "fail" in said or "error" in said
-            outcome = FAILED if failed else KILLED if "deactivat" in said or "delet" in said else COMPLETED
+            outcome = _read_outcome(condition)
+    # With admission checks a quota is reserved some time before a workload may start.
     start_s = times.get("Admitted", times.get("QuotaReserved", float("nan")))
     return start_s, times.get("Finished", float("nan")), outcome
 

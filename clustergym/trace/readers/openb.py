@@ -17,6 +17,8 @@ from clustergym.trace.trace_checks import MOST_AMOUNT, RECORDED, WHOLE, PartColu
 
 NAME = "openb"
 REQUIRED = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
+OPTIONAL = ("name", "gpu_spec", "qos", "pod_phase", "scheduled_time")
+"""Further columns of the format; not all of them are read."""
 SOURCE_NAMES = {"job_id": "name", "gpus": "num_gpu", "submit_s": "creation_time", "gpu_models": "gpu_spec"}
 MOST_GPUS = 32
 
@@ -31,13 +33,8 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
     An iteration of such a job is a second, rounded up. Pods that were never scheduled, or ran 0 s, are left
     out. The options are not used.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file, or if no pod is left.
     """
-    table = read_csv(path, REQUIRED)
+    table = read_csv(path, REQUIRED, optional=OPTIONAL)
     created, deleted = numbers(table, "creation_time", low=0), numbers(table, "deletion_time", low=0)
     scheduled = numbers(table, "scheduled_time", low=0, default=np.nan)
     waited, ran_s = np.isnan(scheduled), deleted - scheduled

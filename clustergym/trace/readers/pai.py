@@ -51,13 +51,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def both_tables(path: Path) -> tuple[Path, Path]:
-    """Return the paths of PAI's job table and task table, given their folder or one of them.
-
-    Raises
-    ------
-    InputError
-        If the name does not say which of the two it is.
-    """
+    """Return the paths of PAI's job table and task table, given their folder or one of them."""
     if path.is_dir():
         return path / f"{JOB_TABLE}.csv", path / f"{TASK_TABLE}.csv"
     if not path.name.startswith((JOB_TABLE, TASK_TABLE)):
@@ -201,6 +195,7 @@ def _log(path: Path) -> tuple[RecordedJobs, list[Need]]:
 
 
 def _gpus(need: Need, jobs: TextTable, row: int) -> int:
+    # Less a hair: sums of percents may lie above a whole number by rounding.
     gpus = math.ceil(need.gpu_percent / 100 - 1e-9)
     if gpus > MAX_GPUS:
         message = f"the job's tasks take {gpus} GPUs, more than {MAX_GPUS}"

@@ -11,6 +11,8 @@ from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 
 NAME = "philly"
 REQUIRED = ("timestamp", "duration", "num_gpus")
+OPTIONAL = ("gpu_time", "cluster")
+"""Further columns of the format; not all of them are read."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
@@ -24,7 +26,7 @@ def read_log(path: Path) -> RecordedJobs:
 
     The jobs have no id; their number in the file stands for it. Jobs of 0 s are left out.
     """
-    table = read_csv(path, REQUIRED)
+    table = read_csv(path, REQUIRED, optional=OPTIONAL)
     submit_s = dates(table, "timestamp")
     duration_s = numbers(table, "duration", low=0)
     gpus = integers(table, "num_gpus", low=1, high=MAX_GPUS)

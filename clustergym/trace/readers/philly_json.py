@@ -13,6 +13,7 @@ import numpy as np
 
 from clustergym.common.columns import parse_seconds, quote_cell
 from clustergym.common.errors import InputError
+from clustergym.common.left_out import not_read
 from clustergym.common.text_files import read_text
 from clustergym.trace.outcomes import UNKNOWN
 from clustergym.trace.records import RecordedJobs
@@ -68,6 +69,8 @@ def entries(text: str, path: Path) -> Iterator[tuple[int, Any]]:
         line += text.count("\n", counted, position)
         counted = position
         try:
+            # One job at a time: so each has a line for errors, and the file's JSON is never in memory as a
+            # whole.
             value, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError as error:
             raise InputError(
@@ -123,7 +126,12 @@ class _Entry:
             raise self.error(field, str(problem)) from problem
 
 
+JOB_KEYS = frozenset({"attempts", "jobid", "status", "submitted_time", "user", "vc"})
+ATTEMPT_KEYS = frozenset({"detail", "end_time", "start_time"})
+
+
 def _job(entry: _Entry, row: int) -> Job:
+    not_read(entry.value.keys() - JOB_KEYS)
     for field in ("jobid", "submitted_time", "attempts"):
         if field not in entry.value:
             raise entry.error(field, "is missing")
@@ -156,6 +164,9 @@ def _ran(entry: _Entry) -> tuple[float, int]:
     duration_s, gpus, ended = 0.0, 0, False
     for attempt in entry.of_type(entry.value["attempts"], list, "attempts"):
         attempt = entry.of_type(attempt, dict, "attempts")
+        not_read(attempt.keys() - ATTEMPT_KEYS)
+        # The last attempt that lists GPUs counts: one that was ended before it had any says nothing of the
+        # job's size.
         gpus = _gpus(entry, attempt) or gpus
         start, end = entry.moment(attempt, "start_time"), entry.moment(attempt, "end_time")
         if start is None or end is None:

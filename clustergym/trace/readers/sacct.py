@@ -10,18 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.cluster.slurm_text import UNKNOWN_TEXTS, gpus_of_gres, gpus_of_tres, read_gpus
+from clustergym.cluster.slurm_text import UNKNOWN_TEXTS, Gres, is_array, parse_gres, span_s
 from clustergym.common.columns import MAX_GPUS, number, quote_cell
 from clustergym.common.errors import InputError
+from clustergym.common.left_out import not_read
 from clustergym.common.text_files import MOST_ROWS, read_text
 from clustergym.trace.records import RecordedJobs
-from clustergym.trace.slurm_fields import STATES, CellRules, span_s, waiting_tasks
+from clustergym.trace.slurm_fields import STATES, CellRules
 from clustergym.trace.trace import COMPLETED
 
 NAME = "sacct"
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "job_id": ("jobid", "jobidraw"),
     "submit": ("submit", "submit_time"),
+    "eligible": ("eligible", "eligible_time"),
     "start": ("start", "start_time"),
     "end": ("end", "end_time"),
     "seconds": ("elapsedraw",),
@@ -31,19 +33,25 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "limit": ("timelimit", "time_limit"),
     "allocated": ("alloctres", "tres_alloc"),
     "asked": ("reqtres",),
+    "per_job": ("tres_per_job",),
+    "per_task": ("tres_per_task",),
+    "tasks": ("ntasks", "tasks"),
     "per_node": ("allocgres", "reqgres", "tres_per_node", "gres"),
     "nodes": ("nnodes", "allocnodes", "nodes", "reqnodes"),
     "hosts": ("nodelist",),
+    "reason": ("reason",),
     "partition": ("partition",),
     "qos": ("qos",),
     "account": ("account",),
     "user": ("user",),
 }
 """What is read, and how sacct and squeue head it, in lower case."""
-REMEDY = "print it with sacct -a -P -o JobID,User,Account,Partition,QOS,Submit,Start,End,ElapsedRaw,State,"
-REMEDY += "Timelimit,AllocTRES,ReqTRES,NNodes"
+REMEDY = "print it with sacct -a -D -P -o JobID,User,Account,Partition,QOS,Submit,Eligible,Start,End,"
+REMEDY += "ElapsedRaw,State,Timelimit,AllocTRES,ReqTRES,NNodes"
 
 
+NO_TRES = "TRES_PER_NODE is N/A (print tres-alloc, tres-per-job and tres-per-task)"
+NO_TASKS = "GPUs for each task, and it is not known how many tasks (print NumTasks)"
 _ASKED_NODES = re.compile(r"(?:^|,)node=(\d{1,6})(?:,|$)", re.ASCII)
 
 
@@ -67,6 +75,12 @@ class SlurmJob:
         On how many nodes it is to have its GPUs, equally many on each; 0: any, or not known.
     hosts : str
         Names of the nodes that it has, as `gpu[01-03,07]`; empty: not known, or none.
+    no_gpus : str
+        Why it has no GPUs, where it has none.
+    eligible_s : float
+        When it may start at the earliest, since 1970.
+    reason : str
+        Why it waits, as Slurm prints it.
     """
 
     line: int
@@ -87,6 +101,9 @@ class SlurmJob:
     from_request: bool
     nodes: int = 0
     hosts: str = ""
+    no_gpus: str = "CPU job"
+    eligible_s: float = float("nan")
+    reason: str = ""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
@@ -111,7 +128,8 @@ def read_rows(path: Path, rules: CellRules | None = None) -> tuple[list[SlurmJob
     for key in ("job_id", "submit", "state"):
         if key not in at:
             raise InputError("column missing", file=path, line=1, field=COLUMNS[key][0], remedy=REMEDY)
-    if not at.keys() & {"allocated", "asked", "per_node"}:
+    not_read(f"column {name}" for place, name in enumerate(names) if place not in at.values())
+    if not at.keys() & {"allocated", "asked", "per_node", "per_job"}:
         raise InputError("has no column of GPUs", file=path, line=1, field="AllocTRES", remedy=REMEDY)
     if len(lines) > MOST_ROWS:
         raise InputError(f"more than {MOST_ROWS:,} rows", file=path, remedy="give a part of it")
@@ -122,7 +140,7 @@ def read_rows(path: Path, rules: CellRules | None = None) -> tuple[list[SlurmJob
             continue
         if len(cells) != len(names):
             left_out["cells do not fit the header"] += 1
-        elif "." in cells[at["job_id"]]:
+        elif "." in cells[at["job_id"]] and not is_array(cells[at["job_id"]]):
             left_out["job step"] += 1
         else:
             jobs.append(_job(_Row(path, line, cells, at), rules or CellRules()))
@@ -154,36 +172,47 @@ class _Row:
     def count(self, key: str) -> float:
         return self.value(key, lambda cell: number(cell) if cell[:1].isdigit() else float("nan"))
 
+    def name(self, key: str) -> str:
+        return "" if self.text(key).lower() in UNKNOWN_TEXTS else self.text(key)
+
+    def gres(self, key: str) -> Gres:
+        try:
+            found = parse_gres(self.text(key))
+        except ValueError as problem:
+            raise self.error(key, str(problem)) from problem
+        not_read(f"resource {name}" for name in found.others)
+        return found
+
 
 def _job(row: _Row, rules: CellRules) -> SlurmJob:
     state = row.text("state").partition(" ")[0].rstrip("+").upper()
     if state not in STATES:
         raise row.error("state", f"{quote_cell(state)} is no state of Slurm")
-    start_s, end_s = row.value("start", rules.moment), row.value("end", rules.moment)
+    submit_s = row.value("submit", rules.moment)
+    start_s = row.value("start", lambda cell: rules.moment(cell, submit_s))
+    end_s = row.value("end", lambda cell: rules.moment(cell, start_s))
     seconds = row.count("seconds")
     if np.isnan(seconds):
-        seconds = row.value("elapsed", span_s)
-    if np.isnan(seconds):
+        # A change of the clock can make it negative, as `-0:00:16`, unless `--timezone` says when it was.
+        late = row.text("elapsed").startswith("-")
+        seconds = row.value("elapsed", lambda cell: -span_s(cell[1:]) if late else span_s(cell))
+    if np.isnan(seconds) or seconds < 0 <= end_s - start_s:
         seconds = end_s - start_s
-    if seconds < 0:
-        raise row.error(
-            "end", f"{quote_cell(row.text('end'))} lies before the start {quote_cell(row.text('start'))}"
-        )
     minutes = row.count("limit_minutes")
     limit_s = row.value("limit", span_s) if np.isnan(minutes) else 60.0 * minutes
-    gpus, gpu_type, from_request = _gpus(row)
+    gpus, gpu_type, from_request, no_gpus = _gpus(row)
     if gpus > MAX_GPUS:
         raise row.error("allocated", f"{gpus} GPUs are more than {MAX_GPUS}")
     return SlurmJob(
         line=row.line,
         job_id=row.text("job_id"),
-        user=rules.name(row.text("user")),
-        account=row.text("account"),
-        partition=row.text("partition").partition(",")[0],
+        user=rules.name(row.name("user")),
+        account=rules.name(row.name("account")),
+        partition=row.name("partition").partition(",")[0],
         qos=row.text("qos"),
         state=state,
         outcome=STATES[state],
-        submit_s=row.value("submit", rules.moment),
+        submit_s=submit_s,
         start_s=start_s,
         end_s=end_s,
         duration_s=seconds,
@@ -192,29 +221,40 @@ def _job(row: _Row, rules: CellRules) -> SlurmJob:
         gpu_type=gpu_type,
         from_request=from_request,
         nodes=_nodes(row, gpus),
-        hosts="" if row.text("hosts").lower() in UNKNOWN_TEXTS else row.text("hosts"),
+        hosts=row.name("hosts"),
+        no_gpus=no_gpus,
+        eligible_s=row.value("eligible", lambda cell: rules.moment(cell, submit_s)),
+        reason=row.name("reason"),
     )
 
 
-def _gpus(row: _Row) -> tuple[int, str, bool]:
-    """Return GPUs, their type, and whether they are those that were asked for."""
-    allocated, gpu_type = read_gpus(row.text("allocated"))
-    if allocated:
-        return allocated, gpu_type, False
-    asked, gpu_type = gpus_of_tres(row.text("asked"))
-    if asked:
-        return asked, gpu_type, True
-    each, gpu_type = gpus_of_gres(row.text("per_node"))
-    nodes = row.count("nodes")
-    return each * max(int(nodes) if nodes < MAX_GPUS else 1, 1), gpu_type, bool(each)
+def _gpus(row: _Row) -> tuple[int, str, bool, str]:
+    """Return GPUs, their type, whether they are those that were asked for, and why there are none."""
+    counts = {"per_node": _count_nodes(row), "per_task": row.count("tasks")}
+    for key in ("allocated", "asked", "per_job", "per_node", "per_task"):
+        found, many = row.gres(key), counts.get(key, 1)
+        if found.gpus:
+            if key == "per_task" and not many < MAX_GPUS:
+                return 0, "", False, NO_TASKS
+            many = max(int(many) if many < MAX_GPUS else 1, 1)
+            return found.gpus * many, found.gpu_type, key != "allocated", ""
+        if found.parts:
+            return 0, "", False, "MIG devices or shares, no whole GPUs"
+    # Squeue's `%b` is N/A both for jobs without GPUs, and for those that ask for GPUs in all.
+    known = row.name("allocated") or row.name("asked") or row.name("per_job") or row.text("per_node") == ""
+    return 0, "", False, "CPU job" if known else NO_TRES
+
+
+def _count_nodes(row: _Row) -> float:
+    """Return the number of nodes; of a range such as `2-4` the first."""
+    return row.value("nodes", lambda cell: number(cell.partition("-")[0]) if cell[:1].isdigit() else np.nan)
 
 
 def _nodes(row: _Row, gpus: int) -> int:
     """Return the number of nodes that a job asks for; 0: any."""
-    nodes, asked = row.count("nodes"), _ASKED_NODES.search(row.text("asked"))
-    if not 0 < nodes <= gpus or gpus % nodes or (asked is not None and int(asked[1]) != nodes):
-        return 0
-    return int(nodes)
+    nodes, asked = _count_nodes(row), _ASKED_NODES.search(row.text("asked"))
+    other = "-" in row.text("nodes") or (asked is not None and int(asked[1]) != nodes)
+    return int(nodes) if 0 < nodes <= gpus and not gpus % nodes and not other else 0
 
 
 def read_log(
@@ -255,11 +295,15 @@ def build_log(
     for job in rows:
         still = not job.outcome and job.end_s != job.end_s
         if still:
-            job = replace(job, duration_s=last_s - job.start_s)
+            job = replace(job, duration_s=np.fmax(job.duration_s, last_s - job.start_s))
         if reason := _why_not(job):
             left_out[reason] += 1
             continue
-        guessed["end of a job that still ran: the log's last event"] += still
+        guessed["end of a job that still ran: the log's last event, or what it has run so far"] += still
+        if job.submit_s < job.eligible_s <= job.start_s:
+            job = replace(job, submit_s=job.eligible_s)
+            guessed["submission: when it could start (Eligible), later than Submit"] += 1
+        guessed["part of a heterogeneous job, taken as a job of its own"] += "+" in job.job_id
         if not job.gpu_type and job.partition in type_of_partition:
             job = replace(job, gpu_type=type_of_partition[job.partition])
             guessed["GPU type: the partition's"] += 1
@@ -270,6 +314,9 @@ def build_log(
             job = replace(job, job_id=f"{job.job_id}-run{seen[job.job_id]}")
             guessed["a run of a requeued job, taken as a job of its own"] += 1
         jobs.append(job)
+    if not jobs and set(left_out) <= {"job step", "CPU job", "never ran"} and left_out["CPU job"]:
+        remedy = "track them: AccountingStorageTRES=gres/gpu in slurm.conf"
+        raise InputError("no job has gres/gpu", file=path, field="AllocTRES", remedy=remedy)
     guessed["GPU type: not named, any"] += sum(not job.gpu_type for job in jobs)
     return build_recorded(path, form, sha256, jobs, left_out, facts, guessed)
 
@@ -277,12 +324,14 @@ def build_log(
 def _why_not(job: SlurmJob) -> str:
     if np.isnan(job.submit_s):
         return "without a time of submission"
-    if waiting_tasks(job.job_id) is not None or np.isnan(job.start_s):
+    if is_array(job.job_id) or np.isnan(job.start_s):
         return "never ran"
     if not job.gpus:
-        return "CPU job"
+        return job.no_gpus
     if job.start_s < job.submit_s:
         return "started before it was submitted"
+    if job.duration_s < 0:
+        return "ended before it started, by a change of the clock (give --timezone)"
     return "" if job.duration_s > 0 else "ran 0 s"
 
 

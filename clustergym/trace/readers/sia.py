@@ -21,6 +21,8 @@ from clustergym.trace.trace_checks import build_trace
 
 NAME = "sia"
 REQUIRED = ("name", "time", "application", "num_replicas", "batch_size")
+OPTIONAL = ("num_epochs", "duration")
+"""Further columns of the format, which are not read."""
 ISOLATED_GPUS = (4, 8, 16)
 ISOLATED_S: dict[str, dict[str, tuple[int, int, int]]] = {
     "A100": {
@@ -137,13 +139,8 @@ def read(path: Path, options: ReadOptions) -> Trace:
     (`ISOLATED_S`) at the reference iteration time of `options.reference_gpu`, on the least count of
     `ISOLATED_GPUS` on which it fits; with `options.sia_profiles` as many as Sia's validation files show
     for its batch, or as their gradient statistics give. It is drawn from nothing: no seed matters.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file.
     """
-    table = read_csv(path, REQUIRED)
+    table = read_csv(path, REQUIRED, optional=OPTIONAL)
     time_s = numbers(table, "time", low=0)
     origin = relative_origin(time_s)
     replicas = integers(table, "num_replicas", low=1, high=MAX_GPUS)

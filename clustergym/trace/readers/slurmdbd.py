@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.cluster.slurm_text import gpus_of_gres, known_type
+from clustergym.cluster.slurm_text import parse_gres
 from clustergym.common.columns import MAX_GPUS, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import MOST_ROWS, read_bytes, read_text
@@ -34,7 +34,7 @@ STATE_BITS = 0xFF
 """The rest of the state's bits are flags (slurm.h)."""
 REQUEUED_BIT = 0x400
 """Flag of a run that was ended to be started again (JOB_REQUEUE)."""
-_CREATE = re.compile(r"CREATE TABLE `(\w+_)?(job|assoc|tres)_table` \((.*?)^\)", re.DOTALL | re.MULTILINE)
+_CREATE = re.compile(r"(?:\w+_)?(job|assoc|tres)_table` \(")
 _INSERT = re.compile(r"INSERT INTO `(?:\w+_)?(job|assoc|tres)_table` VALUES ")
 _VALUE = re.compile(r"\s*(?:'((?:[^'\\]|\\.|'')*)'|([^,()']*))\s*([,)])")
 _NEXT = re.compile(r"\s*,\s*")
@@ -65,7 +65,9 @@ def read_log(
         return _read_archive(content, path, rules or CellRules(), type_of_partition or {})
     text, sha256 = read_text(path)
     columns = {
-        found[2]: re.findall(r"^\s*`(\w+)`", found[3], re.MULTILINE) for found in _CREATE.finditer(text)
+        found[1]: re.findall(r"^[ \t]*`(\w+)`", table[: table.find("\n)")], re.MULTILINE)
+        for table in text.split("CREATE TABLE `")
+        if (found := _CREATE.match(table))
     }
     for table, needed in (("job", NEEDED), ("tres", ("id", "type", "name"))):
         missing = [name for name in needed if name not in columns.get(table, ())]
@@ -144,9 +146,13 @@ def _job(
             f"{state[:40]!r} is no state", file=path, field=f"job {job_id}: state", remedy=REMEDY
         )
     start_s, end_s = seconds("time_start"), seconds("time_end")
-    gpus, gpu_type = _gpus(row["tres_alloc"], types)
-    if not gpus:
-        gpus, gpu_type = gpus_of_gres(row.get("gres_used", "").replace("gres:", ""))
+    pairs = (part.partition("=") for part in row["tres_alloc"].split(","))
+    tres = ",".join(f"gres/gpu:{types[name]}={count}" for name, _, count in pairs if name in types)
+    try:
+        found = parse_gres(tres or row.get("gres_used", ""))
+    except ValueError as problem:
+        raise InputError(str(problem), file=path, field=f"job {job_id}: tres_alloc", remedy=REMEDY) from None
+    gpus = found.gpus
     minutes, on = row.get("timelimit", "0"), row.get("nodes_alloc", "0")
     nodes = int(on) if on.isascii() and on.isdigit() and len(on) < 9 else 0
     limited = minutes.isascii() and minutes.isdigit() and 0 < int(minutes[:10]) < NO_LIMIT
@@ -154,7 +160,7 @@ def _job(
         line=0,
         job_id=job_id if array in ("", "0") else f"{array}_{row.get('id_array_task', job_id)}",
         user=rules.name(owner.get("user", "")),
-        account=row.get("account", "") or owner.get("acct", ""),
+        account=rules.name(row.get("account", "") or owner.get("acct", "")),
         partition=row.get("partition", "").partition(",")[0],
         qos=row.get("id_qos", ""),
         state=code,
@@ -165,19 +171,11 @@ def _job(
         duration_s=max(end_s - start_s, 0.0) if start_s == start_s else np.nan,
         limit_s=60.0 * int(minutes[:10]) if limited else float("nan"),
         gpus=min(gpus, MAX_GPUS),
-        gpu_type=gpu_type,
+        gpu_type=found.gpu_type,
         from_request=False,
+        no_gpus="MIG devices or shares, no whole GPUs" if found.parts else "CPU job",
         nodes=nodes if 0 < nodes <= gpus and gpus % nodes == 0 else 0,
     )
-
-
-def _gpus(tres: str, types: Mapping[str, str]) -> tuple[int, str]:
-    """Return the GPUs in `id=count,…`, and the type with most."""
-    pairs = (part.partition("=")[::2] for part in tres.split(","))
-    held = [(types[name], int(count)) for name, count in pairs if name in types and count[:9].isdecimal()]
-    named = {gpu_type: count for gpu_type, count in held if gpu_type}
-    total = max(sum(count for gpu_type, count in held if not gpu_type), sum(named.values()))
-    return total, known_type(max(named, key=lambda gpu_type: named[gpu_type])) if named else ""
 
 
 VERSION = 38 << 8

@@ -17,6 +17,39 @@ from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 
 NAME = "supercloud"
 REQUIRED = ("id_job", "id_user", "state", "time_submit", "time_start", "time_end", "tres_alloc")
+OPTIONAL = (
+    *(
+        "timelimit",
+        "partition",
+        "gres_used",
+        "id_array_job",
+        "id_array_task",
+        "kill_requid",
+    ),
+    *(
+        "nodes_alloc",
+        "nodelist",
+        "cpus_req",
+        "derived_ec",
+        "exit_code",
+        "array_max_tasks",
+    ),
+    *(
+        "array_task_pending",
+        "constraints",
+        "flags",
+        "mem_req",
+        "priority",
+        "time_eligible",
+    ),
+    *(
+        "time_suspended",
+        "track_steps",
+        "tres_req",
+        "job_type",
+    ),
+)
+"""Further columns of the format; not all of them are read."""
 GPU_IDS = (1001, 1002)
 """Ids of GPUs (Tesla, Volta) among a job's resources in `tres_alloc`; another site has others."""
 STATES = {
@@ -54,9 +87,10 @@ def read_log(path: Path) -> RecordedJobs:
     `gres_used` names GPUs and whose `tres_alloc` none, jobs without GPUs, jobs that never started or had not
     ended (time 0), and jobs of 0 s.
     """
-    table = read_csv(path, REQUIRED)
+    table = read_csv(path, REQUIRED, optional=OPTIONAL)
     gpus = _gpus(table)
     submit_s = integers(table, "time_submit", low=1).astype(np.float64)
+    # Slurm's tables have 0 where something has not happened yet.
     start_s, end_s = _moment(table, "time_start"), _moment(table, "time_end")
     duration_s = durations(table, start_s, end_s, "time_start", "time_end")
     minutes = numbers(table, "timelimit", low=0, default=0.0)

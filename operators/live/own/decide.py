@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.cluster.cluster_files import load_gpu_types
-from clustergym.cluster.slurm_text import gpus_of_gres
+from clustergym.cluster.slurm_text import host_names, key_values, parse_gres
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.columns import DAY_S
 from clustergym.oracle.base import OracleTables
@@ -24,7 +24,8 @@ from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.from_now import MARK, list_moments
 from clustergym.trace.trace import Trace
 
-from .queue import OwnQueue, parse_pairs, parse_time
+from ..slurm import parse_time
+from .queue import OwnQueue
 from .script import Script, find_gpu_type
 
 IN_USE = frozenset({"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESERVED", "CLOUD"})
@@ -52,12 +53,15 @@ class NodeState:
     gpu_type : str
         Name of the catalogue, or Slurm's.
     partitions : frozenset of str
+    host : str
+        Name of the node; empty: that by which it is known. A node with several types has a state for each.
     """
 
     gpus: int
     used: int
     gpu_type: str
     partitions: frozenset[str]
+    host: str = ""
 
 
 class Nodes:
@@ -93,24 +97,46 @@ class Nodes:
 
 def read_nodes(queue: OwnQueue) -> Nodes:
     """Ask Slurm for its nodes and reservations, and return them."""
-    states = {}
+    states = dict[str, NodeState]()
     for line in queue.read("scontrol", "-d", "-o", "show", "node"):
-        given = parse_pairs(line)
-        gpus, gpu_type = gpus_of_gres(given.get("Gres", ""))
+        given = key_values(line)
         flags = set(re.split(r"[+*~#!%$@^-]+", given.get("State", "")))
-        if gpus and flags - {""} <= IN_USE and "*" not in given["State"]:
-            used, _ = gpus_of_gres(given.get("GresUsed", ""))
-            partitions = frozenset(given.get("Partitions", "").split(","))
-            states[given["NodeName"]] = NodeState(gpus, used, gpu_type or "gpu", partitions)
+        if flags - {""} <= IN_USE and "*" not in given.get("State", "*"):
+            states |= _read_node(given)
     reservations = []
     for line in queue.read("scontrol", "-o", "show", "reservation"):
-        given = parse_pairs(line)
+        given = key_values(line)
         if "ReservationName" in given and given.get("Nodes", "(null)") != "(null)":
             times = (parse_time(given.get("StartTime", "")), parse_time(given.get("EndTime", "")))
-            names = frozenset(queue.slurm.hosts(given["Nodes"]))
+            names = frozenset(host_names(given["Nodes"]))
             reservations.append(Reservation(given["ReservationName"], *times, names))
     default = [line[:-1] for line in queue.read("sinfo", "-h", "-a", "-o", "%P") if line.endswith("*")]
     return Nodes(states, reservations, default[0] if default else "")
+
+
+def _read_node(given: Mapping[str, str]) -> dict[str, NodeState]:
+    """Return a node's state for each type of its GPUs.
+
+    Of a node of which it is not clear what is in use, everything is, unless it is idle.
+    """
+    try:
+        gpus = parse_gres(given.get("Gres", "")).by_type
+        busy = {key: parse_gres(given.get(key, "")) for key in ("GresUsed", "AllocTRES")}
+        told = "GresUsed" in given or given["State"] == "IDLE"
+        used = [found.by_type for found in busy.values()] if told else [gpus]
+        parts = any(found.parts for found in busy.values())
+    except ValueError:
+        return {}
+    partitions, name, found = frozenset(given.get("Partitions", "").split(",")), given["NodeName"], {}
+    for gpu_type, count in gpus.items():
+        # What is in use without a type can be of any.
+        held = max(one.get(gpu_type, 0) + (one.get("", 0) if gpu_type else 0) for one in used)
+        if not gpu_type:
+            held = max(sum(one.values()) for one in used)
+        key = name if len(gpus) == 1 else f"{name}:{gpu_type}"
+        held = count if parts else min(held, count)
+        found[key] = NodeState(count, held, gpu_type or "gpu", partitions, "" if key == name else name)
+    return found
 
 
 class Room:
@@ -140,7 +166,7 @@ class Room:
         for name, state in self._nodes.of_partition(partition).items():
             left = state.gpus - state.used - self._taken[name]
             fits = left >= each and gpu_type in ("", state.gpu_type)
-            if fits and not self._nodes.is_reserved(name, self._now_s, end_s, reservation):
+            if fits and not self._nodes.is_reserved(state.host or name, self._now_s, end_s, reservation):
                 free.append((left, name))
         if len(free) < count:
             return False

@@ -120,13 +120,7 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
 
 
 def read_ledger(path: Path) -> tuple[str, dict[str, Entry], int]:
-    """Read a record of scripts: the run's name, their states, and the number of bytes in complete lines.
-
-    Raises
-    ------
-    InputError
-        If the file is no ledger.
-    """
+    """Read a record of scripts: the run's name, their states, and the number of bytes in complete lines."""
     content = read_regular(path, LARGEST_BYTES, REMEDY)
     whole = content[: content.rfind(b"\n") + 1]
     entries, number, run = dict[str, Entry](), 1, ""

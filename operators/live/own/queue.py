@@ -9,21 +9,20 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from clustergym.common.errors import InputError
 
 from ..backend import NoAnswerError
-from ..slurm import Slurm, last_line
+from ..slurm import Slurm, last_line, parse_time
 from .script import Script
 
 HELD = "held"
 WAITING = "waiting"
 RUNNING = "running"
 """What a job that has not ended does: it is held, released but not started, or it has nodes."""
-ROW = re.compile(r"(\d+)\|([A-Z_]+)\|(\d+)\|([^|]*)\|([^|]*)\|([^|]*)")
+ROW = re.compile(r"(\d+)\|([A-Z_]+)\|(\d+)\|([^|]*)\|([^|]*)")
 ENDED = re.compile(r"(\d+)\|([A-Z_]+)[^|]*\|([^|]*)\|([^|]*)\|([^|]*)")
 ALIVE = ("PENDING", "REQUEUED", "RUNNING", "SUSPENDED", "RESIZING", "COMPLETING", "CONFIGURING", "STOPPED")
 """States in sacct of jobs that have not ended, or that Slurm starts again."""
@@ -32,7 +31,7 @@ MOST_AT_ONCE = 500
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """A job in Slurm's queue: state, start, nodes, and why it waits.
+    """A job in Slurm's queue: state, start, and why it waits.
 
     Attributes
     ----------
@@ -40,14 +39,12 @@ class QueuedJob:
         `HELD`, `WAITING` or `RUNNING`.
     start_s : float
         Since 1970; NaN: it has not started.
-    nodes : tuple of str
     reason : str
         Why it waits.
     """
 
     state: str
     start_s: float
-    nodes: tuple[str, ...]
     reason: str
 
 
@@ -117,16 +114,15 @@ class OwnQueue:
     def poll(self, numbers: Sequence[str]) -> dict[str, QueuedJob]:
         """Return those of the jobs with these numbers that are in Slurm's queue, by number."""
         found, wanted = {}, set(numbers)
-        for line in self.read("squeue", "-h", "-a", "-u", self._user, "-o", "%A|%T|%Q|%S|%N|%r"):
+        for line in self.read("squeue", "-h", "-a", "-u", self._user, "-o", "%A|%T|%Q|%S|%r"):
             row = ROW.fullmatch(line)
             if row is None or row[1] not in wanted:
                 continue
             if row[2] == "PENDING":
-                state = HELD if row[3] == "0" or "Held" in row[6] else WAITING
-                found[row[1]] = QueuedJob(state, float("nan"), (), row[6])
+                state = HELD if row[3] == "0" or "Held" in row[5] else WAITING
+                found[row[1]] = QueuedJob(state, float("nan"), row[5])
             else:
-                nodes = self.slurm.hosts(row[5]) if row[5] else ()
-                found[row[1]] = QueuedJob(RUNNING, parse_time(row[4]), nodes, "")
+                found[row[1]] = QueuedJob(RUNNING, parse_time(row[4]), "")
         return found
 
     def ends(self, numbers: Sequence[str]) -> dict[str, dict[str, object]]:
@@ -167,20 +163,6 @@ class OwnQueue:
         self.slurm.run("scancel", "-u", self._user, number)
 
 
-def parse_time(text: str) -> float:
-    """Parse a time that Slurm prints; return seconds since 1970, or NaN if it is none."""
-    if text.isascii() and text.isdigit():
-        return float(text[:12])
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return float("nan")
-
-
 def _plain(value: float) -> float | None:
     return value if value == value else None
 
-
-def parse_pairs(line: str) -> Mapping[str, str]:
-    """Return the `Key=value` words in a line of `scontrol -o show` as a dict."""
-    return dict(re.findall(r"(?:^|\s)([A-Za-z][\w:]*)=(\S*)", line))

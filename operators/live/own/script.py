@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from clustergym.cluster.slurm_text import gpus_of_gres, known_type
+from clustergym.cluster.slurm_text import known_type, parse_gres, span_s
 from clustergym.common.columns import quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_text
-from clustergym.trace.slurm_fields import span_s
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 SIGNAL = re.compile(r"(?P<batch>[RB]*:)?(?P<name>[A-Z0-9]{1,12})(?:@(?P<grace>\d{1,6}))?", re.ASCII)
@@ -94,13 +93,7 @@ def _parser() -> _Parser:
 
 
 def read_scripts(folder: Path) -> list[Script]:
-    """Read the scripts of a folder, which are its files that begin with `#!`, in order of name.
-
-    Raises
-    ------
-    InputError
-        If there is none, or one asks for what cannot be driven.
-    """
+    """Read the scripts of a folder, which are its files that begin with `#!`, in order of name."""
     if not folder.is_dir():
         raise InputError("is no folder", file=folder, field="live.jobs", remedy="name a folder of scripts")
     found = []
@@ -116,13 +109,7 @@ def read_scripts(folder: Path) -> list[Script]:
 
 
 def read_script(path: Path) -> Script:
-    """Read a batch script, and parse its `#SBATCH` lines.
-
-    Raises
-    ------
-    InputError
-        If its name or a line is not understood, or it asks for no GPUs or for an array.
-    """
+    """Read a batch script, and parse its `#SBATCH` lines."""
     if NAME.fullmatch(path.name) is None:
         remedy = "use letters, digits, dots, hyphens and underscores"
         raise InputError("is no name of a script", file=path, field="live.jobs", remedy=remedy)
@@ -146,11 +133,9 @@ def _make(path: Path, sha256: str, given: Any, sizes: str) -> Script:
     if given.array:
         raise ValueError("is an array: give a script for each task")
     nodes = _count(given.nodes or "1", "--nodes")
-    if given.gpus:
-        gpus, gpu_type = _gpus(given.gpus)
-    else:
-        gpus, gpu_type = _gpus(given.gpus_per_node) if given.gpus_per_node else _gres(given.gres)
-        gpus *= nodes
+    each = f"gpu:{given.gpus_per_node}" if given.gpus_per_node else given.gres
+    gpus, gpu_type = _gpus(f"gpu:{given.gpus}" if given.gpus else each)
+    gpus *= 1 if given.gpus else nodes
     if not gpus or gpus % nodes:
         raise ValueError(f"asks for {gpus} GPUs on {nodes} nodes")
     signal = SIGNAL.fullmatch(given.signal) if given.signal else None
@@ -188,14 +173,12 @@ def _count(text: str, name: str) -> int:
 
 
 def _gpus(text: str) -> tuple[int, str]:
-    name, _, count = text.rpartition(":")
-    return _count(count, "GPUs"), name
-
-
-def _gres(text: str) -> tuple[int, str]:
-    gpus, _ = gpus_of_gres(text)
-    named = re.search(r"gpu:([^:,()]*[A-Za-z][^:,()]*)", text)
-    return gpus, named[1] if named else ""
+    """Return the GPUs in a GRES list, and their type as Slurm calls it."""
+    found = parse_gres(text)
+    if found.parts or len(found.by_type) > 1:
+        raise ValueError(f"{quote_cell(text)} asks for several types, or for parts of GPUs")
+    named = re.search(r"gpu:([^:,()=]*[^:,()=\d][^:,()=]*|[^:,()=]+(?=:\d))", text)
+    return found.gpus, named[1] if named else ""
 
 
 def find_gpu_type(script: Script) -> str:

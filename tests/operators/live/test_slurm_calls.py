@@ -15,18 +15,12 @@ from clustergym.operators.live import slurm as slurm_module
 from clustergym.operators.live.backend import NoAnswerError, Part
 from clustergym.operators.live.own import queue as queue_module
 from clustergym.operators.live.own.decide import Nodes, NodeState, Reservation, Room, read_nodes
-from clustergym.operators.live.own.queue import (
-    HELD,
-    RUNNING,
-    WAITING,
-    OwnQueue,
-    QueuedJob,
-    parse_pairs,
-    parse_time,
-)
+from clustergym.operators.live.own.queue import HELD, RUNNING, WAITING, OwnQueue, QueuedJob
 from clustergym.operators.live.own.script import Script
-from clustergym.operators.live.slurm import Slurm, SlurmWords, last_line
+from clustergym.operators.live.slurm import Slurm, SlurmWords, last_line, parse_time
+from clustergym.operators.live.slurm_backend import _gpus_each
 
+from clustergym.cluster.slurm_text import key_values
 from clustergym.common.errors import InputError
 
 ME = str(os.geteuid())
@@ -106,20 +100,20 @@ def test_what_was_submitted_is_found_by_its_comment() -> None:
 
 def test_the_queue() -> None:
     rows = [
-        "1|PENDING|0|N/A||None", "2|PENDING|5|N/A||JobHeldUser", "3|PENDING|5|N/A||Priority",
-        "4|RUNNING|5|1772539200|a1,a2|None", "5|COMPLETING|5|1772539201||None", "6|RUNNING|5|1|a1|None",
+        "1|PENDING|0|N/A|None", "2|PENDING|5|N/A|JobHeldUser", "3|PENDING|5|N/A|Priority",
+        "4|RUNNING|5|1772539200|None", "5|COMPLETING|5|1772539201|None", "6|RUNNING|5|1|None",
         "4|RUNNING|5|a name with | more|2|3", "",
     ]  # fmt: skip
     queue, asked = queue_of("\n".join(rows))
     found = queue.poll(["1", "2", "3", "4", "5"])
-    assert {name: (job.state, job.nodes, job.reason) for name, job in found.items()} == {
-        "1": (HELD, (), "None"), "2": (HELD, (), "JobHeldUser"), "3": (WAITING, (), "Priority"),
-        "4": (RUNNING, ("a1", "a2"), ""), "5": (RUNNING, (), ""),
+    assert {name: (job.state, job.reason) for name, job in found.items()} == {
+        "1": (HELD, "None"), "2": (HELD, "JobHeldUser"), "3": (WAITING, "Priority"),
+        "4": (RUNNING, ""), "5": (RUNNING, ""),
     }  # fmt: skip
     assert math.isnan(found["3"].start_s)
     assert (found["4"].start_s, found["5"].start_s) == (1772539200.0, 1772539201.0)
-    assert found["4"] == QueuedJob(RUNNING, 1772539200.0, ("a1", "a2"), "")
-    assert asked == [("squeue", "-h", "-a", "-u", ME, "-o", "%A|%T|%Q|%S|%N|%r")]
+    assert found["4"] == QueuedJob(RUNNING, 1772539200.0, "")
+    assert asked == [("squeue", "-h", "-a", "-u", ME, "-o", "%A|%T|%Q|%S|%r")]
 
 
 def test_how_jobs_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +193,7 @@ def test_times(text: str, seconds: float) -> None:
 
 def test_local_times_and_pairs() -> None:
     assert parse_time("2026-03-03T12:00:00") - parse_time("2026-03-03T11:00:00") == 3600.0
-    assert parse_pairs("NodeName=a1 State=IDLE Gres=gpu:a100:8 Comment=x=y  Empty= 9=z") == {
+    assert key_values("NodeName=a1 State=IDLE Gres=gpu:a100:8 Comment=x=y  Empty= 9=z Gres=gpu:1") == {
         "NodeName": "a1", "State": "IDLE", "Gres": "gpu:a100:8", "Comment": "x=y", "Empty": ""
     }  # fmt: skip
 
@@ -243,6 +237,29 @@ def test_nodes_as_slurm_prints_them() -> None:
     assert not nodes.is_reserved("a3", 150, 160)
     answers[("sinfo", "-h", "-a", "-o", "%P")] = "all\n"
     assert read_nodes(queue).default == ""
+
+
+def test_what_is_in_use_is_never_free() -> None:
+    """Untyped GPUs, types of digits, several types a node, MIG devices, and words that are not known."""
+    shown = [
+        "NodeName=u State=MIXED Gres=gpu:8(S:0-1) GresUsed=gpu:(null):8(IDX:0-7) Partitions=gpu",
+        "NodeName=d State=MIXED Gres=gpu:3090:8 GresUsed=gpu:3090:8(IDX:0-7) Partitions=gpu",
+        "NodeName=t State=MIXED Gres=gpu:a100:8 GresUsed=gpu:(null):3(IDX:0-2) Partitions=gpu",
+        "NodeName=m State=MIXED Gres=gpu:v100:2(S:0),gpu:a40:2 GresUsed=gpu:v100:1(IDX:0),gpu:a40:0(IDX:N/A)",
+        "NodeName=g State=IDLE Gres=gpu:a100_1g.5gb:28 Partitions=gpu",
+        "NodeName=s State=MIXED Gres=gpu:a100:4,shard:16 GresUsed=gpu:a100:0(IDX:N/A),shard:2 Partitions=gpu",
+        "NodeName=w State=MIXED Gres=gpu:a100:4 GresUsed=gpu:a100:?(IDX:0) Partitions=gpu",
+        "NodeName=n State=MIXED Gres=gpu:a100:4 Partitions=gpu",
+        "NodeName=c State=MIXED Gres=gpu:a100:4 GresUsed=gpu:a100:0 Partitions=gpu AllocTRES=gres/gpu=2",
+    ]
+    answers = {("scontrol", "-d", "-o", "show", "node"): "\n".join(shown)}
+    queue, _ = queue_of(lambda *words: answers.get(words, ""))
+    states = {name: (one.gpus, one.used, one.gpu_type) for name, one in read_nodes(queue).states.items()}
+    assert states == {
+        "u": (8, 8, "gpu"), "d": (8, 8, "3090"), "t": (8, 3, "A100"), "m:V100": (2, 1, "V100"),
+        "m:A40": (2, 0, "A40"), "s": (4, 4, "A100"), "n": (4, 4, "A100"), "c": (4, 2, "A100"),
+    }  # fmt: skip
+    assert _gpus_each("gres/gpu:3090:8") == _gpus_each("gres:gpu:8") == 8
 
 
 def test_room_is_taken_on_the_fullest_nodes() -> None:
@@ -313,11 +330,6 @@ def test_commands_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_lists_of_hosts() -> None:
-    made = Scripted(lambda *words: "a0\na1\n")
-    assert made.hosts("b,,c") == ("b", "c")
-    assert made.hosts("") == ()
-    assert made.hosts("a[0-1]") == made.hosts("a[0-1]") == ("a0", "a1")
-    assert made.asked == [("scontrol", "show", "hostnames", "a[0-1]")]
+def test_last_lines() -> None:
     assert last_line(" a \n\n b \n \n") == "b"
     assert last_line("\n") == ""

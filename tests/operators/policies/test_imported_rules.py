@@ -91,9 +91,9 @@ def test_cluster_queues_of_kueue(tmp_path):
     rules = read_kueue_rules([REGRESSIONS / "kueue-rules/valid.json"])
     tree = tree_of(rules.queues, tmp_path)
     vision = tree.queues["team-vision"]
-    assert (vision.parent, vision.quota, vision.weight) == ("research", {"A100": 16}, 2.0)
-    assert (vision.borrowing_limit, vision.lending_limit) == ({"A100": 8}, {"A100": 4})
-    assert (tree.queues["research"].quota, tree.queues["alone"].borrowing_limit) == ({"A100": 16}, 0)
+    assert (vision.parent, vision.quota, vision.weight) == ("research", {"A100-80": 16}, 2.0)
+    assert (vision.borrowing_limit, vision.lending_limit) == ({"A100-80": 8}, {"A100-80": 4})
+    assert (tree.queues["research"].quota, tree.queues["alone"].borrowing_limit) == ({"A100-80": 16}, 0)
     policy = make_policy(rules.policy)
     assert (policy.reclaim_within_cohort, policy.within_cluster_queue) == ("any", "lower_priority")
     (tmp_path / "flavors.json").write_text('{"kind": "ResourceFlavor", "metadata": {"name": "a100"}}')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clustergym.operators.twin.fit import fit_text
+from clustergym.operators.twin.fit import UNKNOWN, fit_text
 from clustergym.operators.twin.page import Section, html_page, list_sections, markdown_page
 from clustergym.operators.twin.waits import Fit
 
@@ -104,7 +104,7 @@ def test_what_nobody_asked_for_is_left_out() -> None:
 def test_pages() -> None:
     sections = [Section("A & B", ["", "x<y"], [["mean", "1"], ["p90", "2"]])]
     assert markdown_page("Why?", ["A note."], sections) == (
-        "# Why?\n\nA note.\n\n## A & B\n\n|  | x<y |\n| --- | ---: |\n| mean | 1 |\n| p90 | 2 |\n"
+        "# Why?\n\nA note.\n\n## A & B\n\n|  | x&lt;y |\n| --- | ---: |\n| mean | 1 |\n| p90 | 2 |\n"
     )
     page = html_page("Why?", ["A <note>."], sections)
     assert page.startswith(
@@ -157,9 +157,11 @@ def test_a_fit() -> None:
         "- 1,000 jobs of the log do not start under these rules",
         "- job 7 (4 GPUs): 2.0 min later",
         "- job 8 (1 GPUs): 2,000 min earlier",
+        f"A log does not say: {UNKNOWN}.",
     ]
     none = left | {"never_started": 0, "largest": [], "mean_error_of_starts_s": None}
     assert fit_text(Fit(tables={}, unexplained=none)).splitlines()[2:] == [
         "Not explained by the rules:",
         "- starts are off by - min on average; 10.0 % are more than 60 s earlier than logged, 20.0 % later",
+        f"A log does not say: {UNKNOWN}.",
     ]
