@@ -132,7 +132,7 @@ def _keyed(value: Any) -> Any:
 def _with_row(text: str) -> str | None:
     """Return a table with one more row, each cell of which is a stranger; None if the text is no table."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    mark = next((mark for mark in ("\t", "|", ",", " ") if mark in lines[-1]), "")
+    mark = "|" if "|" in lines[0] else next((mark for mark in ("\t", ",", " ") if mark in lines[-1]), "")
     if text.lstrip()[:1] in ("{", "[") or ":" in lines[0].split(",")[0] or not mark:
         return None
     width = len(next(csv.reader([lines[-1]], delimiter=mark)))
