@@ -25,12 +25,15 @@ class Notes:
         (what, reason): rows of a kind, such as jobs, that count for nothing.
     not_modelled, not_read : Counter
         Keys and words whose meaning is known but not followed, and those that are not known.
+    sources : set
+        Files whose notes were added; a file that is read again counts once.
     """
 
     def __init__(self) -> None:
         self.left_out: Counter[tuple[str, str]] = Counter()
         self.not_modelled: Counter[str] = Counter()
         self.not_read: Counter[str] = Counter()
+        self.sources: set[str] = set()
 
     def add(self, more: Notes) -> None:
         """Count what other notes have, too."""
@@ -62,16 +65,20 @@ _NOTES: ContextVar[Notes | None] = ContextVar("notes", default=None)
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[Notes]:
-    """Give a context whose readers' notes are counted, for the context around it as well."""
+def recording(source: str = "") -> Iterator[Notes]:
+    """Give a context whose readers' notes are counted, for the context around it as well.
+
+    Those of a file, its `source`, are counted there once, however often it is read.
+    """
     notes, around = Notes(), _NOTES.get()
     token = _NOTES.set(notes)
     try:
         yield notes
     finally:
         _NOTES.reset(token)
-        if around is not None:
+        if around is not None and source not in around.sources:
             around.add(notes)
+            around.sources |= {source} - {""}
 
 
 def is_recording() -> bool:
