@@ -22,7 +22,7 @@ class Notes:
     Attributes
     ----------
     left_out : Counter
-        (what, reason): rows of a kind, such as jobs, that count for nothing.
+        (what, reason): rows, such as jobs, that count for nothing.
     not_modelled, not_read : Counter
         Keys and words whose meaning is known but not followed, and those that are not known.
     sources : set
@@ -42,23 +42,23 @@ class Notes:
         self.not_read += more.not_read
 
     def lines(self) -> list[str]:
-        """Return a line for each reason, and one for the names of each kind."""
+        """Return a line for each reason, and one for the names that are not modelled, and not read."""
         rows = [
             f"left out {count:,} {what}{'s' if count > 1 and not what.endswith('s') else ''}: {reason}"
             for (what, reason), count in self.left_out.items()
         ]
-        for kind, names in (("not modelled", self.not_modelled), ("not read", self.not_read)):
+        for heading, names in (("not modelled", self.not_modelled), ("not read", self.not_read)):
             if names:
                 shown = ", ".join([*names][:MOST_SHOWN])
                 more = f" and {len(names) - MOST_SHOWN:,} more" if len(names) > MOST_SHOWN else ""
-                rows.append(f"{kind}: {shown}{more}")
+                rows.append(f"{heading}: {shown}{more}")
         return rows
 
     def figures(self) -> dict[str, dict[str, int]]:
-        """Return the counts as JSON values, without kinds of which there is none."""
+        """Return the counts as JSON values, without those of which there is none."""
         out = {f"{what}: {reason}": count for (what, reason), count in self.left_out.items()}
-        kinds = {"left_out": out, "not_modelled": dict(self.not_modelled), "not_read": dict(self.not_read)}
-        return {kind: counts for kind, counts in kinds.items() if counts}
+        found = {"left_out": out, "not_modelled": dict(self.not_modelled), "not_read": dict(self.not_read)}
+        return {name: counts for name, counts in found.items() if counts}
 
 
 _NOTES: ContextVar[Notes | None] = ContextVar("notes", default=None)
