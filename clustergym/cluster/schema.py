@@ -18,7 +18,7 @@ Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0)]
 Factor = Annotated[float, Field(ge=1)]
 Amount = Annotated[int, Field(ge=0, le=10**9)]
-LinkKind = Literal[
+LinkName = Literal[
     "nvlink1", "nvlink2", "nvlink3", "nvlink4", "nvlink5", "nvlink6",
     "pcie3", "pcie4", "pcie5", "pcie6", "infinity_fabric",
 ]  # fmt: skip
@@ -39,7 +39,7 @@ class GpuTypeKeys(StrictSchema):
     tf32_tflops: Positive | None = None
     memory_gb: Positive
     memory_gbs: Positive
-    link_kind: LinkKind
+    link_kind: LinkName
     link_gbs: Positive
     nic_gbps: Positive
     nic_per_gpu: bool = False

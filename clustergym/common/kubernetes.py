@@ -40,7 +40,7 @@ KEYS = {
     "LocalQueue.spec": "clusterQueue fairSharing stopPolicy",
     "ResourceFlavor.spec": "nodeLabels nodeTaints tolerations topologyName",
 }
-"""Keys that an object may have, by kind and field; other keys are named as not read."""
+"""Keys that an object may have, by type and field; other keys are named as not read."""
 
 
 class KubernetesObject:
@@ -68,7 +68,7 @@ class KubernetesObject:
 
     def error(self, field: str, message: str) -> InputError:
         """Return an error that names the object and a field of it."""
-        # Not `self.kind` and `self.name`, which raise this error where they are no text.
+        # Not by the properties, which raise this error where the fields are no text.
         about = self.content.get("metadata")
         name = about.get("name") if isinstance(about, Mapping) else None
         known = [str(part) for part in (self.content.get("kind"), name) if isinstance(part, str)]
@@ -112,26 +112,28 @@ class KubernetesObject:
 
     def check_keys(self) -> None:
         """Note the keys of the object that Kubernetes, or Kueue, does not have."""
+        what = self.kind
         for field in ("", "metadata", "spec", "status"):
-            known = KEYS.get(f"{self.kind}.{field}", KEYS.get(field))
+            known = KEYS.get(f"{what}.{field}", KEYS.get(field))
             part = self.content.get(field) if field else self.content
             if known is not None and isinstance(part, Mapping):
                 above = f"{field}." if field else ""
-                not_read([f"{self.kind} {above}{key}" for key in part if key not in known.split()])
+                not_read([f"{what} {above}{key}" for key in part if key not in known.split()])
 
 
 def looks_like_objects(lines: Sequence[str]) -> bool:
     """Return whether a file's first lines look like Kubernetes objects, in JSON or YAML."""
     text = "\n".join(line for line in lines if not line.startswith(("#", "---")))
     return (
-        text.lstrip()[:1] in ("{", "[") or re.search(r"^(apiVersion|items|kind): ?", text, re.M) is not None
+        text.lstrip()[:1] in ("{", "[")
+        or re.search(r"^(apiVersion|items|metadata): ?", text, re.M) is not None
     )
 
 
 def read_objects(path: Path, used: Sequence[str]) -> list[KubernetesObject]:
-    """Read the Kubernetes objects of some kinds in a file, which holds objects, lists or several documents.
+    """Read those Kubernetes objects in a file that are `used`; it holds objects, lists or several documents.
 
-    Objects of other kinds are left out and counted.
+    Others are left out and counted.
     """
     content = read_bytes(path)
     if content.lstrip()[:1] in (b"{", b"["):
@@ -140,20 +142,21 @@ def read_objects(path: Path, used: Sequence[str]) -> list[KubernetesObject]:
         documents = [document.content for document in parse_documents(content, path)]
     found = []
     for one in (KubernetesObject(path, entry) for value in documents for entry in _objects(value, path)):
-        if not one.kind:
+        what = one.kind
+        if not what:
             raise InputError("has an object without a kind", file=path, field="kind", remedy=REMEDY)
-        if one.kind in used:
+        if what in used:
             one.check_keys()
             found.append(one)
         else:
-            leave_out("object", f"kind {one.kind} is not read")
+            leave_out("object", f"{what} is not read")
     return found
 
 
 def _objects(value: Any, path: Path) -> Iterator[Mapping[str, Any]]:
     is_list = isinstance(value, Mapping) and isinstance(value.get("items"), list)
     if is_list:
-        not_read([f"List {key}" for key in value if key not in ("apiVersion", "items", "kind", "metadata")])
+        not_read([f"List {key}" for key in value if key not in ("items", *KEYS[""].split())])
     listed = value["items"] if is_list else value
     for entry in listed if isinstance(listed, list) else [listed]:
         if not isinstance(entry, Mapping):

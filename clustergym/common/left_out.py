@@ -22,15 +22,18 @@ class Notes:
     Attributes
     ----------
     left_out : Counter
-        (what, reason): rows of a kind, such as jobs, that count for nothing.
+        (what, reason): rows, such as jobs, that count for nothing.
     not_modelled, not_read : Counter
         Keys and words whose meaning is known but not followed, and those that are not known.
+    sources : set
+        Files whose notes were added; a file that is read again counts once.
     """
 
     def __init__(self) -> None:
         self.left_out: Counter[tuple[str, str]] = Counter()
         self.not_modelled: Counter[str] = Counter()
         self.not_read: Counter[str] = Counter()
+        self.sources: set[str] = set()
 
     def add(self, more: Notes) -> None:
         """Count what other notes have, too."""
@@ -39,39 +42,43 @@ class Notes:
         self.not_read += more.not_read
 
     def lines(self) -> list[str]:
-        """Return a line for each reason, and one for the names of each kind."""
+        """Return a line for each reason, and one for the names that are not modelled, and not read."""
         rows = [
             f"left out {count:,} {what}{'s' if count > 1 and not what.endswith('s') else ''}: {reason}"
             for (what, reason), count in self.left_out.items()
         ]
-        for kind, names in (("not modelled", self.not_modelled), ("not read", self.not_read)):
+        for heading, names in (("not modelled", self.not_modelled), ("not read", self.not_read)):
             if names:
                 shown = ", ".join([*names][:MOST_SHOWN])
                 more = f" and {len(names) - MOST_SHOWN:,} more" if len(names) > MOST_SHOWN else ""
-                rows.append(f"{kind}: {shown}{more}")
+                rows.append(f"{heading}: {shown}{more}")
         return rows
 
     def figures(self) -> dict[str, dict[str, int]]:
-        """Return the counts as JSON values, without kinds of which there is none."""
+        """Return the counts as JSON values, without those of which there is none."""
         out = {f"{what}: {reason}": count for (what, reason), count in self.left_out.items()}
-        kinds = {"left_out": out, "not_modelled": dict(self.not_modelled), "not_read": dict(self.not_read)}
-        return {kind: counts for kind, counts in kinds.items() if counts}
+        found = {"left_out": out, "not_modelled": dict(self.not_modelled), "not_read": dict(self.not_read)}
+        return {name: counts for name, counts in found.items() if counts}
 
 
 _NOTES: ContextVar[Notes | None] = ContextVar("notes", default=None)
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[Notes]:
-    """Give a context whose readers' notes are counted, for the context around it as well."""
+def recording(source: str = "") -> Iterator[Notes]:
+    """Give a context whose readers' notes are counted, for the context around it as well.
+
+    Those of a file, its `source`, are counted there once, however often it is read.
+    """
     notes, around = Notes(), _NOTES.get()
     token = _NOTES.set(notes)
     try:
         yield notes
     finally:
         _NOTES.reset(token)
-        if around is not None:
+        if around is not None and source not in around.sources:
             around.add(notes)
+            around.sources |= {source} - {""}
 
 
 def is_recording() -> bool:

@@ -139,8 +139,13 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
     options = options or ReadOptions()
     form = find_format(path) if format == "auto" else FORMATS[format]
     try:
-        with recording() as notes:
+        with recording(str(path.absolute())) as notes:
             trace = form.read(path, options)
+            not_used = notes.figures()
+            # The provenance of a native trace repeats what its import left out, and that was said then.
+            told = {} if form.name == native.NAME else trace.provenance.get("left_out", {})
+            for reason, count in told.items():
+                leave_out("job", reason, count)
     except InputError as error:
         looks = _detect_format(path, first_lines(path))
         if format == "auto" or error.file is None or looks is None or looks.name == format:
@@ -152,9 +157,4 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
             field=error.field,
             remedy=f"{error.remedy or 'mend it'}; the file looks like format {looks.name}, not {format}",
         ) from error
-    # The provenance of a native trace repeats what its import left out, and that was said then.
-    if form.name != native.NAME:
-        for reason, count in trace.provenance.get("left_out", {}).items():
-            leave_out("job", reason, count)
-    not_used = notes.figures()
     return replace(trace, provenance={**trace.provenance, "not_used": not_used}) if not_used else trace

@@ -15,7 +15,7 @@ from clustergym.common.columns import iso, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.writing import write_text
 from clustergym.trace.readers import kueue, sacct, slurmdbd
-from clustergym.trace.records import RecordedJobs
+from clustergym.trace.records import RecordedJobs, make_empty_error
 from clustergym.trace.slurm_fields import CellRules
 from clustergym.trace.trace_checks import UNPRINTABLE
 
@@ -54,9 +54,7 @@ def write_log(log: RecordedJobs, path: Path, rows: Sequence[int] | None = None) 
         The jobs to write, in their order; by default all.
     """
     if not len(log.row):
-        why = ", ".join(f"{count} {reason}" for reason, count in sorted(log.left_out.items()))
-        message = f"no job is left ({why})" if why else "no job is left"
-        raise InputError(message, file=log.path, remedy="give a log with GPU jobs that ran")
+        raise make_empty_error(log)
     order = np.argsort(log.submit_s, kind="stable").tolist() if rows is None else rows
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")

@@ -155,16 +155,20 @@ def provenance(source: Path, name: str, sha256: str, origin: Any, **more: Any) -
     return {"source": source.name, "format": name, "sha256": sha256, "origin": origin, **more}
 
 
+def make_empty_error(log: RecordedJobs) -> InputError:
+    """Return the error for a log of which no job is left."""
+    why = ", ".join(f"{count} {reason}" for reason, count in sorted(log.left_out.items()))
+    message = f"no job is left ({why})" if why else "no job is left"
+    return InputError(message, file=log.path, remedy="give a log with GPU jobs that ran")
+
+
 def build_recorded_trace(log: RecordedJobs, options: ReadOptions) -> Trace:
     """Build a trace from a log's jobs: choose models at random, and start the clock at the first submission.
 
     With `options.outcomes=keep` jobs that failed or were killed end where they did in the log.
     """
     if not len(log.row):
-        why = ", ".join(f"{count} {reason}" for reason, count in sorted(log.left_out.items()))
-        raise InputError(
-            f"no job is left ({why})", file=log.path, remedy="give a trace with GPU jobs that ran"
-        )
+        raise make_empty_error(log)
     # First, as a type that the reference cluster lacks says nothing of how long a job takes there.
     log = _with_type_names(log, options)
     # After type names are resolved: which models fit depends on the types.

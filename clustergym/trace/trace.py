@@ -22,18 +22,8 @@ from clustergym.common.errors import InputError
 from clustergym.oracle.models.model_spec import ModelClass
 
 COLUMNS = (
-    "job_id",
-    "submit_s",
-    "model_family",
-    "model_size",
-    "global_batch",
-    "iterations",
-    "gpu_type",
-    "gpus",
-    "deadline_s",
-    "priority",
-    "user",
-    "virtual_cluster",
+    *("job_id", "submit_s", "model_family", "model_size", "global_batch", "iterations", "gpu_type", "gpus"),
+    *("deadline_s", "priority", "user", "virtual_cluster"),
 )
 """Columns of the native CSV format, in order."""
 

@@ -88,7 +88,8 @@ def test_what_is_printed(searched: dict[str, Any], capsys: pytest.CaptureFixture
     # 3 x 4 tokens in 0.1 s on 2 GPUs: 60 tokens/s/GPU, times 10,080 FLOPs of a million: 60.5 %.
     assert FLOPS_PER_TOKEN == 10_080
     assert printed(capsys) == [
-        "tiny, 0.000 G parameters (0.000 G active), 3 sequences of 4 tokens a step, on 2 toy, stack fsdp-2025",
+        "tiny, 0.000 G parameters (0.000 G active), 3 sequences of 4 tokens a step, on 2 toy, "
+        "stack fsdp-2025",
         "plan: DP 2, micro-batch 1, bf16, sharded: optimizer, recompute 50 %",
         "step 0.1 s, 60 tokens/s/GPU, MFU 60.5 %, 1 of 2 GB",
         "time by part",

@@ -43,6 +43,16 @@ def test_what_is_noted_inside_counts_outside():
     assert inner.lines() == outer.lines() == ["not read: a"]
 
 
+def test_a_file_that_is_read_again_counts_once():
+    with recording() as outer:
+        for _ in range(2):
+            with recording("jobs.csv"):
+                leave_out("job", "ran 0 s")
+        with recording("other.csv"):
+            leave_out("job", "ran 0 s")
+    assert outer.lines() == ["left out 2 jobs: ran 0 s"]
+
+
 def test_names_are_few_and_short():
     with recording() as notes:
         not_read([f"{number}" + "x" * 200 for number in range(2 * MOST_NAMES)])

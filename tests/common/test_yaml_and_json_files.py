@@ -298,7 +298,7 @@ def test_lists_of_kubernetes() -> None:
     assert read('{"items": []}') == []
     with recording() as notes:
         assert read('{"items": [{"kind": "C"}, {"kind": "A", "xq": 1, "spec": {"y": 2}}], "z": 3}') == ["A"]
-    assert notes.lines() == ["left out 1 object: kind C is not read", "not read: List z, A xq"]
+    assert notes.lines() == ["left out 1 object: C is not read", "not read: List z, A xq"]
     printed = "(print it with kubectl get KIND -A -o json)"
     assert line_of(lambda: read("[1]")) == f"k: is not a list of Kubernetes objects {printed}"
     assert line_of(lambda: read("{}")) == f"k: kind: has an object without a kind {printed}"

@@ -26,6 +26,8 @@ OF_SLURM = frozenset(
     | {"trace-slurmdbd", "twin-queue"}
 )
 """What Slurm's programs print, and scripts for it."""
+KEYED_LINES: Mapping[str, str] = {"slurm-config": f"{WORD} = 1", "live-script": f"#SBATCH --{WORD}=1"}
+"""Reader of lines with a key each -> a line with a stranger."""
 TEXTS: Mapping[str, tuple[str, ...]] = {
     "hugging-face": (
         '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,'
@@ -83,6 +85,9 @@ TOKENS: Mapping[str, tuple[str, str]] = {
     "oracle-collectives": ("all_reduce,", f"{WORD},"),
     "throughput": ("bf16", WORD),
     "hugging-face": ("silu", WORD),
+    "trace-sacct": ("COMPLETED", WORD),
+    "slurm-config": ("priority/multifactor", WORD),
+    "twin-queue": ("RUNNING", WORD),
 }
 """Reader -> a word of its valid file, as a regular expression, and a stranger in its place."""
 
@@ -91,6 +96,9 @@ def strangers(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield what stranger it is, and the content of a valid file with it."""
     text = content.decode()
     kinds: dict[str, Callable[[str], str | None]] = {"key": _with_key, "row": _with_row}
+    if name in KEYED_LINES:
+        first, _, rest = text.partition("\n")
+        kinds = {"key": lambda text: f"{first}\n{KEYED_LINES[name]}\n{rest}"}
     for kind, change in kinds.items():
         changed = None if (name, kind) in WITHOUT else change(text)
         if changed is not None:
@@ -107,8 +115,9 @@ def _with_key(text: str) -> str | None:
     if text.lstrip()[:1] in ("{", "["):
         return json.dumps(_keyed(json.loads(text)))
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    if "," in lines[0] and ":" not in lines[0]:
-        return "\n".join([f"{lines[0]},{WORD}", *(f"{line},1" for line in lines[1:])]) + "\n"
+    mark = "|" if "|" in lines[0] else ","
+    if mark in lines[0] and ":" not in lines[0]:
+        return "\n".join([f"{lines[0]}{mark}{WORD}", *(f"{line}{mark}1" for line in lines[1:])]) + "\n"
     return str(yaml.safe_dump(_keyed(yaml.safe_load(text)), sort_keys=False))
 
 
@@ -123,7 +132,7 @@ def _keyed(value: Any) -> Any:
 def _with_row(text: str) -> str | None:
     """Return a table with one more row, each cell of which is a stranger; None if the text is no table."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    mark = next((mark for mark in ("\t", ",", " ") if mark in lines[-1]), "")
+    mark = "|" if "|" in lines[0] else next((mark for mark in ("\t", ",", " ") if mark in lines[-1]), "")
     if text.lstrip()[:1] in ("{", "[") or ":" in lines[0].split(",")[0] or not mark:
         return None
     width = len(next(csv.reader([lines[-1]], delimiter=mark)))

@@ -61,9 +61,9 @@ class HuggingFaceConfig:
         """Return an error that names a key of the file."""
         return InputError(message, file=self.path, field=key, remedy=remedy)
 
-    def is_family(self, kind: str) -> bool:
-        """Return whether the model is of a family that conf/transformer/hugging_face.yaml lists as `kind`."""
-        return self.family in known_keys()[kind]
+    def is_family(self, listed: str) -> bool:
+        """Return whether the model is of a family that conf/transformer/hugging_face.yaml lists so."""
+        return self.family in known_keys()[listed]
 
     def first(self, keys: Sequence[str]) -> tuple[str, Any]:
         """Return the first of some keys whose value is not null, with it; or the first key and None."""
@@ -110,7 +110,7 @@ class HuggingFaceConfig:
             raise self.error(key, f"is not one word for each of the {layers} layers", GIVE)
         for word in map(str, given):
             if word not in known.split():
-                raise self.error(key, f"{word[:40]!r} is a kind of layer that is not known")
+                raise self.error(key, f"{word[:40]!r} is a layer that is not known")
         return [str(word) for word in given]
 
     def layer_numbers(self, key: str) -> set[int]:
@@ -136,7 +136,7 @@ class HuggingFaceConfig:
         about = known_keys()
         used = {key for keys in about["fields"].values() for key in keys} | {*about["also_read"]}
         not_modelled(key for key in about["not_modelled"] if self.content.get(key))
-        no_matter, may_matter = ("|".join(about[kind]) for kind in ("no_matter", "may_matter"))
+        no_matter, may_matter = ("|".join(about[name]) for name in ("no_matter", "may_matter"))
         unknown = [key for key in self.content if key not in used and key not in about["not_modelled"]]
         unknown = [key for key in unknown if not re.search(no_matter, key.lower())]
         for key in unknown:
@@ -197,12 +197,12 @@ class HuggingFaceConfig:
             found &= self.layer_numbers(key) or found
         found -= self.layer_numbers("mlp_only_layers")
         if isinstance(self.content.get("moe_layer_freq"), list):
-            kinds = self.words("moe_layer_freq", "0 1", layers)
-            found &= {at for at, kind in enumerate(kinds) if kind == "1"}
+            words = self.words("moe_layer_freq", "0 1", layers)
+            found &= {at for at, word in enumerate(words) if word == "1"}
         else:
             found &= set(range(0, layers, self.count("moe_layer_freq") or 1))
-        kinds = self.words("mlp_layer_types", "dense sparse", layers)
-        return layers - len(found - {at for at, kind in enumerate(kinds) if kind == "dense"})
+        words = self.words("mlp_layer_types", "dense sparse", layers)
+        return layers - len(found - {at for at, word in enumerate(words) if word == "dense"})
 
     def latent(self) -> dict[str, int] | None:
         """Return the widths of multi-head latent attention; None if the model has ordinary attention."""
@@ -217,21 +217,21 @@ class HuggingFaceConfig:
 
     def windows(self, layers: int) -> dict[str, float]:
         """Return the tokens of a window, and the number of layers for each layer that has one."""
-        kinds = self.words("layer_types", "full_attention sliding_attention chunked_attention", layers)
+        words = self.words("layer_types", "full_attention sliding_attention chunked_attention", layers)
         window = self.count("window_size" if self.family == "gpt_neo" else "sliding_window")
         if not window or self.content.get("use_sliding_window") is False:
             return {}
         pattern = self.content.get("sliding_window_pattern")
         every = known_keys()["full_every"].get(self.family, 2 if self.family == "gpt_neo" else 1)
-        if kinds:
-            windowed = kinds.count("sliding_attention")
+        if words:
+            windowed = words.count("sliding_attention")
         elif isinstance(pattern, str):
             # A letter for each layer of a period, as LLLG: L is local (EXAONE 4).
             windowed = round(layers * pattern.count("L") / max(len(pattern), 1))
         else:
             every = self.count("sliding_window_pattern") or every
             windowed = layers - layers // every if every > 1 else layers
-        if self.content.get("use_sliding_window") and not kinds:
+        if self.content.get("use_sliding_window") and not words:
             windowed = layers - min(self.count("max_window_layers") or 0, layers)
         return {"window": window, "window_every": layers / windowed} if windowed else {}
 

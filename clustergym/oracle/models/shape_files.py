@@ -89,13 +89,7 @@ def _check_shape(one: object, path: Path) -> None:
     """Raise an error for keys of a shape that are wrong together."""
     if isinstance(one, Machine):
         needed: tuple[str, ...] = (
-            "bf16_tflops",
-            "memory_gb",
-            "memory_gbs",
-            "link_gbs",
-            "nic_gbps",
-            "power_w",
-            "domain",
+            *("bf16_tflops", "memory_gb", "memory_gbs", "link_gbs", "nic_gbps", "power_w", "domain"),
         )
     elif isinstance(one, TransformerShape):
         needed = ("hidden", "layers", "heads", "vocabulary")

@@ -16,14 +16,7 @@ from clustergym.trace.trace import OUTCOMES
 NAME = "durations"
 SUBMIT, DURATION, GPUS = ("submit_time", "submit_s"), ("duration", "duration_s"), ("gpus", "num_gpus")
 OPTIONAL = (
-    "job_id",
-    "gpu_type",
-    "user",
-    "virtual_cluster",
-    "partition",
-    "outcome",
-    "time_limit_s",
-    "priority",
+    *("job_id", "gpu_type", "user", "virtual_cluster", "partition", "outcome", "time_limit_s", "priority"),
     "nodes",
 )
 START = ("start_time", "start_s")

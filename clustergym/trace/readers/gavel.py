@@ -37,24 +37,11 @@ from clustergym.trace.trace_checks import build_trace
 NAME = "gavel"
 LAYOUTS = {
     10: (
-        "job_type",
-        "command",
-        "working_directory",
-        "num_steps_arg",
-        "needs_data_dir",
-        "total_steps",
-        "scale_factor",
-        "priority_weight",
-        "SLO",
-        "arrival_time",
+        *("job_type", "command", "working_directory", "num_steps_arg", "needs_data_dir", "total_steps"),
+        *("scale_factor", "priority_weight", "SLO", "arrival_time"),
     ),
     7: (
-        "job_type",
-        "command",
-        "num_steps_arg",
-        "needs_data_dir",
-        "total_steps",
-        "arrival_time",
+        *("job_type", "command", "num_steps_arg", "needs_data_dir", "total_steps", "arrival_time"),
         "scale_factor",
     ),
 }

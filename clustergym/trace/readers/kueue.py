@@ -137,7 +137,7 @@ def _asked(one: KubernetesObject) -> tuple[int, str, list[str]]:
     if total > MAX_GPUS:
         raise one.error("spec.podSets", f"{total} GPUs are more than {MAX_GPUS}")
     if len(resources) > 1:
-        raise one.error("spec.podSets", f"asks for {' and '.join(sorted(resources))}, GPUs of two kinds")
+        raise one.error("spec.podSets", f"asks for {' and '.join(sorted(resources))}, GPUs of two vendors")
     return total, next(iter(resources), ""), parts
 
 

@@ -25,16 +25,8 @@ NAME = "pai"
 JOB_TABLE, TASK_TABLE = "pai_job_table", "pai_task_table"
 JOB_COLUMNS = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
 TASK_COLUMNS = (
-    "job_name",
-    "task_name",
-    "inst_num",
-    "status",
-    "start_time",
-    "end_time",
-    "plan_cpu",
-    "plan_mem",
-    "plan_gpu",
-    "gpu_type",
+    *("job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu", "plan_mem"),
+    *("plan_gpu", "gpu_type"),
 )
 GPU_TYPES = {"V100": "V100", "V100M32": "V100", "P100": "P100", "T4": "T4"}
 """PAI's GPU types -> GPU types of the catalogue; jobs on others (MISC) may run on any type."""

@@ -165,4 +165,3 @@ class OwnQueue:
 
 def _plain(value: float) -> float | None:
     return value if value == value else None
-
