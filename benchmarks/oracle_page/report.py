@@ -10,9 +10,9 @@ from benchmarks.oracle_page.measured_page import measure_steps
 from benchmarks.oracle_page.stack_page import PICTURE, draw_stacks, measure_stacks
 from clustergym.commands.oracle import common
 from clustergym.common.errors import Parser, exits_on_bad_input
+from clustergym.common.paths import data_folder
 from clustergym.common.writing import write_json, write_text
 from clustergym.oracle.calibration.accuracy import measure_figures
-from clustergym.training.windows import data_folder
 
 
 @exits_on_bad_input
