@@ -121,6 +121,7 @@ def _count(counts: Counter[Any], name: Any, count: int = 1) -> None:
 
 
 def _short(name: str, longest: int = LONGEST_NAME) -> str:
-    from clustergym.common.errors import shorten_text, visible
-
-    return visible(shorten_text(" ".join(name.split()), longest))
+    # Names come from files of others, and go to terminals and pages.
+    words = " ".join(name.split())
+    text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in words)
+    return text if len(text) <= longest else f"{text[:longest]}…"
