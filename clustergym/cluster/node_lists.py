@@ -16,7 +16,7 @@ from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.cluster.slurm_text import MOST_HOSTS, Gres, host_names, key_values, known_type, parse_gres
 from clustergym.common.columns import MAX_GPUS
 from clustergym.common.errors import InputError, nearest
-from clustergym.common.kubernetes import KubernetesObject, gpus_of, looks_like_objects, read_objects
+from clustergym.common.kubernetes import KubernetesObject, count_gpus, looks_like_objects, read_objects
 from clustergym.common.left_out import leave_out, not_modelled, not_read
 from clustergym.common.text_files import read_text
 
@@ -99,7 +99,7 @@ def read_nodes(path: Path) -> tuple[list[Node], Counter[str]]:
 
 def _kubernetes_node(one: KubernetesObject) -> Node:
     held, labels = one.get("status.capacity", dict, {}), one.labels()
-    gpus, resource, parts = gpus_of(one, "status.capacity", held)
+    gpus, resource, parts = count_gpus(one, "status.capacity", held)
     product = next((labels[label] for label in PRODUCTS if label in labels), UNNAMED)
     for part in parts:
         leave_out("node", f"its {part} are parts of GPUs, which are not counted")

@@ -187,7 +187,7 @@ def quantity(one: KubernetesObject, field: str, value: Any) -> int:
     return int(found)
 
 
-def gpus_of(one: KubernetesObject, field: str, amounts: Mapping[str, Any]) -> tuple[int, str, list[str]]:
+def count_gpus(one: KubernetesObject, field: str, amounts: Mapping[str, Any]) -> tuple[int, str, list[str]]:
     """Return the whole GPUs in a mapping of resources, the resource, and names of parts of GPUs in it."""
     counts = {name: quantity(one, f"{field}: {name}", amounts[name]) for name in GPUS if name in amounts}
     whole = [name for name, count in counts.items() if count]

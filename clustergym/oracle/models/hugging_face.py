@@ -92,7 +92,7 @@ class HuggingFaceConfig:
         """Return the number at the first key that says a field of a shape; None if none does."""
         return self.count(*known_keys()["fields"][name])
 
-    def needed(self, name: str) -> int:
+    def read_needed(self, name: str) -> int:
         """Return a field of a shape that must be there and above 0."""
         value, key = self.field(name), self.first(known_keys()["fields"][name])[0]
         if value is None:
@@ -260,7 +260,7 @@ class HuggingFaceConfig:
         names = ("experts", "experts_per_token", "expert_feed_forward", "shared_experts")
         keys: dict[str, Any] = {name: self.field(name) for name in (*names, "expert_hidden")}
         width = keys["shared_expert_feed_forward"] = self.field("shared_expert_feed_forward")
-        self.needed("experts_per_token")
+        self.read_needed("experts_per_token")
         # Llama 4's expert layers have one shared expert, of which no key tells.
         if (width and not keys["shared_experts"]) or self.content.get("intermediate_size_mlp"):
             keys["shared_experts"] = 1
@@ -272,7 +272,7 @@ class HuggingFaceConfig:
         """Return the fields of a `TransformerShape`, without those that the model does not have."""
         self.check_keys()
         keys: dict[str, Any] = {
-            name: self.needed(name) for name in ("hidden", "layers", "heads", "vocabulary")
+            name: self.read_needed(name) for name in ("hidden", "layers", "heads", "vocabulary")
         }
         layers = keys["layers"]
         self.words("attn_type_list", "1", layers)

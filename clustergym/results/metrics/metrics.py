@@ -149,7 +149,7 @@ def measure(
     Parameters
     ----------
     events : sequence of Event
-        The event log, in order of time.
+        The event log, in order of time; a `LogError` says where it contradicts itself or the trace.
     trace : Trace
         n jobs.
     cluster : ClusterSpec
@@ -173,11 +173,6 @@ def measure(
     scored : ndarray of bool, shape (n,), optional
         Jobs of which completion times and fairness are; all by default. What is of the cluster or of GPU time
         counts all jobs.
-
-    Raises
-    ------
-    LogError
-        If the log contradicts itself or the trace, or a finished job did not do its work.
     """
     intervals = read_intervals(events, trace, end_s)
     # Before anything is computed from the log, it is checked against itself: a metric of a log that
@@ -213,8 +208,7 @@ def measure(
     if tenants is not None:
         of_tenants, record = _measure_queues(run, events, intervals, tenants, cluster)
         values |= tenant_metrics(of_tenants, run.gpus)
-    # In the order of the catalogue, whatever the order of the groups: result.json of equal runs is equal to
-    # the byte.
+    # In the order of the catalogue: result.json of equal runs is equal to the byte.
     metrics = {name: _plain(values[name]) for name in METRICS if name in values}
     return Measurement(metrics, records, record, fairness.rho, losses, of_tenants)
 

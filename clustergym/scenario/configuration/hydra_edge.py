@@ -33,7 +33,7 @@ def run_hydra(
     name: str = "config",
     after_sweep: Callable[[Path], None] | None = None,
 ) -> int:
-    """Compose `conf/NAME.yaml`, call `job` once or for each run of a sweep, and return the exit status.
+    """Compose `conf/NAME.yaml`, call `job` once or for each run of a sweep; return 2 if one failed, else 0.
 
     Parameters
     ----------
@@ -48,11 +48,6 @@ def run_hydra(
         `config`, or a configuration that has all of its keys.
     after_sweep : callable, optional
         Called with the folder of a sweep of which a table is wanted.
-
-    Returns
-    -------
-    int
-        0, or 2 if a run of a sweep failed; the others have run.
     """
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
@@ -98,7 +93,6 @@ def run_hydra(
         finally:
             remove_empty(folder)
 
-    # Hydra takes `-m` at the front only; people write it where they think of it.
     words = _flags_first(argv)
     check_words(words)
     status = _call_hydra(task, name if cells is None else "study", program, words)

@@ -14,7 +14,7 @@ from clustergym.cluster.node_lists import read_product
 from clustergym.cluster.slurm_text import known_type
 from clustergym.common.columns import MAX_GPUS, parse_seconds
 from clustergym.common.errors import shorten_text
-from clustergym.common.kubernetes import KubernetesObject, gpus_of, quantity, read_objects
+from clustergym.common.kubernetes import KubernetesObject, count_gpus, quantity, read_objects
 from clustergym.common.left_out import not_read
 from clustergym.common.text_files import read_bytes
 from clustergym.trace.outcomes import UNKNOWN
@@ -125,7 +125,7 @@ def _asked(one: KubernetesObject) -> tuple[int, str, list[str]]:
                 asked = container.get("resources.limits", dict, {}) | container.get(
                     "resources.requests", dict, {}
                 )
-                gpus, resource, some = gpus_of(one, "spec.podSets", asked)
+                gpus, resource, some = count_gpus(one, "spec.podSets", asked)
                 needed += gpus
                 parts += some
                 resources |= {resource} - {""}
