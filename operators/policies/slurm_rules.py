@@ -52,6 +52,11 @@ RULES = (
 NOTHING = {"", "(null)", "n/a", "none", "off", "0", "0 min", "00:00:00", "preempt/none", "topology/none"}
 NOTHING |= {"topology/default", "topology/flat"}
 """Values of such keys that ask for nothing."""
+PLUGINS = {
+    "prioritytype": ("priority/multifactor", "priority/basic", "multifactor", "basic"),
+    "schedulertype": ("sched/backfill", "sched/builtin", "backfill", "builtin"),
+}
+"""Keys that name a plug-in of Slurm, and those that are followed."""
 WORDS = {
     "priorityflags": {"no_fair_tree", "fair_tree", "calculate_running"},
     "schedulerparameters": {"bf_interval", "bf_resolution", "batch_sched_delay"},
@@ -114,6 +119,9 @@ class _Config:
             words = (word.partition("=")[0].strip() for word in self.text.get(key, "").split(","))
             unused = (word for word in words if word.lower() not in NOTHING | used)
             not_modelled(f"{self.names[key]} {word}" for word in unused)
+        for key, followed in PLUGINS.items():
+            if self.text.get(key, followed[0]) not in followed:
+                not_modelled([f"{self.names[key]} {self.text[key]}"])
         known = USED | rules
         unknown = (key for key in self.text if key not in known and not OTHER_KEYS.match(key))
         not_read(f"key {self.names[key]}" for key in unknown)
