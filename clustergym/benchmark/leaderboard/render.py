@@ -197,7 +197,9 @@ def page(board: Board, found: Sequence[RankedEntry], best: Optimum) -> str:
         template = TEMPLATE.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(str(error), file=TEMPLATE, remedy="install clustergym anew") from error
+    # Keys in order: a page of equal figures is equal to the byte.
     data = json.dumps(_data(board, found, best), separators=(",", ":"), sort_keys=True)
+    # Data of others stand inside of a script: nothing in them may end it.
     for mark, text in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u2028", "\\u2028")):
         data = data.replace(mark, text)
     return template.replace("__TITLE__", html.escape(board.title)).replace("__DATA__", data)

@@ -1,8 +1,6 @@
-"""An episode of placing requests for parts of GPUs, one by one.
+"""An episode of placing requests for parts of GPUs one by one, and the learned placer's choice in it.
 
 The environment and the training of learned placers play it by the same functions.
-
-A learned placer of shares: scores linear in the features of nodes, with weights by class of request.
 """
 
 from __future__ import annotations
@@ -258,6 +256,8 @@ def _describe(episode: SharingEpisode, request: int, at: int) -> None:
 def _describe_placed_node(episode: SharingEpisode, request: int, at: int) -> None:
     """Write the features of a node as it would be with the request on it."""
     nodes, row, installed = episode.nodes, episode.features[request, at], episode.installed
+    # The request is put on the node and taken off again, so that `after` is shown by the rule itself and no
+    # second formula; the node's version is put back, as nothing has changed.
     device, version = episode.device[request, at], nodes.version[at]
     taken = placers.occupy(nodes, at, episode.requests, request, device)
     idle, left = idle_milli(nodes, at), fragments(nodes, at, episode.usual)
@@ -269,6 +269,7 @@ def _describe_placed_node(episode: SharingEpisode, request: int, at: int) -> Non
         row[DEVICE_AFTER] = nodes.gpu_milli[at, device] / WHOLE
     row[FRAGMENTS_AFTER] = left / installed[2, at]
     row[GROWTH] = (left - episode.fragments[at]) / nodes.most[1]
+    # CPU left for each GPU left, over what usual requests take, as x / (1 + x): 0.5 is a balanced node.
     usual = nodes.cpu_milli[at] / max(idle * episode.cpu_per_gpu[0], 1.0)
     row[BALANCE_AFTER] = usual / (1.0 + usual)
     placers.give_back(nodes, at, episode.requests, request, taken)
@@ -301,6 +302,8 @@ def choose(episode: SharingEpisode, weights: Floats) -> int:
         score = 0.0
         for feature in range(len(own)):
             score += own[feature] * episode.features[request, at, feature]
+        # Equal scores go to the node of lower rank, as with every placer: no order of floating-point sums
+        # decides.
         if best < 0 or score > most or (score == most and rank[at] < rank[best]):
             best, most = at, score
     return best
@@ -325,6 +328,7 @@ def answer(episode: SharingEpisode, weights: Floats, arrival: int, noted: Ints) 
         Versions of the nodes that `episode.fragments` is of; -1: of none. Brought up to date.
     """
     for at in range(len(noted)):
+        # Only of nodes that something has happened on since the last answer.
         if noted[at] != episode.nodes.version[at]:
             episode.fragments[at] = fragments(episode.nodes, at, episode.usual)
             noted[at] = episode.nodes.version[at]

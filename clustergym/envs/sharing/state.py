@@ -1,9 +1,4 @@
-"""An episode of the Sharing environment, and what a reward can weigh of it.
-
-Observations of the Sharing environment.
-
-Shows nodes whose GPUs are shared as text and as pixels.
-"""
+"""What an agent of the Sharing environment sees of an episode, is rewarded for, and is shown as a picture."""
 
 from __future__ import annotations
 
@@ -60,6 +55,7 @@ class SharingState:
         asked = float((usual.share * usual.gpus * usual.gpu_milli).sum())
         self.filling = max(self.installed_milli / asked, 1.0) if asked > 0.0 else 1.0
         self.episode = start_episode(stream)
+        # A stream may begin on nodes that are in part full: only what the agent adds is its cost.
         self._first_fragments = self.fragments
 
     def put(self, node: int, device: int) -> None:
@@ -136,6 +132,7 @@ def _scale_stream(stream: Stream) -> npt.NDArray[np.float32]:
     requests, nodes = stream.requests, stream.nodes
     columns = (requests.cpu_milli, requests.memory_mib, requests.gpus, requests.gpu_milli)
     most = (nodes.cpu_milli, nodes.memory_mib, nodes.devices)
+    # By the largest node, not the largest request: a number means the same in every stream of a cluster.
     largest = [max(int(column.max()), 1) for column in most] + [WHOLE]
     return np.minimum(np.stack(columns, axis=1) / largest, 1.0).astype(np.float32)
 
@@ -172,6 +169,7 @@ def observe(state: SharingState, sizes: dict[str, int]) -> dict[str, npt.NDArray
         shown |= {name: np.zeros(size, np.float32) for name, size in sizes.items() if name != "stream"}
     else:
         request = state.request
+        # Copies: the environment must not change an observation that it gave.
         shown |= zip(NAMES, episode.features[request].T.copy(), strict=True)
         shown["request"] = state.requests[request].copy()
     if "device_free" in sizes:
@@ -242,6 +240,7 @@ def as_pixels(state: SharingState) -> Pixels:
 
 def _grid(nodes: int, devices: int) -> tuple[int, int, int]:
     """Return a square's side, the nodes in a line, and the picture's height, for the largest squares."""
+    # The largest squares with which all nodes are in the picture.
     for side in range(LARGEST, SMALLEST - 1, -1):
         columns = max(1, (WIDTH - 2 * MARGIN) // (side * devices + 2 * GAP))
         needed = TOP + -(-nodes // columns) * (side + side // 3 + GAP) + MARGIN

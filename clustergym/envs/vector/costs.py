@@ -1,7 +1,4 @@
-"""The costs that a reward weighs, compiled: `envs.scheduling_costs` says what they are of one job.
-
-What each job has added to an episode's cost so far, for credit by job.
-"""
+"""The costs that a reward weighs, of an episode (compiled) and by job, by the rules of `scheduling_costs`."""
 
 from __future__ import annotations
 
@@ -57,6 +54,7 @@ def _leave(
 def end_of_reference_s(episode: Episode, episode_state: EpisodeState) -> float:
     """Return the seconds at which the last job leaves if the baseline policy schedules."""
     end_s = 0.0
+    # Jobs that the baseline never finishes are no end.
     for row in range(episode.clock[c.JOBS]):
         if episode_state.reference[row, 0] != c.NEVER:
             end_s = max(end_s, episode_state.reference[row, 0] / c.TICKS_PER_S)
@@ -73,7 +71,9 @@ def cost(episode: Episode, episode_state: EpisodeState, now_s: float, which: int
     n = episode.clock[c.JOBS]
     part = np.empty(n)
     _shares(episode, episode_state, now_s, which, baseline, part)
+    # Summed in pairs as NumPy does, so that both engines give the same number to the last bit.
     total = pairwise_sum(part)
+    # Not below a second: the logarithm of nothing is no cost.
     if which == LOG_JCT:
         return math.log(max(total / n, 1.0))
     return total / (3600.0 * n) if which == JOBS_IN_SYSTEM else total / n
@@ -153,6 +153,7 @@ def read_times(episodes: Episode, jobs: Ints, now: Ints) -> JobTimes:
     """Return the times of jobs, given their positions in the traces of n episodes, shape (n, m)."""
     rows = np.arange(len(jobs))[:, None]
     leave, ticks = episodes.job[rows, jobs, c.LEAVE], now[:, None]
+    # A job that leaves after `now` counts as one that is there: of what comes later nothing may be known.
     gone = (leave != c.NEVER) & (leave <= ticks)
     return JobTimes(
         np.broadcast_to(ticks / c.TICKS_PER_S, leave.shape),

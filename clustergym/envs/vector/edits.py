@@ -19,6 +19,8 @@ def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) ->
         for place in range(count):
             chosen[place] = ordered[place]
         return count
+    # The oldest are shown at every decision point, the newest soon after they came, and by `turn` each of
+    # the others once in a while: a job that is never shown could never be started.
     front, back = number // 2, number // 4
     between, places = count - back - front, number - front - back
     for place in range(front):
@@ -50,9 +52,11 @@ def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
         else:
             running[runs] = in_view[at]
             runs += 1
+    # At least half of the rows are for waiting jobs, and whatever running ones leave free.
     for_waiting = min(waits, max((rows + 1) // 2, rows - runs))
     count = _in_turn(waiting, waits, for_waiting, turn, shown)
     count += _in_turn(running, runs, rows - for_waiting, turn, shown[count:])
+    # In the order of submission again, so that a row's place says the same whichever jobs are shown.
     sort(shown[:count])
     return count
 
@@ -63,6 +67,7 @@ def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState,
     job, state, assignable = episode.job, episode_state.state, episode_state.assignable
     count = choose_rows(episode, rules.rows, state[d.TURN], episode_state.shown)
     state[d.SHOWN], state[d.EDITS] = count, 0
+    # Each decision point shows the next jobs in turn, also where nothing was edited.
     state[d.TURN] += 1
     for at in range(episode.clock[c.IN_VIEW]):
         row = episode.in_view[at]
@@ -80,12 +85,14 @@ def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState,
         episode_state.waits[first : first + options] = not held
         _all_feasible(episode, episode_state, row, first)
         if held:
+            # What a job holds already is no edit.
             assignable[first + job[row, c.TYPE] * levels + job[row, c.LEVEL]] = False
         assignable[first + options] = held
         if rules.rejects:
             assignable[first + options + 1] = not (rules.binding and job[row, c.DECIDED])
     for gpu_type in range(len(episode_state.free)):
         _find_room(cluster, episode_state, rules, gpu_type, 0, levels, c.NONE)
+    # Rows without a job: they may hold the mask of the last decision point.
     episode_state.mask[count * width : len(episode_state.mask) - 1] = 0
     refresh(episode_state, rules, count * width)
 
@@ -136,6 +143,7 @@ def _find_room(
     for at in range(count):
         holds = target[0, at] == gpu_type
         if holds or at == edited:
+            # A job that is moved within its type gives its GPUs back first.
             gpus = free + counts[target[1, at]] if holds else free
             for level in range(levels):
                 room[at * width + first + level] = counts[level] <= gpus
@@ -151,6 +159,7 @@ def _add_free(
     edited: int,
 ) -> None:
     """Add to the free GPUs of a type, after the row `edited` was given other GPUs."""
+    # Counts are in ascending order: free GPUs that change from a to b concern only those between.
     before = _count_fitting(cluster.counts, episode_state.free[gpu_type])
     episode_state.free[gpu_type] += gpus
     now = _count_fitting(cluster.counts, episode_state.free[gpu_type])
@@ -167,6 +176,8 @@ def refresh(episode_state: EpisodeState, rules: EpisodeRules, count: int) -> Non
         legal = assignable[action] & room[action]
         mask[action] = legal
         idle |= legal & waits[action]
+    # With `mask_stop` an agent may not stop while a waiting job could start: waiting is then never a
+    # choice.
     mask[-1] = not (rules.mask_stop and idle)
 
 
@@ -189,12 +200,15 @@ def edit(
         job[c.TARGET_TYPE] = job[c.TARGET_LEVEL] = c.NONE
         job[c.PREEMPTED if option == options else c.REJECTED] = 1
     target[0, at], target[1, at] = job[c.TARGET_TYPE], job[c.TARGET_LEVEL]
+    # A preempted job may be assigned anew at the same decision point; what was assigned or rejected is
+    # settled, so that edits come to an end.
     if option == options:
         _all_feasible(episode, episode_state, row, first)
         assignable[first + options] = False
         episode_state.waits[first : first + options] = True
     else:
         assignable[first : first + width] = False
+    # First what the job gives back, then what it takes: it may take the same GPUs again.
     if level != c.NONE:
         _add_free(cluster, episode_state, rules, gpu_type, counts[level], at)
     if option < options:

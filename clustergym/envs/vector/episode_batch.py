@@ -93,6 +93,7 @@ class EpisodeBatch:
         self.outcomes = np.zeros(size, dtype=np.int8)
         self.scenarios: list[Scenario | None] = [None] * size
         self._compiled, self._rows = Direct(self.compiled), np.arange(size)
+        # One thread fewer: the caller's own takes part.
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
     @property
@@ -191,6 +192,8 @@ class EpisodeBatch:
         size, threads = self.size, max(min(self.threads, self.size // LEAST), 1)
         together = size if threads == 1 else -(-size // (PARTS * threads))
         together = min(together, TOGETHER) if copies else together
+        # Threads take the next piece from one iterator (Python's lock guards it), so that none waits for
+        # the slowest.
         firsts = iter(range(0, size, together))
 
         def work() -> None:
@@ -229,6 +232,8 @@ class EpisodeBatch:
         """Return a snapshot of the episode in row `row`, from which metrics can be computed later."""
         scenario, over = self.scenarios[row], self.outcomes[row] >= steps.TERMINATED
         assert scenario is not None
+        # While it goes on, an episode ends `now`: metrics of a part of an episode are those of a run cut
+        # off there.
         end_s = float(self.simulated.episodes.clock[row, c.END if over else c.NOW]) / c.TICKS_PER_S
         return Summary(scenario, self.simulated.log(row), end_s, self.is_stalled(row))
 

@@ -49,6 +49,7 @@ def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState,
         seen[gpu_type] = episode.free[gpu_type] / cluster.capacity[gpu_type]
         seen[types + gpu_type] = 1.0
         seen[2 * types + gpu_type] = cluster.capacity[gpu_type] / rules.total
+    # Only then is less than all available; to work it out takes an array.
     if episode.clock[c.RUNNING_PROFILES] > 0:
         _fill_available(episode, cluster, seen[types : 2 * types])
     _fill_queue(episode, episode_state, rules, seen[len(seen) - QUEUE_WIDTH :])
@@ -58,6 +59,7 @@ def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState,
     first_job, first_option, count = 3 * types, 3 * types + rules.rows * columns, episode_state.state[d.SHOWN]
     _fill_jobs(episode, cluster, episode_state, rules, seen[first_job : first_job + count * columns])
     _fill_options(episode, cluster, episode_state, seen[first_option : first_option + count * options])
+    # Rows without a job are zero, whatever the last observation had there.
     seen[first_job + count * columns : first_option] = 0.0
     seen[first_option + count * options : len(seen) - QUEUE_WIDTH] = 0.0
 
@@ -71,6 +73,7 @@ def _add_up(episode: Episode, episode_state: EpisodeState, age: Floats, work: Fl
         row = episode.in_view[at]
         age[at] = now_s - episode.figures[row, c.SUBMIT_S]
         left = jobs.compute_remaining(episode, row, now)
+        # By what the agent may know: `HIDDEN` says which types of the job are not profiled yet.
         work[at] = episode_state.least_gpu_s[job[row, c.CLASS], job[row, c.HIDDEN]] * left
         if job[row, c.LEVEL] == c.NONE:
             waiting += 1
@@ -111,6 +114,7 @@ def _fill_jobs(
     now_s, width, in_view = now / c.TICKS_PER_S, FEATURES + 2 * types, episode.clock[c.IN_VIEW]
     for place in range(episode_state.state[d.SHOWN]):
         row, at = episode_state.shown[place], place * width
+        # `level + 1`: the first size is that of no GPUs.
         runs, level = job[row, c.LEVEL] != c.NONE, job[row, c.LEVEL]
         known = job[row, c.CLASS], job[row, c.HIDDEN]
         remaining, age = jobs.compute_remaining(episode, row, now), now_s - figures[row, c.SUBMIT_S]
@@ -133,6 +137,8 @@ def _fill_jobs(
         table[at + HAS_DEADLINE] = np.isfinite(to_deadline)
         table[at + SLACK], table[at + LATE] = logarithm(to_deadline), to_deadline < 0
         iterations, least_gpu_s = figures[row, c.ITERATIONS], episode_state.least_gpu_s[known]
+        # With equal shares n jobs take n times as long, but no job is faster than alone on its best
+        # allotment.
         even_s = max(
             least_gpu_s * iterations * in_view / rules.total, episode_state.least_s[known] * iterations
         )
@@ -152,6 +158,7 @@ def _fill_options(
     for place in range(episode_state.state[d.SHOWN]):
         row = episode_state.shown[place]
         model, hidden, first = job[row, c.CLASS], job[row, c.HIDDEN], at
+        # A first launch has no checkpoint to restore, so it is free unless the scenario charges it.
         pays = 1 if costly or job[row, c.LAUNCHED] else 0
         for gpu_type in range(types):
             for level in range(levels):

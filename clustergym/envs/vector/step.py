@@ -87,15 +87,19 @@ def _act(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, action: int
 ) -> int:
     """Apply an action; return EDITED, DECIDED if time is to pass now, or STALLED."""
+    # An illegal action changes nothing and takes no time. So many in a row end the episode, or an agent
+    # that only chooses such would never come to its end.
     if not episode_state.mask[action]:
         episode_state.state[d.ILLEGAL] += 1
         episode.clock[c.END] = episode.clock[c.NOW]
         return EDITED if episode_state.state[d.ILLEGAL] < MOST_ILLEGAL else STALLED
     episode_state.state[d.ILLEGAL] = 0
+    # The last action is `stop`: the edits so far become the decision, and time passes.
     if action < len(episode_state.mask) - 1:
         at = edits.edit(episode, cluster, episode_state, rules, action)
         observation.update_edited_row(episode, cluster, episode_state, rules, at)
         return EDITED
+    # Marked before the decision is enacted: enacting may drop a job, of which there is then no row.
     edits.decide(episode, episode_state, rules)
     return DECIDED if clock.enact(episode, cluster) == c.DECISION else STALLED
 
@@ -105,6 +109,8 @@ def classify_end(episode: Episode, came_to: int) -> int:
     """Return how an episode ended (STALLED, TERMINATED or TRUNCATED), given `clock.advance`'s result."""
     if came_to == c.STALLED:
         return STALLED
+    # All jobs have left: the end of the problem. Else the horizon has cut it off, and values go on beyond
+    # it.
     return TERMINATED if episode.clock[c.LEFT] == episode.clock[c.JOBS] else TRUNCATED
 
 
@@ -131,6 +137,8 @@ def play(
         outcome = _act(episode, cluster, episode_state, rules, action)
     if outcome == DECIDED:
         outcome = _move(episode, cluster, episode_state, rules)
+    # Of an episode that is over no action means anything; one that were illegal would be counted as a
+    # fault.
     if outcome >= TERMINATED:
         episode_state.mask[:] = 1
     return outcome
@@ -155,17 +163,22 @@ def charge(
 
     Returns the reward: their weighted sum, less the penalty of a stall.
     """
+    # The agent's costs first, then the baseline's are taken off: the reward is what the agent gains over
+    # it.
     for baseline in range(2 if len(episode_state.reference) > 0 else 1):
         last = episode_state.last_reference if baseline else episode_state.last_cost
         until_s = find_end_s(episode, episode_state, outcome, baseline == 1)
         for at in range(len(rules.terms)):
             cost = costs.cost(episode, episode_state, until_s, rules.terms[at], baseline == 1)
+            # A reward is the fall of a cost since the last step, so that rewards add up to minus the final
+            # cost whatever the steps were (potential-based, without a discount).
             fallen = last[at] - cost
             terms[at] = terms[at] - fallen if baseline else fallen
             last[at] = cost
     reward = 0.0
     for at in range(len(rules.weights)):
         reward += rules.weights[at] * terms[at]
+    # In proportion to the jobs that are left: a stall with one job left is not as bad as one with all.
     if outcome == STALLED:
         clock = episode.clock
         reward -= rules.stall_penalty * (clock[c.JOBS] - clock[c.LEFT]) / clock[c.JOBS]
@@ -205,6 +218,8 @@ def apply_actions(
         terms[at], rewards[at] = 0.0, 0.0
         outcome = play(episode, cluster, episode_state, rules, action)
         outcomes[at] = outcome
+        # Between decision points the clock stands, so that costs cannot change: edits are free of this sum
+        # over jobs.
         if outcome != EDITED and action != BEGIN:
             rewards[at] = charge(episode, episode_state, rules, outcome, terms[at])
 
@@ -212,6 +227,8 @@ def apply_actions(
 @compile_in_place
 def next_bits(states: npt.NDArray[np.uint64], at: int) -> np.uint64:
     """Return 53 random bits, and advance the SplitMix64 generator (Steele et al., 2014) of episode `at`."""
+    # A stream for each episode, in one word: the draws of one do not hang on how many are stepped beside
+    # it.
     states[at] += np.uint64(0x9E3779B97F4A7C15)
     bits = states[at]
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -243,6 +260,7 @@ def _legal(mask: Bytes) -> int:
 def _nth_legal(mask: Bytes, nth: np.int64) -> int:
     """Return the legal action with `nth` others before it; it branches on no action, which would be slow."""
     begin, legal = 0, 0
+    # Whole blocks are passed over by their sums; only in the block of the action is each looked at.
     while True:
         more = _legal(mask[begin : begin + BLOCK])
         if legal + more > nth:
