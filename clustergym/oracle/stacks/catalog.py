@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -83,7 +83,13 @@ def stack_names() -> list[str]:
 
 
 def choose_stack(
-    family: str, architecture: str, gpu_type: str, *, fp8: bool, year: int | None = None
+    family: str,
+    architecture: str,
+    gpu_type: str,
+    *,
+    fp8: bool,
+    year: int | None = None,
+    stacks: Sequence[Stack] | None = None,
 ) -> ChosenStack:
     """Choose a model's stack on a GPU type: that of the nearest year that was measured on both.
 
@@ -99,22 +105,28 @@ def choose_stack(
         Whether the GPU type has such arithmetic.
     year : int or None
         Of the software; None: the newest.
+    stacks : sequence of Stack, optional
+        Among which; those of conf/stack by default.
     """
-    own = [stack for stack in current_stacks(year) if family in stack.models]
-    of_steps = [stack for stack in current_stacks(year) if architecture and stack.of_steps]
-    fallback = own or [load_stack(DEFAULT_STACKS[fp8] if architecture else OPERATORS_STACK)]
+    known = list(stacks or current_stacks())
+    own = [stack for stack in sort_by_year(known, year) if family in stack.models]
+    of_steps = [stack for stack in sort_by_year(known, year) if architecture and stack.of_steps]
+    default = DEFAULT_STACKS[fp8] if architecture else OPERATORS_STACK
+    near = sort_by_year(known, year or int(default[-4:]))
+    # Of another framework only where the default's has no stack at all.
+    fallback = own or sorted(near, key=lambda stack: stack.name[:-4] != default[:-4])
     measured = (stack for stack in (*own, *of_steps) if stack.was_measured_on(gpu_type))
     stack = next(measured, fallback[0])
     return ChosenStack(stack, describe_extension(stack, family, architecture, gpu_type))
 
 
-def current_stacks(year: int | None = None) -> list[Stack]:
-    """Return the stacks whose name ends in a year: the nearest to `year` first (None: the newest).
+def current_stacks() -> list[Stack]:
+    """Return the stacks whose name ends in a year; that of a former fit, for a frozen board, ends in a day."""
+    return [load_stack(name) for name in stack_names() if re.search(r"-20\d\d$", name)]
 
-    Of one year the first is the one that was measured on most GPU types. A former fit, which a frozen board
-    names, ends in the day until which it was the current one.
-    """
-    stacks = [load_stack(name) for name in stack_names() if re.search(r"-20\d\d$", name)]
+
+def sort_by_year(stacks: Iterable[Stack], year: int | None) -> list[Stack]:
+    """Sort stacks by how near they are to a year (None: the newest first), then by measured GPU types."""
 
     def order(stack: Stack) -> tuple[int, int, int]:
         of = int(stack.name[-4:])
@@ -123,10 +135,15 @@ def current_stacks(year: int | None = None) -> list[Stack]:
     return sorted(stacks, key=order)
 
 
-def choose_for_shape(shape: TransformerShape, machine: Machine, year: int | None = None) -> ChosenStack:
+def choose_for_shape(
+    shape: TransformerShape,
+    machine: Machine,
+    year: int | None = None,
+    stacks: Sequence[Stack] | None = None,
+) -> ChosenStack:
     """Choose the stack for a transformer on a machine, as `choose_stack` does."""
     architecture, fp8 = EXPERTS if shape.experts else DENSE, machine.fp8_tflops is not None
-    return choose_stack(shape.name, architecture, machine.name, fp8=fp8, year=year)
+    return choose_stack(shape.name, architecture, machine.name, fp8=fp8, year=year, stacks=stacks)
 
 
 def describe_extension(stack: Stack, family: str, architecture: str, gpu_type: str) -> str:
