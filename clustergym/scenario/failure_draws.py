@@ -90,11 +90,18 @@ class Draw:
         draws = random_streams.FAILURE_CAUSES.generator(self.seed, node)
         while True:
             now_s += float(rng.exponential(mean_s))
-            repair_s = float(rng.exponential(self.mttr_s))
+            repair_s = self._repair_s(rng)
             fault = self._fault(now_s, node, repair_s, draws)
             yield fault
             if fault.step == NEW_NODE and not self.model.spares.nodes:
                 now_s += repair_s
+
+    def _repair_s(self, rng: np.random.Generator) -> float:
+        median_s = self.model.repair_median_s
+        if median_s is None:
+            return float(rng.exponential(self.mttr_s))
+        # The mean of a log-normal distribution is its median times exp(sigma^2 / 2).
+        return float(rng.lognormal(np.log(median_s), np.sqrt(2 * np.log(self.mttr_s / median_s))))
 
     def _fault(self, now_s: float, node: int, repair_s: float, draws: np.random.Generator) -> Fault:
         of_cause, of_step, luck = draws.random(3).tolist()

@@ -92,7 +92,8 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None
     """Add the option `--data`, a file of measurements, and the options of `add_shapes` to a parser."""
     text = (
         "measured throughput, iteration times, memory, collectives or steps, by its columns: a CSV file,"
-        " `modern` (both tables of throughput in ../shared/data) or `measured` (benchmarks/measured/h100-steps.csv)"
+        " `modern` (all tables of throughput in ../shared/data) or"
+        " `measured` (benchmarks/measured/h100-steps.csv)"
     )
     parser.add_argument("--data", metavar="FILE", required=required, help=text)
     add_shapes(parser)

@@ -41,9 +41,9 @@ The settings of papers and most frozen boards still use `oracle=roofline`; board
 fit.
 
 Fits from 2025 on keep to two shares of an H100's bf16 peak, which a step's time tells poorly: that of
-large matrix products (0.73, the fastest of those in `benchmarks/measured/h100-curves.csv`), as Megatron-Bridge
-publishes hardly any dense model in bf16, and for PyTorch's own FSDP that of flash attention 2 (0.35, Shah
-et al., NeurIPS '24), as torchtitan's rows have 8,192 tokens.
+large matrix products (0.73, the fastest of those in `benchmarks/measured/h100-curves.csv`), as
+Megatron-Bridge publishes no dense model in bf16, and for PyTorch's own FSDP that of flash attention 2
+(0.35, Shah et al., NeurIPS '24), as torchtitan's rows have 8,192 tokens.
 """
 
 TARGETS = {

@@ -121,7 +121,7 @@ def choose_stack(
 
 
 def current_stacks() -> list[Stack]:
-    """Return the stacks whose name ends in a year; that of a former fit, for a frozen board, ends in a day."""
+    """Return the stacks whose name ends in a year; a former fit's, for a frozen board, ends in a day."""
     return [load_stack(name) for name in stack_names() if re.search(r"-20\d\d$", name)]
 
 

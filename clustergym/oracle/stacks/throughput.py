@@ -92,9 +92,10 @@ class ThroughputRow:
         """
         if "megatron" in self.source:
             return "megatron-2025" if self.year in (2024, 2025) else "megatron-2026"
-        known = (stack for name, stack in SOURCES.items() if name in self.source)
-        return next(known, "") or (choose_for_shape(self.setting.shape, self.setting.machine, self.year).stack.name
-            if self.setting else "")
+        for name, stack in SOURCES.items():
+            if name in self.source or self.setting is None:
+                return stack
+        return choose_for_shape(self.setting.shape, self.setting.machine, self.year).stack.name
 
     @property
     def year(self) -> int | None:
