@@ -113,7 +113,8 @@ class FailureModel(Parameters):
     switch_mttr_s : float
         Mean seconds of its repair.
     repair_median_s : float or None
-        Median seconds of a node's repair, log-normally distributed about the mean `mttr_s`; None: exponentially.
+        Median seconds of a node's repair, log-normally distributed with the mean `mttr_s`; None:
+        exponentially distributed.
     rate_scale : float
         Factor on the rates of all drawn failures.
     causes : mapping of str to float
