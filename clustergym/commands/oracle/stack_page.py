@@ -92,7 +92,9 @@ MISSED_POINTS = 5
 CURVES_NOTE = f"""\
 The next table has the curves that are off by more than {MISSED_POINTS} points, each at the number of GPUs
 with the largest error. *fewest* is how much too fast the row on the fewest GPUs is predicted, to which the
-rest of the curve is relative. The cause of the errors is not known.
+rest of the curve is relative. Where a table does not say what is recomputed, the oracle takes the least
+that fits. By its memory, Llama 405B on GB200 and 70B with fp8 on H100 recompute less with more data
+parallelism and become faster, which no measurement shows. The other causes are not known.
 """
 
 PARTS_NOTE = """\

@@ -294,13 +294,17 @@ def leave_out_sources(rows: Sequence[ThroughputRow], tell: Callable[[str], None]
     Returns
     -------
     dict
-        By source, and architecture: the figures of `summary`, the `median_ratio` of predicted to measured
-        speed, and the `stacks` chosen; of `sources`, the mean of the sources' medians, dense and experts.
+        By source and architecture, those of dense models also by GPU type and precision: the figures of
+        `summary`, the `median_ratio` of predicted to measured speed, and the `stacks` chosen.
     """
     scored = [
         row
         for row in newest(rows)
-        if row.setting and row.setting.planned and row.measured and row.job == "pretrain"
+        if row.setting
+        and row.setting.planned
+        and row.measured
+        and row.job == "pretrain"
+        and not row.defective
     ]
     found: dict[str, Any] = {}
     for source in sorted({row.source for row in scored}):
@@ -308,21 +312,22 @@ def leave_out_sources(rows: Sequence[ThroughputRow], tell: Callable[[str], None]
         others = [row for row in rows if row.source != source]
         names = [name for name in FREE if usable_rows(others, name)]
         stacks = [fitted_stack(others, name, fit_stack(others, name)) for name in names]
-        pairs: dict[str, list[tuple[float, str, str]]] = {}
+        pairs: dict[str, list[tuple[float, str]]] = {}
         for row in scored:
             if row.source == source and row.setting and row.measured:
                 one = row.setting
                 used = choose_for_shape(one.shape, one.machine, int(row.stack[-4:]), stacks).stack
                 ratio = tokens_per_s_per_gpu(one, used.step_constants) / row.measured
-                of = (EXPERTS if one.shape.experts else DENSE, f"{row.gpu_type}, {one.plan.precision}")
-                for key in (f"{source}, {of[0]}", f"{source}, {of[0]}, {of[1]}"):
-                    pairs.setdefault(key, []).append((ratio, used.name, of[0]))
+                keys = [f"{source}, {EXPERTS if one.shape.experts else DENSE}"]
+                if not one.shape.experts:
+                    keys.append(f"{keys[0]}, {row.gpu_type}, {one.plan.precision}")
+                for key in keys:
+                    pairs.setdefault(key, []).append((ratio, used.name))
         for key, of_key in sorted(pairs.items()):
-            ratios = np.array([ratio for ratio, *_ in of_key])
-            used_names = sorted({name for _, name, _ in of_key})
+            ratios = np.array([ratio for ratio, _ in of_key])
             found[key] = summary(np.abs(ratios - 1)) | {
                 "median_ratio": float(np.median(ratios)),
-                "stacks": used_names,
+                "stacks": sorted({name for _, name in of_key}),
             }
     return found
 
