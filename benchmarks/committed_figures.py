@@ -346,8 +346,8 @@ def error_on_language_models() -> str:
     (low, high, rows, sources), (least, most, more, fewer) = said
     return (
         f"{low:g} to {high:g} % in the median, by source, over {rows} measured training throughputs of dense "
-        f"models of {sources} sources, and {least:g} to {most:g} % over {more} of mixtures of experts of {fewer}; "
-        "each source is left out whole of the fit that predicts it"
+        f"models of {sources} sources, and {least:g} to {most:g} % over {more} of mixtures of experts of"
+        f" {fewer}; each source is left out whole of the fit that predicts it"
     )
 
 
