@@ -92,9 +92,9 @@ class ThroughputRow:
         """
         if "megatron" in self.source:
             return "megatron-2025" if self.year in (2024, 2025) else "megatron-2026"
-        for name, stack in SOURCES.items():
-            if name in self.source or self.setting is None:
-                return stack
+        own = next((stack for name, stack in SOURCES.items() if name in self.source), "")
+        if own or self.setting is None:
+            return own
         return choose_for_shape(self.setting.shape, self.setting.machine, self.year).stack.name
 
     @property
