@@ -350,14 +350,16 @@ def error_of(oracle: str) -> str:
 def error_on_language_models() -> str:
     """Return how far `oracle=stack` is from measured training throughputs of today's models, in words."""
     text = (ROOT / "docs" / "oracle-accuracy.md").read_text(encoding="utf-8")
-    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
-    # The first column of the header is empty, and gone.
-    at = 1 + next(line for line in lines if "left out: median" in line).index("left out: median")
-    of = {line[0]: (line[at], line[1]) for line in reversed(lines) if len(line) > at}
-    (dense, rows), (experts, more) = of["dense"], of["experts, newest release"]
+    said = []
+    for of in ("dense", "experts"):
+        found = re.findall(rf"^\| [\w-]+, {of} \| (\d+) \| ([\d.]+) %", text, re.MULTILINE)
+        medians = sorted(float(median) for _, median in found)
+        said.append((medians[0], medians[-1], sum(int(rows) for rows, _ in found), len(found)))
+    (low, high, rows, sources), (least, most, more, fewer) = said
     return (
-        f"{dense} in the median over {rows} measured training throughputs of dense models, and {experts} "
-        f"over {more} of mixtures of experts; each model and GPU type is left out of the fit that predicts it"
+        f"{low:g} to {high:g} % in the median, by source, over {rows} measured training throughputs of dense "
+        f"models of {sources} sources, and {least:g} to {most:g} % over {more} of mixtures of experts of"
+        f" {fewer}; each source is left out whole of the fit that predicts it"
     )
 
 

@@ -35,9 +35,8 @@ def main(argv: list[str] | None = None) -> int:
     common.check_target(options.output, "--output")
     with common.telling() as tell:
         shown = dict(measure_figures(options.data, tell))
-        throughput = options.data / "modern" / "throughput.csv"
-        if throughput.exists():
-            shown["stacks"] = measure_stacks(throughput, tell)
+        if (options.data / "modern" / "throughput.csv").exists():
+            shown["stacks"] = measure_stacks(options.data, tell)
             draw_stacks(options.data, options.output.parent / PICTURE)
         shown["steps"] = measure_steps()
     write_text(options.output, page(shown), "--output")

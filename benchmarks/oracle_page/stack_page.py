@@ -27,23 +27,36 @@ HEAD = """\
 ## Training throughput of today's stacks
 
 `clustergym oracle validate --data modern` compares the step times of software stacks (`conf/stack`) with
-public tables of llm-foundry, Megatron-Bridge and torchtitan, for the published parallel plan. The
-compared figure is tokens/s per GPU. Each stack has at most 15 fitted constants, none of which belongs to
-one model. In the columns `left out`, each group (a model, GPU type and precision) is predicted by a fit
-to all other rows. For mixtures of experts only the newest release of each configuration counts, since
-the releases of one configuration differ by factors of 1.0 to 2.9.
+public tables of llm-foundry, Megatron-Bridge, dgxc-benchmarking and torchtitan, for the published
+parallel plan. The compared figure is tokens/s per GPU. Each stack has at most 15 fitted constants, none
+of which belongs to one model. In the columns `left out`, each group (a model, GPU type and precision) is
+predicted by a fit to all other rows. For mixtures of experts only the newest release of each
+configuration counts, since the releases of one configuration differ by factors of 1.0 to 2.9.
 
 One oracle contains all stacks (`oracle=stack`, the default). For each model and GPU type it uses the
-newest stack that was measured on both. If there is none, it extrapolates the nearest stack and prints a
-note. For the papers' models on their GPUs the stack is `alpa-2022`, and the times are those of
-[`oracle=grid`](#the-grid-based-estimates-of-adaptive-parallelism). The settings of papers and some frozen
-boards still use `oracle=roofline`.
+stack, of those measured on both, whose year is nearest to `oracle.year` (by default the newest). If there
+is none, it extrapolates the stack of the nearest year and prints a note: of Megatron on GPUs with fp8
+arithmetic, of FSDP on others. For the papers' models on their GPUs the stack is `alpa-2022`, and the times
+are those of [`oracle=grid`](#the-grid-based-estimates-of-adaptive-parallelism). The settings of papers and
+some frozen boards still use `oracle=roofline`; board `llm-2026` names a former fit.
+
+Fits from 2025 on keep to two shares of an H100's bf16 peak, which a step's time tells poorly: that of
+large matrix products (0.73, the fastest of those in `benchmarks/measured/h100-curves.csv`), as
+Megatron-Bridge publishes no dense model in bf16, and for PyTorch's own FSDP that of flash attention 2
+(0.35, Shah et al., NeurIPS '24), as torchtitan's rows have 8,192 tokens.
 """
 
 TARGETS = {
     "dense, newest release": "4.5, 7, 13 %",
     "experts, newest release": "15 % median",
 }
+
+SOURCES_NOTE = """\
+A user's own software is none of these stacks. In the next table, each source is left out whole: stacks
+are fitted to the other sources, and a row has the stack that the oracle chooses among these for its
+model, GPU type and year. *ratio* is the median of the predicted over the measured speed. This is the
+error to expect of a model of one's own; the errors above are of software that a stack was fitted to.
+"""
 
 MISSED_NOTE = """\
 If left out of the fit, rows of three types are predicted 20 to 50 % too fast:
@@ -79,7 +92,9 @@ MISSED_POINTS = 5
 CURVES_NOTE = f"""\
 The next table has the curves that are off by more than {MISSED_POINTS} points, each at the number of GPUs
 with the largest error. *fewest* is how much too fast the row on the fewest GPUs is predicted, to which the
-rest of the curve is relative. The cause of the errors is not known.
+rest of the curve is relative. Where a table does not say what is recomputed, the oracle takes the least
+that fits. By its memory, Llama 405B on GB200 and 70B with fp8 on H100 recompute less with more data
+parallelism and become faster, which no measurement shows. The other causes are not known.
 """
 
 PARTS_NOTE = """\
@@ -187,6 +202,9 @@ def stack_section(figures: Figures) -> str:
             "",
             refused,
             "",
+            SOURCES_NOTE,
+            _left_out_sources(figures["without_a_source"]),
+            "",
             MISSED_NOTE,
             *(f"{group}\n" for group in groups),
             SPEED_NOTE,
@@ -241,6 +259,14 @@ def _missed_curves(curves: Iterable[Figures]) -> str:
     return table(("", "GPUs", "measured", "predicted", "points", "fewest"), rows)
 
 
+def _left_out_sources(figures: Figures) -> str:
+    rows = [
+        (*_rows({name: row})[0], f"{row['median_ratio']:.2f}", ", ".join(row["stacks"]))
+        for name, row in figures.items()
+    ]
+    return table(("left out", "rows", "median", "mean", "90th percentile", "ratio", "stacks chosen"), rows)
+
+
 def _collectives(figures: Figures) -> tuple[str, ...]:
     if not figures:
         return ()
@@ -288,23 +314,24 @@ def _scaling(curves: list[Figures]) -> str:
     return table(("", *map(str, counts), "compute", "communication", "bubble"), rows)
 
 
-def measure_stacks(table: Path, progress: Callable[[str], None]) -> Figures:
-    """Return errors of the throughput predicted for software stacks, given a file of measured throughputs.
+def measure_stacks(data: Path, progress: Callable[[str], None]) -> Figures:
+    """Return errors of the throughput predicted for software stacks, given a folder of measurements.
 
     Beside them are those of strong scaling, of estimated plans and of collectives.
     """
     from clustergym.oracle.calibration import throughput_validation as validation
-    from clustergym.oracle.stacks.throughput import read_throughput, strong_scaling
+    from clustergym.oracle.stacks.throughput import strong_scaling
 
-    rows = read_throughput(table)
+    rows = validation.read_published(data)
     return {
         **validation.figures(rows, validation.predict_rows(rows)),
         "left_out": validation.cross_validate(rows, progress),
+        "without_a_source": validation.leave_out_sources(rows, progress),
         "without_a_part": validation.errors_without_parts(rows),
         "without_a_constant": validation.errors_without_constants(rows, progress),
         "strong_scaling": strong_scaling(),
         "grids": measure_grids(),
-        "collectives": measure_collectives(table.parent / "collectives"),
+        "collectives": measure_collectives(data / "modern" / "collectives"),
     }
 
 
@@ -366,11 +393,10 @@ def draw_stacks(data: Path, target: Path) -> None:
     """Plot predicted against measured throughput, given a folder of measurements."""
     import numpy as np
 
-    from clustergym.oracle.calibration.throughput_validation import draw, predict_rows
+    from clustergym.oracle.calibration.throughput_validation import draw, predict_rows, read_published
     from clustergym.oracle.calibration.validation import predict_measured
-    from clustergym.oracle.stacks.throughput import read_throughput
 
-    rows = read_throughput(data / "modern" / "throughput.csv")
+    rows = read_published(data)
     arena, seconds = predict_measured(data / "arena" / "arena_profile.csv")
     names = [layout.gpu_type for layout in arena.layouts]
     pairs = zip(names, arena.seconds.tolist(), seconds.tolist(), strict=True)

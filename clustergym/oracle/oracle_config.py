@@ -94,6 +94,7 @@ class StackChoice(Choice):
 
     module, made_by = "stacks.stack_oracle", "StackOracle"
     stack: str = "auto"
+    year: int | None = None
     precision: str = "bf16"
     sequence_length: int | None = None
     segment: int | None = None

@@ -86,12 +86,19 @@ class Draw:
         draws = random_streams.FAILURE_CAUSES.generator(self.seed, node)
         while True:
             now_s += float(rng.exponential(mean_s))
-            repair_s = float(rng.exponential(self.mttr_s))
+            repair_s = self._repair_s(rng)
             fault = self._fault(now_s, node, repair_s, draws)
             yield fault
             # A node under repair cannot fail, but with spares another works in its place and can.
             if fault.step == NEW_NODE and not self.model.spares.nodes:
                 now_s += repair_s
+
+    def _repair_s(self, rng: np.random.Generator) -> float:
+        median_s = self.model.repair_median_s
+        if median_s is None:
+            return float(rng.exponential(self.mttr_s))
+        # The mean of a log-normal distribution is its median times exp(sigma^2 / 2).
+        return float(rng.lognormal(np.log(median_s), np.sqrt(2 * np.log(self.mttr_s / median_s))))
 
     def _fault(self, now_s: float, node: int, repair_s: float, draws: np.random.Generator) -> Fault:
         # Always three draws, so that each failure has the same ones whatever the model's other keys are.
@@ -224,11 +231,12 @@ class SwitchFailure(NamedTuple):
 def read_schedule(path: str | Path, nodes: int) -> tuple[NodeFailure, ...]:
     """Read scheduled node failures from a CSV file with the columns `COLUMNS`, rows in any order.
 
+    Outages of a node that overlap are one.
+
     Raises
     ------
     InputError
-        If the file is malformed, names a node that the cluster does not have, or lets a node fail while
-        it is being repaired. Names file, line and column.
+        If the file is malformed or names a node that the cluster does not have. Names file, line and column.
     """
     from clustergym.common.columns import integers, numbers
     from clustergym.common.text_files import read_csv
@@ -238,24 +246,20 @@ def read_schedule(path: str | Path, nodes: int) -> tuple[NodeFailure, ...]:
         numbers(table, "time_s", low=0.0).tolist(),
         integers(table, "node", low=0, high=nodes - 1).tolist(),
         numbers(table, "repair_s", low=1e-6).tolist(),
-        table.line,
         strict=True,
     )
-    # By time, as rows may stand in any order; with their lines, which an error names.
-    ordered = sorted((NodeFailure(time_s, node, repair_s), line) for time_s, node, repair_s, line in rows)
-    back_s: dict[int, float] = {}
-    for failure, line in ordered:
-        if failure.time_s < back_s.get(failure.node, 0.0):
-            raise InputError(
-                f"node {failure.node} fails at {failure.time_s:g} s, but its repair lasts until "
-                f"{back_s[failure.node]:g} s",
-                file=path,
-                line=line,
-                field="time_s",
-                remedy="let it fail later, or merge both rows",
-            )
-        back_s[failure.node] = failure.time_s + failure.repair_s
-    return tuple(failure for failure, _ in ordered)
+    found: list[NodeFailure] = []
+    last: dict[int, int] = {}
+    for failure in sorted(NodeFailure(*row) for row in rows):
+        before = found[last[failure.node]] if failure.node in last else None
+        if before and failure.time_s < before.time_s + before.repair_s:
+            # Overlapping outages, as operators record them, are one that lasts until the later end.
+            end_s = max(before.time_s + before.repair_s, failure.time_s + failure.repair_s)
+            found[last[failure.node]] = before._replace(repair_s=end_s - before.time_s)
+            continue
+        last[failure.node] = len(found)
+        found.append(failure)
+    return tuple(found)
 
 
 def read_switches(path: str | Path, cluster: ClusterSpec) -> tuple[SwitchFailure, ...]:

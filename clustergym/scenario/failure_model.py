@@ -112,6 +112,9 @@ class FailureModel(Parameters):
         Mean seconds until a leaf, or the spine of a minipod, fails, which takes out all nodes below it.
     switch_mttr_s : float
         Mean seconds of its repair.
+    repair_median_s : float or None
+        Median seconds of a node's repair, log-normally distributed with the mean `mttr_s`; None:
+        exponentially distributed.
     rate_scale : float
         Factor on the rates of all drawn failures.
     causes : mapping of str to float
@@ -134,6 +137,7 @@ class FailureModel(Parameters):
     leaf_mtbf_s: Duration | None = None
     minipod_mtbf_s: Duration | None = None
     switch_mttr_s: Duration = 7200.0
+    repair_median_s: Duration | None = None
     rate_scale: Factor = 1.0
     causes: Mapping[str, NonNegativeFloat] = field(default_factory=dict)
     offenders: Offenders = Offenders()

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from clustergym.common.errors import InputError
 from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer, transformer_names
-from clustergym.oracle.stacks.catalog import load_stack, stack_names
+from clustergym.oracle.stacks.catalog import current_stacks, load_stack
 from clustergym.oracle.stacks.memory import activation_bytes, choose_recompute, fits, state_bytes
 from clustergym.oracle.stacks.search import assess_plan, best_steps, search_plans
 from clustergym.oracle.stacks.step_time import StackConstants, step_parts
 
-OF_STEPS = [name for name in stack_names() if load_stack(name).of_steps]
+OF_STEPS = [stack.name for stack in current_stacks() if stack.of_steps]
 LLAMA = load_transformer("llama3-8B")
 H100 = load_accelerator("H100")
 MEGATRON = load_stack("megatron-2026").constants

@@ -13,15 +13,25 @@ from published_data import DATA, needs
 from benchmarks.oracle_page.stack_page import stack_section
 from clustergym.commands.oracle import main
 from clustergym.common.errors import InputError
+from clustergym.common.text_files import read_csv
+from clustergym.oracle.calibration.measured_steps import CURVES
 from clustergym.oracle.calibration.step_fit import (
     FREE,
+    MATMUL,
     fit_stack,
     leave_out_groups,
     tokens_per_s_per_gpu,
     usable_rows,
 )
-from clustergym.oracle.calibration.throughput_validation import figures, predict_rows
+from clustergym.oracle.calibration.throughput_validation import (
+    figures,
+    leave_out_sources,
+    predict_rows,
+    read_published,
+)
+from clustergym.oracle.models.shape_files import load_accelerator
 from clustergym.oracle.stacks.catalog import load_stack
+from clustergym.oracle.stacks.step_time import kernel_share
 from clustergym.oracle.stacks.throughput import newest, read_throughput, strong_scaling
 
 TABLE = DATA / "modern" / "throughput.csv"
@@ -108,9 +118,17 @@ def test_stacks_by_source_and_date(tmp_path):
         {"source": "torchtitan", "date_or_release": "2025-06"},
         {"date_or_release": "25.11"},
         {"date_or_release": "26.04.01"},
+        {"source": "dgxc-benchmarking", "date_or_release": "v25.04.02"},
+        # Of a source that none is fitted to: the nearest year, of those measured on the GPU type.
+        {"source": "mine", "date_or_release": "24.01", "gpu_type": "H100"},
+        {"source": "mine", "date_or_release": "23.11", "gpu_type": "H100", "precision": "bf16"},
+        {"source": "mine", "date_or_release": "", "gpu_type": "H100"},
+        {"source": "mine", "date_or_release": "25.01", "gpu_type": "A100", "precision": "bf16"},
     ]
     stacks = [row.stack for row in read_throughput(table(tmp_path / "t.csv", *changes))]
-    assert stacks == ["fsdp-2023", "fsdp-2025", "megatron-2025", "megatron-2026"]
+    assert stacks[:5] == ["fsdp-2023", "fsdp-2025", "megatron-2025", "megatron-2026", "dgxc-2025"]
+    # 2024 is as near to 2023 as to 2025: the newer one.
+    assert stacks[5:] == ["megatron-2025", "fsdp-2023", "megatron-2026", "fsdp-2023"]
     rows = read_throughput(
         table(tmp_path / "t.csv", {"date_or_release": "26.02"}, {"date_or_release": "26.04.01"})
     )
@@ -304,7 +322,7 @@ def test_bad_input_is_told_in_one_line(capsys, words, message):
 @pytest.mark.slow
 @needs_data
 def test_public_measurements():
-    rows = read_throughput(TABLE)
+    rows = read_published(DATA)
     shown = figures(rows, predict_rows(rows))
     assert shown["slower_than_published"] == 0
     # The one refused is printed without sharding: 70 G parameters with Adam, whole on each GPU.
@@ -318,10 +336,34 @@ def test_public_measurements():
 @needs_data
 @pytest.mark.parametrize("name", FREE)
 def test_committed_constants_are_those_of_the_command(name):
-    found = fit_stack(read_throughput(TABLE), name)
+    found = fit_stack(read_published(DATA), name)
     committed = load_stack(name).constants
     for one in (constant for names in FREE[name] for constant in names):
         assert getattr(found, one) == pytest.approx(getattr(committed, one), rel=0.02)
+
+
+@needs_data
+@pytest.mark.slow
+def test_sources_left_out_whole():
+    found = leave_out_sources(read_published(DATA), lambda text: None)
+    dgxc = found["dgxc-benchmarking, dense"]
+    assert (dgxc["rows"], dgxc["stacks"]) == (32, ["megatron-2025"])
+    assert dgxc["median_ape"] < 0.08
+    # No row of Megatron in bf16 on H100 is left: the measured matrix products tell its rate.
+    assert 0.93 < found["dgxc-benchmarking, dense, H100-80, bf16"]["median_ratio"] < 1.07
+
+
+def test_fits_keep_to_measured_matrix_products():
+    curves = read_csv(Path(__file__).parents[2] / CURVES, ("curve", "tflops"))
+    shares = [
+        float(tflops) / load_accelerator("H100").bf16_tflops
+        for curve, tflops in zip(curves.columns["curve"], curves.columns["tflops"], strict=True)
+        if curve == "matmul"
+    ]
+    assert MATMUL["linear_rate"] == pytest.approx(max(shares), abs=0.005)
+    for name in ("megatron-2025", "megatron-2026", "fsdp-2025"):
+        share = kernel_share(load_accelerator("H100"), load_stack(name).constants, "linear_rate")
+        assert share == pytest.approx(MATMUL["linear_rate"], rel=0.06)
 
 
 def test_the_page_shows_what_was_measured():
@@ -341,6 +383,7 @@ def test_the_page_shows_what_was_measured():
             "by_model": {"llama3-8B": error},
             "per_gpu_speed": {"8 to 64": {"rows": 2, "mean_points": 1.25, "largest_points": 3.0}},
             "per_gpu_curves": [],
+            "without_a_source": {"mine, dense": error | {"median_ratio": 1.12, "stacks": ["fsdp-2025"]}},
             "without_a_part": {"bubble": part | {"mape": 0.05, "mape_without": 0.3}},
             "grids": {
                 "frontier": {

@@ -26,6 +26,7 @@ from clustergym.scenario.costs import Costs
 from clustergym.scenario.disturbances.failures import (
     NODE_FAIL,
     NODE_REPAIR,
+    FailureChoice,
     Failures,
     NodeFailure,
     read_schedule,
@@ -145,7 +146,6 @@ def test_drawn_failures_have_their_means_and_are_the_same_again():
         ("-1,0,10", r"f\.csv:2: time_s: -1 is below 0"),
         ("5,0,0", r"f\.csv:2: repair_s: 0 is below"),
         ("5,0,x", r"f\.csv:2: repair_s: 'x' is not a finite number"),
-        ("100,0,9\n5,0,96", r"f\.csv:2: time_s: node 0 fails at 100 s, but its repair lasts until 101 s"),
     ],
 )
 def test_a_bad_schedule_is_named_by_line_and_column(rows, message, tmp_path):
@@ -153,6 +153,28 @@ def test_a_bad_schedule_is_named_by_line_and_column(rows, message, tmp_path):
     path.write_text("time_s,node,repair_s\n" + rows + "\n")
     with pytest.raises(InputError, match=message):
         read_schedule(path, 2)
+
+
+def test_overlapping_outages_of_a_node_are_one(tmp_path):
+    path = tmp_path / "f.csv"
+    path.write_text("time_s,node,repair_s\n100,0,9\n5,0,96\n20,0,1\n50,1,10\n109,0,1\n")
+    # Node 0 is out from 5 to 101 s and from 100 to 109 s, so from 5 to 109 s; then it fails again.
+    assert read_schedule(path, 2) == ((5.0, 0, 104.0), (50.0, 1, 10.0), (109.0, 0, 1.0))
+
+
+def test_repairs_of_a_median_are_log_normal():
+    def repairs(**keys):
+        model = FailureModel(**keys)
+        faults = Draw(0, 1000.0, 100.0, model).of_node(0)
+        return np.array([next(faults).repair_s for _ in range(20_000)])
+
+    heavy, plain = repairs(repair_median_s=50.0), repairs()
+    # ln(2) x the mean is the median of an exponential distribution; the log-normal's is given.
+    assert np.median(plain) == pytest.approx(69.3, rel=0.03)
+    assert np.median(heavy) == pytest.approx(50.0, rel=0.03)
+    assert heavy.mean() == pytest.approx(plain.mean(), rel=0.05)
+    with pytest.raises(InputError, match="give at most mttr_s, 100 s"):
+        FailureChoice(mtbf_s=1e6, mttr_s=100.0, repair_median_s=101.0)
 
 
 def test_configuration(tmp_path):

@@ -90,8 +90,8 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None
     """Add the option `--data`, a file of measurements, and the options of `add_shapes` to a parser."""
     text = (
         "measured throughput, iteration times, memory, collectives or steps, by its columns: a CSV file,"
-        " `modern` ($CLUSTERGYM_DATA/modern/throughput.csv) or `measured`"
-        " (benchmarks/measured/h100-steps.csv)"
+        " `modern` (all tables of throughput in $CLUSTERGYM_DATA) or"
+        " `measured` (benchmarks/measured/h100-steps.csv)"
     )
     parser.add_argument("--data", metavar="FILE", required=required, help=text)
     add_shapes(parser)
@@ -115,17 +115,19 @@ def what_is_measured(data: str) -> str:
 
 
 def data_path(data: str) -> Path:
-    """Return the path that the value of `--data` stands for: `modern`, `measured`, or itself a path."""
+    """Return the path that the value of `--data` stands for: `measured`, or itself a path."""
     from clustergym.oracle.calibration.measured_steps import MEASURED
-    from clustergym.oracle.calibration.throughput_validation import MODERN
 
-    return {"modern": data_folder() / MODERN, "measured": MEASURED}.get(data, Path(data))
+    return MEASURED if data == "measured" else Path(data)
 
 
 def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:
     """Read the measured throughputs in the file that the option `--data` names."""
+    from clustergym.oracle.calibration.throughput_validation import read_published
     from clustergym.oracle.stacks.throughput import read_throughput
 
+    if options.data == "modern":
+        return read_published(data_folder())
     return read_throughput(data_path(options.data), options.shapes, options.accelerators)
 
 

@@ -19,7 +19,7 @@ from clustergym.common.text_files import read_csv
 from clustergym.oracle.calibration.validation import Figures, summary
 from clustergym.oracle.models.shape import Machine, ParallelPlan
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
-from clustergym.oracle.stacks.catalog import choose_for_shape, load_stack, stack_names
+from clustergym.oracle.stacks.catalog import choose_for_shape, current_stacks, load_stack
 from clustergym.oracle.stacks.memory import (
     LAYER_BYTES,
     activation_width,
@@ -254,7 +254,7 @@ def _time_figures(steps: Sequence[MeasuredStep]) -> Figures:
     measured = np.array([step.seconds for step in steps], dtype=np.float64)
     own = predict_seconds(steps)
     ascending = sorted(steps, key=_tokens)
-    names = [name for name in stack_names() if load_stack(name).of_steps]
+    names = [stack.name for stack in current_stacks() if stack.of_steps]
     chosen = sorted({choose_for_shape(s.setting.shape, s.setting.machine).stack.name for s in steps})
     by: dict[str, Callable[[MeasuredStep], str]] = {
         "by_tokens": _range_of_tokens,
@@ -390,15 +390,14 @@ def stack_shares(machine: Machine) -> dict[str, dict[str, float]]:
     """Return, by stack, the shares of the bf16 peak that its `matmul` and `attention` reach on a machine."""
     shape, length, found = load_transformer("mpt-1B"), 2048, {}
     plan = ParallelPlan(recompute=0.0)
-    for name in stack_names():
-        stack = load_stack(name)
+    for stack in current_stacks():
         if stack.of_steps:
             step = assess_plan(
                 shape, machine, plan, stack.step_constants, global_batch=1, sequence_length=length
             )
             peak = machine.bf16_tflops * 1e12
             scores = (1 + ATTENTION_BACKWARD) * length * shape.score_flops(length)
-            found[name] = {
+            found[stack.name] = {
                 "matmul": 6 * length * shape.shared_parameters / step.parts.linear_s / peak,
                 "attention": scores / step.parts.attention_s / peak,
             }

@@ -9,8 +9,9 @@ import numpy as np
 
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, nearest
+from clustergym.oracle.models.shape_files import load_accelerator
 from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, Stack
-from clustergym.oracle.stacks.step_time import StackConstants, step_parts
+from clustergym.oracle.stacks.step_time import StackConstants, kernel_share, step_parts
 from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest
 
 ERROR_SCALE = 0.05
@@ -52,19 +53,30 @@ PRIORS = {
     "expert_traffic": Prior(2.0, 0.2, 15.0),
     "exchange_exposed": Prior(0.3, 0.02, 1.0),
 }
+KERNEL_WIDTH = 0.05
+"""Relative error of a kernel's measured share of peak."""
+MATMUL = {"linear_rate": 0.73}
+"""Share of an H100's bf16 peak of the fastest of 31 matrix products (benchmarks/measured/h100-curves.csv). Of
+dense models on Megatron, bf16 was measured on few GPUs, and its rate would be the prior's."""
+SDPA = {"attention_rate": 0.35}
+"""The same of flash attention 2 (Shah et al., NeurIPS '24), which is PyTorch's: at 8,192 tokens attention is
+too little of a step to tell its rate, which decides longer ones."""
 OF_DENSE = ("linear_rate", "power_decline", "attention_rate", "traffic", "layer_us", "straggling")
 OF_EXPERTS = ("expert_rate", "expert_traffic", "expert_half_tokens", "expert_layer_us", "exchange_exposed")
+MEGATRON = ((*OF_DENSE, "fp8_rate", "mxfp8_rate", "fp4_rate", "tensor_exposed"), OF_EXPERTS)
 FREE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "dgxc-2025": MEGATRON,
     "fsdp-2023": ((*OF_DENSE, "attention_decline"), ()),
     "fsdp-2025": ((*OF_DENSE, "fp8_rate", "tensor_exposed", "uncompiled_traffic"), ()),
-    "megatron-2025": ((*OF_DENSE, "fp8_rate", "mxfp8_rate", "fp4_rate", "tensor_exposed"), OF_EXPERTS),
-    "megatron-2026": ((*OF_DENSE, "fp8_rate", "mxfp8_rate", "fp4_rate", "tensor_exposed"), OF_EXPERTS),
+    "megatron-2025": MEGATRON,
+    "megatron-2026": MEGATRON,
 }
 """Constants of each stack that are fitted, first to dense models, then to mixtures of experts; others keep
 their defaults."""
-
-
+KERNELS = {"fsdp-2023": {}, "fsdp-2025": MATMUL | SDPA}
+"""Shares of kernels that fits of single stacks keep to, `MATMUL` where it says nothing."""
 RELATED = {
+    "dgxc-2025": (("dgxc-2025", "megatron-2025"), FRAMEWORK_WIDTH, EXPERTS_RELEASE_WIDTH),
     "fsdp-2025": (("megatron-2025", "megatron-2026", "fsdp-2025"), FRAMEWORK_WIDTH, FRAMEWORK_WIDTH),
     "megatron-2025": (("megatron-2025", "megatron-2026"), RELEASE_WIDTH, EXPERTS_RELEASE_WIDTH),
     "megatron-2026": (("megatron-2025", "megatron-2026"), RELEASE_WIDTH, EXPERTS_RELEASE_WIDTH),
@@ -152,7 +164,7 @@ def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> S
     if stack in RELATED:
         related, dense_width, experts_width = RELATED[stack]
         shared = [row for name in related for row in usable_rows(rows, name)]
-        constants = _fit_both(shared, constants, stack, priors)
+        constants = _fit_both(shared, constants, stack, priors, MATMUL)
         widths = dict.fromkeys(dense, dense_width) | dict.fromkeys(experts, experts_width)
         # What rows of the stack alone can tell keeps its prior.
         widths |= {"uncompiled_traffic": PRIORS["uncompiled_traffic"].width}
@@ -160,11 +172,15 @@ def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> S
             name: replace(prior, centre=getattr(constants, name), width=widths[name])
             for name, prior in priors.items()
         }
-    return _fit_both(usable_rows(rows, stack), constants, stack, priors)
+    return _fit_both(usable_rows(rows, stack), constants, stack, priors, KERNELS.get(stack, MATMUL))
 
 
 def _fit_both(
-    rows: Sequence[ThroughputRow], start: StackConstants, stack: str, priors: Mapping[str, Prior]
+    rows: Sequence[ThroughputRow],
+    start: StackConstants,
+    stack: str,
+    priors: Mapping[str, Prior],
+    kernels: Mapping[str, float],
 ) -> StackConstants:
     """Fit first to dense models, then what only experts have to mixtures."""
     # Dense rows alone decide the constants that all models have, so that what experts add cannot hide in
@@ -172,11 +188,16 @@ def _fit_both(
     for free, mixtures in zip(FREE[stack], (False, True), strict=True):
         chosen = [row for row in rows if row.setting and bool(row.setting.shape.experts) == mixtures]
         if chosen and free:
-            start = _fit(chosen, start, {name: priors[name] for name in free if name in priors})
+            start = _fit(chosen, start, {name: priors[name] for name in free if name in priors}, kernels)
     return start
 
 
-def _fit(rows: Sequence[ThroughputRow], start: StackConstants, priors: Mapping[str, Prior]) -> StackConstants:
+def _fit(
+    rows: Sequence[ThroughputRow],
+    start: StackConstants,
+    priors: Mapping[str, Prior],
+    kernels: Mapping[str, float],
+) -> StackConstants:
     from scipy.optimize import least_squares
 
     settings = [row.setting for row in rows if row.setting]
@@ -185,6 +206,7 @@ def _fit(rows: Sequence[ThroughputRow], start: StackConstants, priors: Mapping[s
     # A start on a bound has no way to move; that of a release is where all releases together ended.
     centres = np.clip(np.log([one.centre for one in priors.values()]), low + 1e-6, high - 1e-6)
     widths = np.array([one.width for one in priors.values()])
+    h100 = load_accelerator("H100")
 
     def constants(logs: Floats) -> StackConstants:
         return replace(start, **dict(zip(priors, map(float, np.exp(logs)), strict=True)))
@@ -193,7 +215,10 @@ def _fit(rows: Sequence[ThroughputRow], start: StackConstants, priors: Mapping[s
         known = constants(logs)
         # Logarithms: a prediction of half counts as much as one of twice.
         errors = np.log([tokens_per_s_per_gpu(one, known) for one in settings]) - measured
-        return np.concatenate([errors / ERROR_SCALE, (logs - centres) / widths])
+        shares = [kernel_share(h100, known, name) / share for name, share in kernels.items()]
+        return np.concatenate(
+            [errors / ERROR_SCALE, (logs - centres) / widths, np.log(shares) / KERNEL_WIDTH]
+        )
 
     found = least_squares(residuals, centres, bounds=(low, high), loss="soft_l1")
     return constants(found.x)

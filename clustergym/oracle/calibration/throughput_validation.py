@@ -16,18 +16,26 @@ from clustergym.oracle.calibration.step_fit import (
     OPTIONAL,
     compute_rate,
     fit_stack,
+    fitted_stack,
     leave_out_groups,
     tokens_per_s_per_gpu,
+    usable_rows,
 )
 from clustergym.oracle.calibration.validation import summarise_groups, summary
 from clustergym.oracle.models.shape import Machine, Precision, TransformerShape
-from clustergym.oracle.stacks.catalog import load_stack
+from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, choose_for_shape, load_stack
 from clustergym.oracle.stacks.search import assess_plan, best_steps
 from clustergym.oracle.stacks.step_time import StackConstants, StepParts
-from clustergym.oracle.stacks.throughput import ThroughputRow, newest
+from clustergym.oracle.stacks.throughput import ThroughputRow, newest, read_throughput
 
-MODERN = Path("modern") / "throughput.csv"
-"""What `--data modern` names, below the folder of the public data: the table of public measurements."""
+PUBLISHED = tuple(Path(name) / "throughput.csv" for name in ("modern", "modern-2026-11"))
+"""Tables of public measurements in a folder, which `--data modern` names together."""
+
+
+def read_published(folder: Path) -> list[ThroughputRow]:
+    """Read the rows of all tables of `PUBLISHED` that a folder has, or an `InputError` of the first."""
+    tables = [folder / path for path in PUBLISHED if (folder / path).exists()]
+    return [row for path in tables or [folder / PUBLISHED[0]] for row in read_throughput(path)]
 
 
 def predict_row(row: ThroughputRow, constants: StackConstants) -> dict[str, Any]:
@@ -276,6 +284,52 @@ def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -
     ]
     shown = figures(kept, made)
     return {**shown["errors"], **shown["by_source"]}
+
+
+def leave_out_sources(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -> dict[str, Any]:
+    """Return prediction errors of each source by fits to the others, as of a world with the rows' settings.
+
+    A row has the stack that the oracle chooses for its model, GPU type and year among those that are left.
+
+    Returns
+    -------
+    dict
+        By source and architecture, those of dense models also by GPU type and precision: the figures of
+        `summary`, the `median_ratio` of predicted to measured speed, and the `stacks` chosen.
+    """
+    scored = [
+        row
+        for row in newest(rows)
+        if row.setting
+        and row.setting.planned
+        and row.measured
+        and row.job == "pretrain"
+        and not row.defective
+    ]
+    found: dict[str, Any] = {}
+    for source in sorted({row.source for row in scored}):
+        tell(f"fitting without {source}")
+        others = [row for row in rows if row.source != source]
+        names = [name for name in FREE if usable_rows(others, name)]
+        stacks = [fitted_stack(others, name, fit_stack(others, name)) for name in names]
+        pairs: dict[str, list[tuple[float, str]]] = {}
+        for row in scored:
+            if row.source == source and row.setting and row.measured:
+                one = row.setting
+                used = choose_for_shape(one.shape, one.machine, int(row.stack[-4:]), stacks).stack
+                ratio = tokens_per_s_per_gpu(one, used.step_constants) / row.measured
+                keys = [f"{source}, {EXPERTS if one.shape.experts else DENSE}"]
+                if not one.shape.experts:
+                    keys.append(f"{keys[0]}, {row.gpu_type}, {one.plan.precision}")
+                for key in keys:
+                    pairs.setdefault(key, []).append((ratio, used.name))
+        for key, of_key in sorted(pairs.items()):
+            ratios = np.array([ratio for ratio, _ in of_key])
+            found[key] = summary(np.abs(ratios - 1)) | {
+                "median_ratio": float(np.median(ratios)),
+                "stacks": sorted({name for _, name in of_key}),
+            }
+    return found
 
 
 def errors_without_constants(

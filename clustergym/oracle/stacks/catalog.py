@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -81,12 +82,20 @@ def stack_names() -> list[str]:
     return sorted(path.stem for path in (conf_dir() / "stack").glob("*.yaml"))
 
 
-def choose_stack(family: str, architecture: str, gpu_type: str, *, fp8: bool) -> ChosenStack:
-    """Choose a model's stack on a GPU type: the newest that was measured on both, else an extrapolated one.
+def choose_stack(
+    family: str,
+    architecture: str,
+    gpu_type: str,
+    *,
+    fp8: bool,
+    year: int | None = None,
+    stacks: Sequence[Stack] | None = None,
+) -> ChosenStack:
+    """Choose a model's stack on a GPU type: that of the nearest year that was measured on both.
 
     A stack that was measured on the model's family goes before those of transformers in general. Where there
-    is none, a transformer has the newest one that was measured on the GPU type; else the family's own, or a
-    default, is extended.
+    is none, a transformer has the one of the nearest year that was measured on the GPU type; else the
+    family's own, or a default, is extended.
 
     Parameters
     ----------
@@ -94,21 +103,47 @@ def choose_stack(family: str, architecture: str, gpu_type: str, *, fp8: bool) ->
         `DENSE` or `EXPERTS`; empty for a model that is no transformer.
     fp8 : bool
         Whether the GPU type has such arithmetic.
+    year : int or None
+        Of the software; None: the newest.
+    stacks : sequence of Stack, optional
+        Among which; those of conf/stack by default.
     """
-    # The year ends a name, so that newer ones come first.
-    newest = [load_stack(name) for name in sorted(stack_names(), key=lambda n: (n[-4:], n), reverse=True)]
-    own = [stack for stack in newest if family in stack.models]
-    of_steps = [stack for stack in newest if architecture and stack.of_steps]
-    fallback = own or [load_stack(DEFAULT_STACKS[fp8] if architecture else OPERATORS_STACK)]
+    known = list(stacks or current_stacks())
+    own = [stack for stack in sort_by_year(known, year) if family in stack.models]
+    of_steps = [stack for stack in sort_by_year(known, year) if architecture and stack.of_steps]
+    default = DEFAULT_STACKS[fp8] if architecture else OPERATORS_STACK
+    near = sort_by_year(known, year or int(default[-4:]))
+    # Of another framework only where the default's has no stack at all.
+    fallback = own or sorted(near, key=lambda stack: stack.name[:-4] != default[:-4])
     measured = (stack for stack in (*own, *of_steps) if stack.was_measured_on(gpu_type))
     stack = next(measured, fallback[0])
     return ChosenStack(stack, describe_extension(stack, family, architecture, gpu_type))
 
 
-def choose_for_shape(shape: TransformerShape, machine: Machine) -> ChosenStack:
+def current_stacks() -> list[Stack]:
+    """Return the stacks whose name ends in a year; a former fit's, for a frozen board, ends in a day."""
+    return [load_stack(name) for name in stack_names() if re.search(r"-20\d\d$", name)]
+
+
+def sort_by_year(stacks: Iterable[Stack], year: int | None) -> list[Stack]:
+    """Sort stacks by how near they are to a year (None: the newest first), then by measured GPU types."""
+
+    def order(stack: Stack) -> tuple[int, int, int]:
+        of = int(stack.name[-4:])
+        return (0 if year is None else abs(of - year), -of, -len(stack.gpu_types))
+
+    return sorted(stacks, key=order)
+
+
+def choose_for_shape(
+    shape: TransformerShape,
+    machine: Machine,
+    year: int | None = None,
+    stacks: Sequence[Stack] | None = None,
+) -> ChosenStack:
     """Choose the stack for a transformer on a machine, as `choose_stack` does."""
-    architecture = EXPERTS if shape.experts else DENSE
-    return choose_stack(shape.name, architecture, machine.name, fp8=machine.fp8_tflops is not None)
+    architecture, fp8 = EXPERTS if shape.experts else DENSE, machine.fp8_tflops is not None
+    return choose_stack(shape.name, architecture, machine.name, fp8=fp8, year=year, stacks=stacks)
 
 
 def describe_extension(stack: Stack, family: str, architecture: str, gpu_type: str) -> str:

@@ -106,6 +106,8 @@ class StackOracle(Oracle):
         `conf/model` by default.
     stack : str
         A stack of conf/stack, a YAML file, or `auto`: see `choose_stack`.
+    year : int or None
+        Of the software, by which `auto` chooses; None: the newest.
     precision : str
         Of linear layers: `bf16`, `fp8`, `mxfp8` or `fp4`; a GPU type that has no such arithmetic uses bf16.
     sequence_length : int or None
@@ -135,6 +137,7 @@ class StackOracle(Oracle):
         precision: Precision = "bf16",
         sequence_length: int | None = None,
         segment: int | None = None,
+        year: int | None = None,
         **operators: Any,
     ) -> None:
         check_choice(precision, PRECISIONS, "oracle.precision")
@@ -146,7 +149,7 @@ class StackOracle(Oracle):
             raise InputError(message, field="oracle.sequence_length", remedy=remedy)
         self.catalog = catalog or load_catalog()
         self.stack, self.precision, self.sequence_length = stack, precision, sequence_length
-        self.segment = segment
+        self.segment, self.year = segment, year
         given = None if stack == AUTO else load_stack(stack)
         # With a stack of transformers there are no operators' times, but their keys are checked all the same.
         other = load_stack(OPERATORS_STACK) if given is None or given.of_steps else given
@@ -160,7 +163,8 @@ class StackOracle(Oracle):
         spec, gpu_type = self.catalog.get(model), group.gpu_type.name
         architecture = classify_transformer(spec)
         if self.given is None or (self.given.of_steps and not architecture):
-            return choose_stack(spec.family, architecture, gpu_type, fp8=_has_fp8(group))
+            fp8 = _has_fp8(group)
+            return choose_stack(spec.family, architecture, gpu_type, fp8=fp8, year=self.year)
         return ChosenStack(self.given, describe_extension(self.given, spec.family, architecture, gpu_type))
 
     def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
@@ -219,7 +223,7 @@ class StackOracle(Oracle):
             "version": VERSION,
             "precision": self.precision,
             "sequence_length": self.sequence_length,
-            **({} if self.segment is None else {"segment": self.segment}),
+            **{key: value for key in ("segment", "year") if (value := getattr(self, key)) is not None},
             "stacks": {stack.name: asdict(stack) for stack in stacks},
             "operators": self.operators.fingerprint(),
             "machines": hashlib.sha256(machines).hexdigest(),

@@ -192,8 +192,6 @@ def _micro_batch(
     plain_rate = constants.linear_rate * _compute_sustained(machine, constants, machine.bf16_tflops)
     share = getattr(constants, RATES[plan.precision])
     rate = share * _compute_sustained(machine, constants, peak)
-    newer = machine.bf16_tflops / REFERENCE_TFLOPS
-    attention_rate = constants.attention_rate * newer**-constants.attention_decline
     experts = float(shape.expert_layers * shape.experts_per_token * shape.expert_parameters)
     if shape.experts:
         # Tokens that meet at an expert, from all ranks of its group.
@@ -230,7 +228,7 @@ def _micro_batch(
         "linear_s": linear / rate,
         "attention_s": score
         * (1 + ATTENTION_BACKWARD + again)
-        / (attention_rate * _compute_sustained(machine, constants, machine.bf16_tflops)),
+        / (1e12 * machine.bf16_tflops * kernel_share(machine, constants, "attention_rate")),
         "output_s": output / plain_rate,
         "elementwise_s": traffic / (machine.memory_gbs * 1e9),
         "fixed_s": fixed_us * passes / 3 * 1e-6,
@@ -239,6 +237,14 @@ def _micro_batch(
         "context_exposed_s": CONTEXT_EXPOSED * handed_on / slower,
         "expert_exchange_s": _expert_exchange(shape, machine, plan, constants, tokens) / stages,
     }
+
+
+def kernel_share(machine: Machine, constants: StackConstants, name: str) -> float:
+    """Return the share of a GPU's bf16 peak that a rate (`linear_rate` or `attention_rate`) comes to."""
+    peak = machine.bf16_tflops
+    declined = (peak / REFERENCE_TFLOPS) ** -constants.attention_decline if name == "attention_rate" else 1.0
+    sustained = _compute_sustained(machine, constants, peak) / (1e12 * peak)
+    return float(getattr(constants, name) * declined * sustained)
 
 
 def _compute_sustained(machine: Machine, constants: StackConstants, peak_tflops: float) -> float:

@@ -38,6 +38,8 @@ TITAN_SELECTIVE = 0.5
 """Share of the forward pass that torchtitan's selective recomputation is taken to compute again: every second
 matrix product, or every second layer. An assumption that no row measures by itself: without it, rows left out
 have a median error of 11.5 instead of 5.1 %."""
+SOURCES = {"foundry": "fsdp-2023", "torchtitan": "fsdp-2025", "dgxc": "dgxc-2025"}
+"""Stacks by what the name of a source contains; those of Megatron-Bridge are by year, too."""
 _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
 
@@ -92,17 +94,20 @@ class ThroughputRow:
     def stack(self) -> str:
         """Name of the software stack with which the row was measured.
 
-        llm-foundry measured with PyTorch's FSDP of 2023; Megatron-Bridge's releases are those of years;
-        others,
-        torchtitan among them, with PyTorch's FSDP2.
+        Rows of a source that no stack is fitted to have the stack of a world with their model, GPU and year.
         """
-        if "foundry" in self.source:
-            return "fsdp-2023"
-        if "megatron" in self.source or "nemo" in self.source:
-            return (
-                "megatron-2025" if self.release.startswith(("24", "25", "2024", "2025")) else "megatron-2026"
-            )
-        return "fsdp-2025"
+        if "megatron" in self.source:
+            return "megatron-2025" if self.year in (2024, 2025) else "megatron-2026"
+        own = next((stack for name, stack in SOURCES.items() if name in self.source), "")
+        if own or self.setting is None:
+            return own
+        return choose_for_shape(self.setting.shape, self.setting.machine, self.year).stack.name
+
+    @property
+    def year(self) -> int | None:
+        """Year of the software's release, as in 25.09 or 2025-06."""
+        found = _RELEASE.fullmatch(self.release)
+        return 2000 + int(re.split("[.-]", self.release)[0]) % 100 if found else None
 
 
 def read_throughput(

@@ -52,7 +52,7 @@ class Failures(Disturbance):
     mtbf_s : float or None
         Mean seconds until a node fails, exponentially distributed; None: no failures are drawn.
     mttr_s : float
-        Mean seconds of a drawn repair, exponentially distributed.
+        Mean seconds of a drawn repair, distributed as `model.repair_median_s` says.
     seed : int
         Seed of the drawn failures.
     checkpoint_every_s : float
@@ -129,6 +129,8 @@ class Failures(Disturbance):
         values = asdict(self)
         # The file's content is in `switches`; where it lies does not change a run.
         values["model"].pop("switch_path")
+        if self.model.repair_median_s is None:
+            del values["model"]["repair_median_s"]
         restart = values["model"]["restart"]
         values["model"]["restart"] = {
             key: value for key, value in restart.items() if not key.endswith("_causes") or value
@@ -237,6 +239,12 @@ class FailureChoice(FailureModel):
                 value,
                 "give seconds above 1",
             )
+        require(
+            self.repair_median_s is None or self.repair_median_s <= self.mttr_s,
+            "scenario.failures.repair_median_s",
+            self.repair_median_s,
+            f"give at most mttr_s, {self.mttr_s:g} s",
+        )
         write_s, every_s = self.checkpoint_write_s, self.checkpoint_every_s
         if self.checkpoint_rule == "fixed" and write_s > every_s:
             raise InputError(
@@ -248,7 +256,11 @@ class FailureChoice(FailureModel):
     def check_without_rates(self, model: FailureModel) -> None:
         """Raise an InputError for keys without effect if there are no random failures."""
         given = model.switch_path is not None or self.path is not None
-        needs = ("offenders", "causes", "rate_scale") if given else tuple(one.name for one in fields(model))
+        needs = (
+            ("offenders", "causes", "rate_scale", "repair_median_s")
+            if given
+            else tuple(one.name for one in fields(model))
+        )
         plain = FailureModel()
         for key in needs:
             if getattr(model, key) != getattr(plain, key):

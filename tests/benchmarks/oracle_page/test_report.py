@@ -198,7 +198,7 @@ def test_what_is_missed_is_counted_from_the_figures() -> None:
         in found[4]
     )
     assert "(-25)" in found[4]
-    assert "No measured row has more than 256 GPUs, so the target on 512" in found[5]
+    assert "No measured row has more than 256 GPUs, too few to check 512." in found[5]
 
 
 def test_what_is_missing_is_a_dash() -> None:
