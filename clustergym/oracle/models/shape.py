@@ -293,6 +293,9 @@ class ParallelPlan:
         Whether a compiler fuses elementwise operators.
     adapters : bool
         Whether only adapters are trained (LoRA): the model's weights have no gradients and no optimizer.
+    shard_group : int
+        Ranks among which sharded state is divided; further groups hold copies of it (hybrid sharding, Zhao et
+        al., VLDB '23, section 3.2.2). 0: all ranks with the same weights.
     """
 
     data: int = 1
@@ -308,6 +311,12 @@ class ParallelPlan:
     asynchronous_tensor: bool = False
     compiled: bool = True
     adapters: bool = False
+    shard_group: int = 0
+
+    @property
+    def shards(self) -> int:
+        """Number of ranks among which sharded state is divided."""
+        return min(self.shard_group or self.data * self.context, self.data * self.context)
 
     @property
     def gpus(self) -> int:

@@ -69,6 +69,13 @@ class StackConstants:
         permutation.
     uncompiled_traffic : float
         Factor on elementwise traffic where operators are not fused by a compiler.
+    loss_bytes : float
+        Bytes of memory of a token and word of the vocabulary in the loss, not fitted: a fused cross entropy
+        holds the logits and their gradient in 16 bit (flash-attention's `CrossEntropyLoss`, which llm-foundry
+        uses).
+    usable_memory : float
+        Bytes of tensors for each byte of memory by a data sheet, not fitted. Data sheets' gigabytes are 7 %
+        more than 10^9 bytes, of which the runtime and the allocator's gaps take about as much.
     """
 
     linear_rate: float
@@ -88,6 +95,8 @@ class StackConstants:
     expert_layer_us: float = 500.0
     expert_traffic: float = 2.0
     uncompiled_traffic: float = 1.0
+    loss_bytes: float = 4.0
+    usable_memory: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -133,7 +142,7 @@ def step_parts(
     """
     recompute = plan.recompute
     if recompute is None:
-        recompute = choose_recompute(shape, machine, plan, global_batch, sequence_length)
+        recompute = choose_recompute(shape, machine, plan, constants, global_batch, sequence_length)
     rounds = plan.micro_batches(global_batch)
     # The last micro-batch may not be full; time follows the tokens, not the slots.
     filled = global_batch / (plan.data * plan.micro_batch * rounds)
@@ -275,25 +284,24 @@ def _distinct(places: float, draws: int) -> float:
 
 
 def _local_parameters(
-    shape: TransformerShape, plan: ParallelPlan
+    shape: TransformerShape, plan: ParallelPlan, ranks: int
 ) -> tuple[tuple[float, int], tuple[float, int]]:
-    """Return a GPU's parameters, without experts and of experts, each with the ranks that share them."""
+    """Return a GPU's parameters, without experts and of experts, each with those of `ranks` that share them."""
     embeddings = shape.output_parameters * (1 if shape.tied else 2)
     plain = (shape.shared_parameters + embeddings) / plan.tensor / plan.pipeline
     experts = shape.expert_layers * shape.experts * shape.expert_parameters / plan.expert / plan.pipeline
-    ranks = plan.data * plan.context
     return (plain, ranks), (experts, max(1, ranks * plan.tensor // plan.expert))
 
 
 def _count_updated(shape: TransformerShape, plan: ParallelPlan) -> float:
     """Return the parameters that a GPU's optimizer updates."""
-    return sum(parameters / ranks for parameters, ranks in _local_parameters(shape, plan))
+    return sum(parameters / ranks for parameters, ranks in _local_parameters(shape, plan, plan.shards))
 
 
 def _ring_s(shape: TransformerShape, machine: Machine, plan: ParallelPlan) -> float:
     """Return seconds of a reduce-scatter or all-gather of a GPU's 16-bit weights, layer by layer."""
     seconds, layers = 0.0, shape.all_layers / plan.pipeline
-    for parameters, group in _local_parameters(shape, plan):
+    for parameters, group in _local_parameters(shape, plan, plan.shards):
         # Tensor-parallel ranks fill the NVLink domain first; the rest of it is left for the ring.
         members = max(1, min(group, machine.domain // plan.tensor))
         seconds += ring_s(machine, 2 * parameters, group, members, layers) if parameters else 0.0
@@ -311,9 +319,18 @@ def _time_sharded_exchange(
 
 
 def _gradient_exchange(shape: TransformerShape, machine: Machine, plan: ParallelPlan, busy: float) -> float:
-    """Return the seconds that exchanging gradients and weights adds if only the optimizer is sharded."""
-    if plan.sharding != "optimizer":
+    """Return the seconds that exchanging gradients and weights adds if a step does so once.
+
+    This is so where only the optimizer is sharded, and among the groups of hybrid sharding, where each GPU
+    exchanges its shard with those that hold a copy, one in each domain.
+    """
+    copies = plan.data * plan.context // plan.shards
+    if plan.sharding == "optimizer":
+        exposed = 2 * _ring_s(shape, machine, plan)
+    elif copies > 1:
+        layers = shape.all_layers / plan.pipeline
+        exposed = 2 * ring_s(machine, 2 * _count_updated(shape, plan), copies, 1, layers)
+    else:
         return 0.0
-    exposed = 2 * _ring_s(shape, machine, plan)
     # The first layers' gradients and the last layers' weights have no computation left to hide behind.
     return max(0.1 * exposed, exposed - OVERLAP * busy)

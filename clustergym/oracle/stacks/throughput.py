@@ -230,6 +230,7 @@ def _setting(cells: Mapping[str, str], shapes: Path | None, accelerators: Path |
         precision=precision,
         asynchronous_tensor="async" in note, compiled="no torch.compile" not in note,
         adapters=cells["kind"].lower() == "lora",
+        shard_group=machine.domain if _is_hybrid(cells["sharding"]) else 0,
     )  # fmt: skip
     return Setting(shape, machine, plan, batch, length, planned), "; ".join(assumed)
 
@@ -253,7 +254,12 @@ def _sharding(cell: str) -> Sharding:
     # (ZeRO-1).
     if "grad" in name:
         return "gradients"
-    return "full" if "fsdp" in name else "optimizer"
+    return "full" if "fsdp" in name or _is_hybrid(name) else "optimizer"
+
+
+def _is_hybrid(cell: str) -> bool:
+    """Return whether state is divided inside a node alone, as tables name it: HSDP or hybrid."""
+    return any(word in cell.lower() for word in ("hsdp", "hybrid"))
 
 
 def _recompute(cells: Mapping[str, str]) -> float | None:
