@@ -51,7 +51,21 @@ PRIORS = {
     "expert_layer_us": Prior(500.0, 10.0, 10000.0, 1.0),
     "expert_traffic": Prior(2.0, 0.2, 15.0),
     "exchange_exposed": Prior(0.3, 0.02, 1.0),
+    "overlap": Prior(0.5, 0.01, 0.99),
+    "optimizer_bytes": Prior(30.0, 20.0, 500.0, 1.0),
+    "network_rate": Prior(0.5, 0.02, 1.2, 1.0),
+    "offload_ns": Prior(0.3, 0.001, 10.0, 1.0),
+    "offload_shard_ns": Prior(0.5, 0.001, 10.0, 1.0),
+    "sharded_exchange": Prior(1.0, 0.5, 3.0, 0.5),
 }
+OLDER_PRIORS = {
+    "linear_rate": Prior(0.3, 0.05, 1.0),
+    "attention_rate": Prior(0.1, 0.005, 0.9, 1.0),
+    "traffic": Prior(20.0, 2.0, 200.0),
+    "layer_us": Prior(1000.0, 10.0, 20000.0, 1.0),
+    "tensor_exposed": Prior(1.0, 0.05, 5.0),
+}
+"""The same where operators are not fused and attention stores its scores."""
 OF_DENSE = ("linear_rate", "power_decline", "attention_rate", "traffic", "layer_us", "straggling")
 OF_EXPERTS = ("expert_rate", "expert_traffic", "expert_half_tokens", "expert_layer_us", "exchange_exposed")
 FREE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -59,6 +73,10 @@ FREE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "fsdp-2025": ((*OF_DENSE, "fp8_rate", "tensor_exposed", "uncompiled_traffic"), ()),
     "megatron-2025": ((*OF_DENSE, "fp8_rate", "mxfp8_rate", "fp4_rate", "tensor_exposed"), OF_EXPERTS),
     "megatron-2026": ((*OF_DENSE, "fp8_rate", "mxfp8_rate", "fp4_rate", "tensor_exposed"), OF_EXPERTS),
+    "deepspeed-2024": (
+        ("linear_rate", "attention_rate", "traffic", "layer_us", "tensor_exposed", "overlap", "optimizer_bytes", "network_rate",
+         "offload_ns", "offload_shard_ns", "sharded_exchange"), (),
+    ),
 }
 """Constants of each stack that are fitted, first to dense models, then to mixtures of experts; others keep
 their defaults."""
@@ -143,8 +161,9 @@ def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> S
     if not usable_rows(rows, stack):
         raise InputError(f"no row is of stack {stack}", field="--data", remedy="give rows of its source")
     dense, experts = FREE[stack]
-    priors = {name: PRIORS[name] for name in (*dense, *experts) if name != without}
-    constants = StackConstants(**{name: PRIORS[name].centre for name in (*dense, *experts)})
+    known = PRIORS | (OLDER_PRIORS if stack == "deepspeed-2024" else {})
+    priors = {name: known[name] for name in (*dense, *experts) if name != without}
+    constants = StackConstants(**{name: known[name].centre for name in (*dense, *experts)})
     if without:
         constants = replace(constants, **{without: 0.0})
     # Releases of one framework, and frameworks of one time, differ little: what all have in common is where

@@ -293,6 +293,8 @@ class ParallelPlan:
         Whether a compiler fuses elementwise operators.
     adapters : bool
         Whether only adapters are trained (LoRA): the model's weights have no gradients and no optimizer.
+    offload : bool
+        Whether optimizer state and the optimizer's step are on the host (ZeRO-Offload).
     shard_group : int
         Ranks among which sharded state is divided; further groups hold copies of it (hybrid sharding, Zhao et
         al., VLDB '23, section 3.2.2). 0: all ranks with the same weights.
@@ -311,6 +313,7 @@ class ParallelPlan:
     asynchronous_tensor: bool = False
     compiled: bool = True
     adapters: bool = False
+    offload: bool = False
     shard_group: int = 0
 
     @property

@@ -43,6 +43,9 @@ def state_bytes(shape: TransformerShape, plan: ParallelPlan) -> float:
         return held * (plain / shards + experts / expert_shards) + gathered
     if plan.adapters:
         return 2 * (plain + experts)
+    if plan.offload:
+        # ZeRO-Offload (Ren et al., USENIX ATC '21, section 4): weights alone; the rest is on the host.
+        return 2 * (plain + experts)
     if plan.sharding == "gradients":
         # SHARD_GRAD_OP: weights stay whole; gradients, fp32 copy and moments are divided.
         return 2 * (plain + experts) + 14 * (plain / shards + experts / expert_shards)

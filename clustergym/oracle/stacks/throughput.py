@@ -86,10 +86,12 @@ class ThroughputRow:
     def stack(self) -> str:
         """Name of the software stack with which the row was measured.
 
-        llm-foundry measured with PyTorch's FSDP of 2023; Megatron-Bridge's releases are those of years;
+        Morphling measured with DeepSpeed and Megatron-LM of about 2024; llm-foundry measured with PyTorch's FSDP of 2023; Megatron-Bridge's releases are those of years;
         others,
         torchtitan among them, with PyTorch's FSDP2.
         """
+        if "morphling" in self.source:
+            return "deepspeed-2024"
         if "foundry" in self.source:
             return "fsdp-2023"
         if "megatron" in self.source or "nemo" in self.source:
