@@ -92,7 +92,8 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None
     """Add the option `--data`, a file of measurements, and the options of `add_shapes` to a parser."""
     text = (
         "measured throughput, iteration times, memory, collectives or steps, by its columns: a CSV file,"
-        " `modern` (../shared/data/modern/throughput.csv) or `measured` (benchmarks/measured/h100-steps.csv)"
+        " `modern` (../shared/data/modern/throughput.csv) or `measured` (benchmarks/measured/h100-steps.csv);"
+        " step times by plan and placement: a folder, or `morphling` (../shared/data/morphling)"
     )
     parser.add_argument("--data", metavar="FILE", required=required, help=text)
     add_shapes(parser)
@@ -105,6 +106,8 @@ def what_is_measured(data: str) -> str:
     """
     from clustergym.common.text_files import first_lines, header
 
+    if data_path(data).is_dir():
+        return "placements"
     names = set() if data == "modern" else header(first_lines(data_path(data)))
     if names & {"peak_allocated_bytes", "peak_reserved_bytes"}:
         return "steps"
@@ -116,17 +119,21 @@ def what_is_measured(data: str) -> str:
 
 
 def data_path(data: str) -> Path:
-    """Return the path that the value of `--data` stands for: `modern`, `measured`, or itself a path."""
+    """Return the path that the value of `--data` stands for: one of three names, or itself a path."""
     from clustergym.oracle.calibration.measured_steps import MEASURED
+    from clustergym.oracle.calibration.placements import MORPHLING
     from clustergym.oracle.calibration.throughput_validation import MODERN
 
-    return {"modern": MODERN, "measured": MEASURED}.get(data, Path(data))
+    return {"modern": MODERN, "measured": MEASURED, "morphling": MORPHLING}.get(data, Path(data))
 
 
 def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:
     """Read the measured throughputs in the file that the option `--data` names."""
+    from clustergym.oracle.calibration.placements import read_placements
     from clustergym.oracle.stacks.throughput import read_throughput
 
+    if what_is_measured(options.data) == "placements":
+        return read_placements(data_path(options.data))
     return read_throughput(data_path(options.data), options.shapes, options.accelerators)
 
 
