@@ -372,12 +372,12 @@ def misses_section(figures: Figures) -> str:
         f" loses {lost} of the throughput; the target is at most 2 %.",
     ]
     if figures.get("steps"):
-        found = figures["steps"]["borders"]["as it is"]
+        found, refused = figures["steps"]["borders"]["as it is"], figures["steps"]["refused"]["steps"]
         recall, pairs, median = percent(found["recall"], 0), found["pairs"], found["median"]
         lines.append(
             f"Out of memory, measured on one H100: the oracle says that {recall} of {pairs} micro-batches"
-            f" just too large do not fit. In the median, its largest micro-batch is {median:.1f} times the"
-            " largest that ran, since the oracle counts no memory for the loss."
+            f" just too large do not fit, and neither do {refused} of {figures['steps']['ran']} steps that"
+            f" ran. In the median, its largest micro-batch is {median:.2f} times the largest that ran."
         )
     if "stacks" in figures:
         curves, most = figures["stacks"]["per_gpu_curves"], figures["stacks"]["most_gpus"]

@@ -119,7 +119,7 @@ def _placements(options: argparse.Namespace) -> dict[str, Any]:
     with common.telling() as tell:
         shown = validate_placements(common.data_path(options.data), options.cross_validate, tell)
     for name, found in shown.items():
-        print_figures(f"plans and placements of {options.data}, {name.replace('_', ' ')}", found)
+        print_figures(f"plans and placements of {options.data}, {name}", found)
     return shown
 
 

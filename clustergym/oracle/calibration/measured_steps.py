@@ -252,6 +252,13 @@ def _compare_bytes(steps: Sequence[MeasuredStep]) -> Figures:
     return compare(predicted, np.array([step.allocated for step in steps]))
 
 
+def _refused(ran: Sequence[MeasuredStep]) -> Figures:
+    """Return how many steps that ran are predicted not to fit, and by how much they exceed what they may use."""
+    over = np.array([predict_bytes(s) / usable_bytes(s.setting.machine, _constants(s)) - 1 for s in ran])
+    over = over[over > 0]
+    return {"steps": len(over), "over_median": float(np.median(over)) if len(over) else None}
+
+
 def _repeats(steps: Sequence[MeasuredStep]) -> Figures:
     """Return how far measured again is from measured first: seconds and allocated bytes."""
     first = {(step.border, step.setting.plan.micro_batch): step for step in steps if not step.changed}
@@ -279,8 +286,8 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
     dict
         `cases` and how many `ran`; `free_gb` before there was a model; errors of `seconds` by stack, of the
         chosen one's `by_tokens` of a micro-batch, `by_length`, `by_model` and `by_recomputation`, and of
-        `compiled` steps by stack; errors of `memory` against the bytes of tensors, and `borders`
-        (`border_figures`), by rule; `repeats`; `unused`, the reserved bytes over the allocated ones, less 1;
+        `compiled` steps by stack; errors of `memory` against the bytes of tensors; `usable_gb` of the first
+        step's GPU; steps that ran and are `refused`; `borders` (`border_figures`), by rule; `repeats`; `unused`, the reserved bytes over the allocated ones, less 1;
         `segments`: how many cases failed, and how many of these ran with expandable segments.
 
     Raises
@@ -313,6 +320,8 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
             "steps without a loss": _compare_bytes(without),
             "steps that drop gradients": _compare_bytes(dropped),
         },
+        "usable_gb": usable_bytes(ran[0].setting.machine, _constants(ran[0])) / 1e9,
+        "refused": _refused([step for step in steps if step.fits]),
         "borders": {name: border_figures(pairs, rule) for name, rule in RULES.items()},
         "repeats": _repeats(steps),
         "unused": {"median_share": float(np.median(unused)), "p90": float(np.quantile(unused, 0.9))},

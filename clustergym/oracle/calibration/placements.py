@@ -142,14 +142,22 @@ def _make_plan(name: str, gpus: int, batch: int) -> ParallelPlan | None:
 def validate_placements(
     folder: Path, left_out: bool, tell: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any]:
-    """Return the figures of the stack `deepspeed-2024`, and of fits that leave a model out (`left_out`)."""
+    """Return the figures of the stack `deepspeed-2024`, and of fits that leave a model out (`left_out`).
+
+    Each has those of all rows, and without rows of another run.
+    """
     rows = read_placements(folder)
     constants = load_stack(STACK).step_constants
     found = {STACK: {row.id: tokens_per_s_per_gpu(row.setting, constants) for row in rows if row.setting}}
     if left_out:
         tell("fitting without one model at a time")
-        found["left_out"] = leave_out_groups(rows, STACK)
-    return {name: placement_figures(rows, predicted) for name, predicted in found.items()}
+        found["left out"] = leave_out_groups(rows, STACK)
+    usual = [row for row in rows if not row.defective]
+    return {
+        f"{name}, {title}": placement_figures(some, predicted)
+        for name, predicted in found.items()
+        for title, some in (("all rows", rows), ("usual rows", usual))
+    }
 
 
 def placement_figures(rows: Sequence[ThroughputRow], predicted: Mapping[str, float]) -> dict[str, Any]:
@@ -163,8 +171,7 @@ def placement_figures(rows: Sequence[ThroughputRow], predicted: Mapping[str, flo
     Returns
     -------
     dict
-        Errors of `seconds`, of those without rows of another run (`usual_seconds`) and `by_model`; `plans`, how
-        much slower than the best plan of a placement the one
+        Errors of `seconds` and `by_model`; `plans`, how much slower than the best plan of a placement the one
         is that is predicted to be the fastest (`lost_median`, `lost_mean`, share `within_5_percent` of the
         `placements`), in all and by model; `ratios`, errors of the ratio of step times on `COMPARED`.
     """
@@ -186,7 +193,6 @@ def placement_figures(rows: Sequence[ThroughputRow], predicted: Mapping[str, flo
     ratios = [speeds[a] / speeds[b] / (measured[a] / measured[b]) - 1 for a, b in pairs]
     return {
         "seconds": summary(errors),
-        "usual_seconds": summary(errors[~np.array([row.defective for row in rows], dtype=bool)]),
         "by_model": summarise_groups(errors, names),
         "plans": {
             title: _lost([value for (model, _), value in chosen.items() if title in ("all", model)])

@@ -10,7 +10,7 @@ import numpy as np
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, nearest
 from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, Stack
-from clustergym.oracle.stacks.step_time import StackConstants, step_parts
+from clustergym.oracle.stacks.step_time import MEMORY, StackConstants, step_parts
 from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest
 
 ERROR_SCALE = 0.05
@@ -69,14 +69,14 @@ OLDER_PRIORS = {
 OF_DENSE = ("linear_rate", "power_decline", "attention_rate", "traffic", "layer_us", "straggling")
 OF_EXPERTS = ("expert_rate", "expert_traffic", "expert_half_tokens", "expert_layer_us", "exchange_exposed")
 FREE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "deepspeed-2024": (
+        ("linear_rate", "attention_rate", "traffic", "layer_us", "tensor_exposed", "overlap",
+         "optimizer_bytes", "network_rate", "offload_ns", "offload_shard_ns", "sharded_exchange"), (),
+    ),
     "fsdp-2023": ((*OF_DENSE, "attention_decline"), ()),
     "fsdp-2025": ((*OF_DENSE, "fp8_rate", "tensor_exposed", "uncompiled_traffic"), ()),
     "megatron-2025": ((*OF_DENSE, "fp8_rate", "mxfp8_rate", "fp4_rate", "tensor_exposed"), OF_EXPERTS),
     "megatron-2026": ((*OF_DENSE, "fp8_rate", "mxfp8_rate", "fp4_rate", "tensor_exposed"), OF_EXPERTS),
-    "deepspeed-2024": (
-        ("linear_rate", "attention_rate", "traffic", "layer_us", "tensor_exposed", "overlap", "optimizer_bytes", "network_rate",
-         "offload_ns", "offload_shard_ns", "sharded_exchange"), (),
-    ),
 }
 """Constants of each stack that are fitted, first to dense models, then to mixtures of experts; others keep
 their defaults."""
@@ -143,6 +143,12 @@ def fitted_stack(rows: Sequence[ThroughputRow], name: str, constants: StackConst
     )
 
 
+def list_priors(stack: str) -> dict[str, Prior]:
+    """Return the priors of the constants of a stack that are fitted."""
+    known = PRIORS | (OLDER_PRIORS if stack == "deepspeed-2024" else {})
+    return {name: known[name] for names in FREE[stack] for name in names}
+
+
 def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> StackConstants:
     """Return a stack's constants, fitted to its measured rows; the one named by `without` is fixed at 0.
 
@@ -161,9 +167,9 @@ def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> S
     if not usable_rows(rows, stack):
         raise InputError(f"no row is of stack {stack}", field="--data", remedy="give rows of its source")
     dense, experts = FREE[stack]
-    known = PRIORS | (OLDER_PRIORS if stack == "deepspeed-2024" else {})
-    priors = {name: known[name] for name in (*dense, *experts) if name != without}
-    constants = StackConstants(**{name: known[name].centre for name in (*dense, *experts)})
+    known = list_priors(stack)
+    priors = {name: prior for name, prior in known.items() if name != without}
+    constants = StackConstants(**{name: prior.centre for name, prior in known.items()}, **MEMORY)
     if without:
         constants = replace(constants, **{without: 0.0})
     # Releases of one framework, and frameworks of one time, differ little: what all have in common is where

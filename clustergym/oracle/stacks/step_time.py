@@ -77,12 +77,9 @@ class StackConstants:
         Nanoseconds for each parameter of a GPU, and for each that it updates, of a step whose optimizer is on
         the host.
     loss_bytes : float
-        Bytes of memory of a token and word of the vocabulary in the loss, not fitted: a fused cross entropy
-        holds the logits and their gradient in 16 bit (flash-attention's `CrossEntropyLoss`, which llm-foundry
-        uses).
+        Bytes of memory of a token and word of the vocabulary in the loss: see `MEMORY`.
     usable_memory : float
-        Bytes of tensors for each byte of memory by a data sheet, not fitted. Data sheets' gigabytes are 7 %
-        more than 10^9 bytes, of which the runtime and the allocator's gaps take about as much.
+        Bytes of tensors for each byte of memory by a data sheet.
     """
 
     linear_rate: float
@@ -108,8 +105,15 @@ class StackConstants:
     network_rate: float = 1.0
     offload_ns: float = 0.0
     offload_shard_ns: float = 0.0
-    loss_bytes: float = 4.0
-    usable_memory: float = 1.0
+    loss_bytes: float = 0.0
+    usable_memory: float = 0.95
+
+
+MEMORY = {"loss_bytes": 4.0, "usable_memory": 1.0}
+"""What fits assume of memory; a stack's file without these keys, of a frozen board, has the defaults. A fused
+cross entropy holds the logits and their gradient in 16 bit (flash-attention's `CrossEntropyLoss`, which
+llm-foundry uses). Data sheets' gigabytes are 7 % more than 10^9 bytes, of which the runtime and the allocator's
+gaps take about as much (`benchmarks/measured`: 1 and 5 %)."""
 
 
 @dataclass(frozen=True)
