@@ -7,6 +7,7 @@ from typing import Any
 
 from clustergym.commands.oracle.common import percent
 from clustergym.commands.oracle.measured_page import steps_section
+from clustergym.commands.oracle.placements_page import placements_section
 from clustergym.commands.oracle.stack_page import (
     MISSED_POINTS,
     PICTURE_NOTE,
@@ -402,6 +403,7 @@ def page(figures: Figures) -> str:
     stacks = (stack_section(figures["stacks"]),) if "stacks" in figures else ()
     picture = (PICTURE_NOTE,) if stacks else ()
     steps = (steps_section(figures["steps"]),) if figures.get("steps") else ()
+    placements = (placements_section(figures["placements"]),) if figures.get("placements") else ()
     sections = (
         HEAD,
         *picture,
@@ -411,6 +413,7 @@ def page(figures: Figures) -> str:
         planning_section(figures["planning"]),
         memory_section(figures["memory"]),
         *steps,
+        *placements,
         SOURCES_NOTE,
         table(("file", "sha256"), sources),
     )

@@ -25,6 +25,7 @@ def run(options: argparse.Namespace) -> int:
     """Run `clustergym oracle report`: measure the oracle's errors, and write the accuracy page."""
     from clustergym.commands.oracle.accuracy_page import page
     from clustergym.commands.oracle.measured_page import measure_steps
+    from clustergym.commands.oracle.placements_page import measure_placements
     from clustergym.commands.oracle.stack_page import PICTURE, draw_stacks, measure_stacks
     from clustergym.oracle.calibration.accuracy import measure_figures
 
@@ -37,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
             shown["stacks"] = measure_stacks(throughput, tell)
             draw_stacks(options.data, options.output.parent / PICTURE)
         shown["steps"] = measure_steps()
+        shown["placements"] = measure_placements(options.data / "morphling", tell)
     write_text(options.output, page(shown), "--output")
     write_json(options.json, shown)
     common.print_written(options.output, options.json)

@@ -110,10 +110,10 @@ def _read_model(path: Path) -> list[ThroughputRow]:
 
 
 def _is_odd(model: str, plan: str, placement: str) -> bool:
-    """Return whether a row is of another run than its neighbours, so that nothing is fitted to it.
+    """Return whether a row is unlike its neighbours, for a reason not known, so that nothing is fitted to it.
 
-    ViT takes 2 to 9 times as long where a node of several has an odd number of GPUs, which no other model does;
-    T5 by tensor and pipeline parallelism takes 2.5 times as long on one GPU at a time as by data parallelism.
+    ViT is several times slower where a node of several has an odd number of GPUs, which no other model is; T5 by
+    pipeline parallelism on one GPU at a time is more than twice as slow as on one GPU.
     """
     if model == "vit":
         return len(placement) > 1 and any(int(gpus) % 2 for gpus in placement)
@@ -144,7 +144,7 @@ def validate_placements(
 ) -> dict[str, Any]:
     """Return the figures of the stack `deepspeed-2024`, and of fits that leave a model out (`left_out`).
 
-    Each has those of all rows, and without rows of another run.
+    Each has those of all rows, and of those that are not unlike their neighbours.
     """
     rows = read_placements(folder)
     constants = load_stack(STACK).step_constants
