@@ -65,11 +65,6 @@ class Catalog:
         model : ModelClass
         file, line, field : optional
             Where the model was named, for the error message.
-
-        Raises
-        ------
-        InputError
-            If family or size are unknown, with the nearest known; if the batch is not positive.
         """
         message, remedy = self._problem(model)
         if message:
@@ -344,13 +339,7 @@ ARCHITECTURES: dict[str, type[Family]] = {
 
 
 def parse_family(source: YamlMapping) -> Family:
-    """Check the content of a model family's YAML file, and return it as an object.
-
-    Raises
-    ------
-    InputError
-        Names the file, the line, the key and the remedy.
-    """
+    """Check the content of a model family's YAML file, and return it as an object."""
     file, architecture = source.path, source.content.get("kind")
     if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         missing = "kind" not in source.content

@@ -145,11 +145,6 @@ def load_accelerator(name: str, more: Path | None = None) -> Machine:
     ----------
     more : Path, optional
         A YAML file with further ones, in the form of conf/hardware/accelerators.yaml.
-
-    Raises
-    ------
-    InputError
-        If there is none, with the nearest names; or if the file is malformed, with line and key.
     """
     return _entry(name, _accelerators(more), "accelerator")
 
@@ -170,26 +165,14 @@ def transformer_names() -> list[str]:
 
 
 def load_transformer(name: str, more: Path | None = None) -> TransformerShape:
-    """Load a transformer's shape by its name, or from the path of a Hugging Face config.json.
-
-    Raises
-    ------
-    InputError
-        As `load_accelerator`.
-    """
+    """Load a transformer's shape by its name, or from the path of a Hugging Face config.json."""
     if name.endswith(".json"):
         return read_hugging_face(Path(name))
     return _entry(name, _transformers(more), "model")
 
 
 def read_hugging_face(path: Path) -> TransformerShape:
-    """Read a transformer's shape from a Hugging Face config.json.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or lacks a needed key or has one that is not a number.
-    """
+    """Read a transformer's shape from a Hugging Face config.json."""
     from clustergym.cluster.schema import validate_content
     from clustergym.common.reading import read_json
 
