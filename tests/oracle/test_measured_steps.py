@@ -157,7 +157,9 @@ def test_committed_measurements(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         assert line.count("|") == 0 or line.startswith("| ")
     accuracy = {"fitted": {"failures": 6, "failure_recall": 0.5}}
     accuracy["leave_one_model_out"] = {"spearman": 0.9, "regret_within_type": 0.02}
-    assert f"{border['recall']:.0%} of 58".replace("%", " %") in misses_section({"accuracy": accuracy, "steps": found})
+    assert f"{border['recall']:.0%} of 58".replace("%", " %") in misses_section(
+        {"accuracy": accuracy, "steps": found}
+    )
 
 
 def test_options_of_other_measurements_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -46,7 +46,13 @@ def test_figures_by_hand(tmp_path: Path) -> None:
     # `ga` is chosen twice: right on one node, a ninth slower on two.
     assert found["plans"]["all"] == found["plans"]["bert"]
     assert found["plans"]["bert"] == pytest.approx(
-        {"placements": 2, "lost_median": 1 / 18, "lost_mean": 1 / 18, "lost_most": 1 / 9, "within_5_percent": 0.5}
+        {
+            "placements": 2,
+            "lost_median": 1 / 18,
+            "lost_mean": 1 / 18,
+            "lost_most": 1 / 9,
+            "within_5_percent": 0.5,
+        }
     )
     # 0.30 / 0.22 against 1.5, and 1.2 against 1.08.
     off = [0.30 / 0.22 / 1.5 - 1, 1.2 / 1.08 - 1]

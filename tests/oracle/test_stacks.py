@@ -81,7 +81,9 @@ def test_state_of_a_small_case():
     assert state_bytes(TINY, hybrid) == 8 * 1696 + 8 * 1696 / 2
     assert state_bytes(TINY, ParallelPlan(adapters=True)) == 2 * 1696
     # Frozen weights are divided and gathered, too, and have no gradients.
-    assert state_bytes(TINY, ParallelPlan(data=4, sharding="full", adapters=True)) == 2 * 1696 / 4 + 4 * 1696 / 2
+    assert (
+        state_bytes(TINY, ParallelPlan(data=4, sharding="full", adapters=True)) == 2 * 1696 / 4 + 4 * 1696 / 2
+    )
     assert state_bytes(TINY, ParallelPlan(data=4, sharding="gradients", offload=True)) == 2 * 1696
 
 
@@ -181,7 +183,9 @@ def test_the_loss_stands_on_the_last_stage():
     assert activation_bytes(TINY, staged, 4.0, 0.0, 8, 16) == 34 * 16 * 8 * 2
     assert activation_bytes(TINY, staged, 100.0, 0.0, 8, 16) == 16 * (34 * 8 + 100 * 10 + 32)
     # A rank of two has half of the vocabulary.
-    assert activation_bytes(TINY, replace(plan, tensor=2), 4.0, 0.0, 2, 16) == tokens / 2 * (34 * 8 * 2 + loss)
+    assert activation_bytes(TINY, replace(plan, tensor=2), 4.0, 0.0, 2, 16) == tokens / 2 * (
+        34 * 8 * 2 + loss
+    )
     assert loss_bytes(replace(plan, compiled=False), PLAIN) == 12.0
     assert loss_bytes(plan, replace(PLAIN, loss_bytes=4.0)) == 4.0
 

@@ -40,9 +40,9 @@ prediction is too slow.
 MEMORY_NOTE = """\
 The next two tables are about memory. The first has the errors of the most bytes that tensors take. The
 second has pairs of the largest micro-batch that ran and the smallest that did not, for the oracle as it
-is, and if it took all bytes that were free. *precision* and *recall* are those of the prediction that a step does
-not fit; the last columns are the largest micro-batch that is predicted to fit, divided by the largest
-that ran.
+is, and if it took all bytes that were free. *precision* and *recall* are those of the prediction that a
+step does not fit; the last columns are the largest micro-batch that is predicted to fit, divided by the
+largest that ran.
 """
 
 SHARES_NOTE = """\
@@ -118,12 +118,11 @@ def _findings(figures: Figures) -> str:
     text = f"""\
         `cross_entropy` of fp32 logits in plain PyTorch holds up to {UNCOMPILED_LOSS_BYTES:g} bytes for each
         token and word of the vocabulary: the logarithms of probabilities, their gradient and that of the
-        logits, as the peaks of these rows by phase show. The oracle counts them where nothing is compiled, and
-        the bytes of the stack (`loss_bytes`) elsewhere. Gradients that are dropped between steps save their 2
-        bytes per parameter; the oracle always counts them. The card had {figures["free_gb"]:.1f} GB free, of
-        which the oracle uses {figures["usable_gb"]:.0f}. A step that is refused although it ran needs
-        {percent(refused["over_median"])} more than that in the median: {refused["steps"]} of {figures["ran"]}
-        that ran, all of them within a few sequences of the end of memory.
+        logits, as the peaks of these rows by phase show. The oracle counts them where nothing is compiled,
+        and the stack's `loss_bytes` elsewhere. Gradients that are dropped between steps save their 2 bytes
+        per parameter; the oracle always counts them. The card had {figures["free_gb"]:.1f} GB free, of which
+        the oracle uses {figures["usable_gb"]:.0f}. It refuses {refused["steps"]} of {figures["ran"]} steps
+        that ran; in the median, these are predicted to need {percent(refused["over_median"])} more than that.
         Part of the rest is the allocator's: the bytes that it reserves without a tensor are
         {percent(unused["median_share"])} of the bytes of tensors in the median and {percent(unused["p90"])}
         at the 90th percentile. {segments["ran"]} of {segments["failed"]} micro-batches that failed ran with

@@ -56,7 +56,16 @@ def placements_section(figures: Figures) -> str:
         )
         for title, one in figures.items()
     ]
-    heads = ("rows", "median error", "mean", "placements", "lost up to 5 %", "lost, mean", "ratio, median", "most")
+    heads = (
+        "rows",
+        "median error",
+        "mean",
+        "placements",
+        "lost up to 5 %",
+        "lost, mean",
+        "ratio, median",
+        "most",
+    )
     models = figures["left out, usual rows"]
     by_model = [
         (

@@ -253,7 +253,7 @@ def _compare_bytes(steps: Sequence[MeasuredStep]) -> Figures:
 
 
 def _refused(ran: Sequence[MeasuredStep]) -> Figures:
-    """Return how many steps that ran are predicted not to fit, and by how much they exceed what they may use."""
+    """Return how many steps that ran are predicted not to fit, and by what share they need too much."""
     over = np.array([predict_bytes(s) / usable_bytes(s.setting.machine, _constants(s)) - 1 for s in ran])
     over = over[over > 0]
     return {"steps": len(over), "over_median": float(np.median(over)) if len(over) else None}
@@ -287,8 +287,8 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
         `cases` and how many `ran`; `free_gb` before there was a model; errors of `seconds` by stack, of the
         chosen one's `by_tokens` of a micro-batch, `by_length`, `by_model` and `by_recomputation`, and of
         `compiled` steps by stack; errors of `memory` against the bytes of tensors; `usable_gb` of the first
-        step's GPU; steps that ran and are `refused`; `borders` (`border_figures`), by rule; `repeats`; `unused`, the reserved bytes over the allocated ones, less 1;
-        `segments`: how many cases failed, and how many of these ran with expandable segments.
+        step's GPU; steps that ran and are `refused`; `borders` (`border_figures`), by rule; `repeats`;
+        `unused`, the reserved bytes over the allocated ones, less 1; `segments`: how many cases failed, and how many of these ran with expandable segments.
 
     Raises
     ------

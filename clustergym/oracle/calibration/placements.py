@@ -50,8 +50,8 @@ MODELS = {
     "gpt2": Trained(_shape("gpt2", 1600, 48, 25, 50257, 6400), 1024, 16),
     # 14 x 14 patches of an image of 224 x 224 pixels, and one for the class.
     "vit": Trained(_shape("vit", 768, 12, 12, 1000, 3072), 197, 64),
-    # Encoder and decoder of 16 layers each, and 512 tokens of each, which pass one half of the layers. A layer of
-    # the decoder attends twice, which makes 48. The inner width follows from the stated number of parameters.
+    # Encoder and decoder of 16 layers each, and 512 tokens of each, which pass one half of the layers. A layer
+    # of the decoder attends twice, which makes 48. The inner width follows from the number of parameters.
     "t5": Trained(replace(_shape("t5", 1024, 32, 16, 32128, 15360), attention_layers=48), 512, 16),
 }
 """By the name in the file's. No table states the batch of a step of t5_3B: it is not read."""
@@ -102,8 +102,17 @@ def _read_model(path: Path) -> list[ThroughputRow]:
         rate = batch * tokens / float(seconds[at]) / gpus
         rows.append(
             ThroughputRow(
-                f"{name} {plan} {placement}", "morphling", RELEASE, "pretrain", name, GPU, "bf16", gpus, rate,
-                setting, defective=_is_odd(name, plan, placement),
+                f"{name} {plan} {placement}",
+                "morphling",
+                RELEASE,
+                "pretrain",
+                name,
+                GPU,
+                "bf16",
+                gpus,
+                rate,
+                setting,
+                defective=_is_odd(name, plan, placement),
             )
         )
     return rows
@@ -112,8 +121,8 @@ def _read_model(path: Path) -> list[ThroughputRow]:
 def _is_odd(model: str, plan: str, placement: str) -> bool:
     """Return whether a row is unlike its neighbours, for a reason not known, so that nothing is fitted to it.
 
-    ViT is several times slower where a node of several has an odd number of GPUs, which no other model is; T5 by
-    pipeline parallelism on one GPU at a time is more than twice as slow as on one GPU.
+    ViT is several times slower where a node of several has an odd number of GPUs, which no other model is; T5
+    by pipeline parallelism on one GPU at a time is more than twice as slow as on one GPU.
     """
     if model == "vit":
         return len(placement) > 1 and any(int(gpus) % 2 for gpus in placement)
@@ -130,7 +139,9 @@ def place(machine: Machine, placement: str) -> Machine:
 def _make_plan(name: str, gpus: int, batch: int) -> ParallelPlan | None:
     """Return the plan of a name; of data parallelism, each GPU has its part of the batch at once."""
     if name in PLANS:
-        return ParallelPlan(data=gpus, micro_batch=max(1, batch // gpus), **({"recompute": 0.0} | PLANS[name]))
+        return ParallelPlan(
+            data=gpus, micro_batch=max(1, batch // gpus), **({"recompute": 0.0} | PLANS[name])
+        )
     if len(name) != 3 or not name.isdecimal() or "0" in name:
         return None
     pipeline, tensor, data = map(int, name)
@@ -198,7 +209,8 @@ def placement_figures(rows: Sequence[ThroughputRow], predicted: Mapping[str, flo
             title: _lost([value for (model, _), value in chosen.items() if title in ("all", model)])
             for title in ("all", *dict.fromkeys(names))
         },
-        "ratios": summary(np.abs(np.array(ratios))) | {"most": float(np.abs(ratios).max()) if ratios else None},
+        "ratios": summary(np.abs(np.array(ratios)))
+        | {"most": float(np.abs(ratios).max()) if ratios else None},
     }
 
 

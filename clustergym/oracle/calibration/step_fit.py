@@ -70,8 +70,20 @@ OF_DENSE = ("linear_rate", "power_decline", "attention_rate", "traffic", "layer_
 OF_EXPERTS = ("expert_rate", "expert_traffic", "expert_half_tokens", "expert_layer_us", "exchange_exposed")
 FREE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "deepspeed-2024": (
-        ("linear_rate", "attention_rate", "traffic", "layer_us", "tensor_exposed", "overlap",
-         "optimizer_bytes", "network_rate", "offload_ns", "offload_shard_ns", "sharded_exchange"), (),
+        (
+            "linear_rate",
+            "attention_rate",
+            "traffic",
+            "layer_us",
+            "tensor_exposed",
+            "overlap",
+            "optimizer_bytes",
+            "network_rate",
+            "offload_ns",
+            "offload_shard_ns",
+            "sharded_exchange",
+        ),
+        (),
     ),
     "fsdp-2023": ((*OF_DENSE, "attention_decline"), ()),
     "fsdp-2025": ((*OF_DENSE, "fp8_rate", "tensor_exposed", "uncompiled_traffic"), ()),

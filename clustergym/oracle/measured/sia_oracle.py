@@ -81,8 +81,7 @@ class SiaProfile:
 
 
 def read_profile(folder: Path, suffix: str) -> SiaProfile:
-    """Read a model's measured times on a GPU type from `placements-SUFFIX.csv` and `scalability-SUFFIX.csv`.
-    """
+    """Read a model's times on a GPU type from `placements-SUFFIX.csv` and `scalability-SUFFIX.csv`."""
     placed = read_csv(
         folder / f"placements-{suffix}.csv", ("placement", "local_bsz", "step_time", "sync_time")
     )

@@ -41,8 +41,7 @@ class Training:
     noise: Floats
 
     def interpolate_iterations(self, global_batch: int) -> float:
-        """Return the iterations of a training at a global batch, interpolated between logarithms of both.
-        """
+        """Return the iterations of a training at a global batch, interpolated between logarithms of both."""
         self._check(global_batch)
         return float(np.exp(np.interp(np.log(global_batch), np.log(self.batches), np.log(self.iterations))))
 
