@@ -77,7 +77,7 @@ def test_borders_are_told_apart_by_hand(tmp_path: Path) -> None:
         "pairs": 2, "precision": 0.5, "recall": 0.5,
         "least": 10 / 11, "median": (43 / 39 + 10 / 11) / 2, "most": 43 / 39,
     }  # fmt: skip
-    roomy = [tuple(replace(step, free=1e12) for step in pair) for pair in pairs]
+    roomy = [(replace(fit, free=1e12), replace(fail, free=1e12)) for fit, fail in pairs]
     assert measured.border_figures(roomy, True)["precision"] is None
 
 

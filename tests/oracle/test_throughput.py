@@ -13,6 +13,7 @@ import pytest
 from clustergym.commands.oracle import main
 from clustergym.commands.oracle.stack_page import stack_section
 from clustergym.common.errors import InputError
+from clustergym.oracle.calibration.placements import STACK, read_placements
 from clustergym.oracle.calibration.step_fit import (
     FREE,
     fit_stack,
@@ -319,7 +320,10 @@ def test_public_measurements():
 @needs_data
 @pytest.mark.parametrize("name", FREE)
 def test_committed_constants_are_those_of_the_command(name):
-    found = fit_stack(read_throughput(TABLE), name)
+    if name == STACK and not (TABLE.parents[1] / "morphling").is_dir():
+        pytest.skip("Morphling's published step times are missing")
+    rows = read_placements(TABLE.parents[1] / "morphling") if name == STACK else read_throughput(TABLE)
+    found = fit_stack(rows, name)
     committed = load_stack(name).constants
     for one in (constant for names in FREE[name] for constant in names):
         assert getattr(found, one) == pytest.approx(getattr(committed, one), rel=0.02)

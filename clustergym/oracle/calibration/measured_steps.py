@@ -288,7 +288,8 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
         chosen one's `by_tokens` of a micro-batch, `by_length`, `by_model` and `by_recomputation`, and of
         `compiled` steps by stack; errors of `memory` against the bytes of tensors; `usable_gb` of the first
         step's GPU; steps that ran and are `refused`; `borders` (`border_figures`), by rule; `repeats`;
-        `unused`, the reserved bytes over the allocated ones, less 1; `segments`: how many cases failed, and how many of these ran with expandable segments.
+        `unused`, the reserved bytes over the allocated ones, less 1; `segments`: how many cases failed,
+        and how many of these ran with expandable segments.
 
     Raises
     ------

@@ -50,8 +50,8 @@ MODELS = {
     "gpt2": Trained(_shape("gpt2", 1600, 48, 25, 50257, 6400), 1024, 16),
     # 14 x 14 patches of an image of 224 x 224 pixels, and one for the class.
     "vit": Trained(_shape("vit", 768, 12, 12, 1000, 3072), 197, 64),
-    # Encoder and decoder of 16 layers each, and 512 tokens of each, which pass one half of the layers. A layer
-    # of the decoder attends twice, which makes 48. The inner width follows from the number of parameters.
+    # Encoder and decoder of 16 layers each, and 512 tokens of each, which pass half of the layers. A layer of
+    # the decoder attends twice, which makes 48. The inner width follows from the number of parameters.
     "t5": Trained(replace(_shape("t5", 1024, 32, 16, 32128, 15360), attention_layers=48), 512, 16),
 }
 """By the name in the file's. No table states the batch of a step of t5_3B: it is not read."""
@@ -89,7 +89,7 @@ def _read_model(path: Path) -> list[ThroughputRow]:
     for at, (plan, placement) in enumerate(
         zip(table.columns["exec_plan"], table.columns["placement"], strict=True)
     ):
-        where = {"file": path, "line": table.line[at]}
+        where: dict[str, Any] = {"file": path, "line": table.line[at]}
         if not (placement.isdecimal() and "0" not in placement):
             remedy = "give the GPUs of each node, a digit each"
             raise InputError(f"{placement!r} is no placement", **where, field="placement", remedy=remedy)

@@ -155,6 +155,10 @@ def fitted_stack(rows: Sequence[ThroughputRow], name: str, constants: StackConst
     )
 
 
+WITH_MEMORY = ("deepspeed-2024",)
+"""Stacks that are fitted with `MEMORY`; the others' fits have the memory of the files of frozen boards."""
+
+
 def list_priors(stack: str) -> dict[str, Prior]:
     """Return the priors of the constants of a stack that are fitted."""
     known = PRIORS | (OLDER_PRIORS if stack == "deepspeed-2024" else {})
@@ -181,7 +185,9 @@ def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> S
     dense, experts = FREE[stack]
     known = list_priors(stack)
     priors = {name: prior for name, prior in known.items() if name != without}
-    constants = StackConstants(**{name: prior.centre for name, prior in known.items()}, **MEMORY)
+    constants = StackConstants(**{name: prior.centre for name, prior in known.items()})
+    if stack in WITH_MEMORY:
+        constants = replace(constants, **MEMORY)
     if without:
         constants = replace(constants, **{without: 0.0})
     # Releases of one framework, and frameworks of one time, differ little: what all have in common is where

@@ -86,8 +86,8 @@ class ThroughputRow:
     def stack(self) -> str:
         """Name of the software stack with which the row was measured.
 
-        Morphling's authors measured with DeepSpeed, llm-foundry with PyTorch's FSDP of 2023; Megatron-Bridge's
-        releases are those of years; others, torchtitan among them, with PyTorch's FSDP2.
+        Morphling's authors measured with DeepSpeed, llm-foundry with PyTorch's FSDP of 2023;
+        Megatron-Bridge's releases are those of years; others, torchtitan among them, with PyTorch's FSDP2.
         """
         if "morphling" in self.source:
             return "deepspeed-2024"
