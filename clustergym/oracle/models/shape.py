@@ -1,9 +1,4 @@
-"""The shape of a transformer, and what follows from it: parameters and floating-point operations a token.
-
-A plan of parallelism: how a model, its tokens and its state are divided among GPUs.
-
-A machine that trains: the GPU, its links, and how many GPUs they join.
-"""
+"""Shapes of transformers with their parameters and FLOPs, plans of parallelism, and machines that train."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reads tables of measured throughput: model, machine, plan, and tokens/s of a GPU.
-
-Speed of a job of fixed batch on more and more GPUs, as the search plans it: no measurement holds it.
-"""
+"""Reads tables of measured throughput, and predicts the speed of a job of fixed batch on more and more GPUs."""
 
 from __future__ import annotations
 
