@@ -1,4 +1,4 @@
-"""Reads tables of measured throughput, and predicts the speed of a job of fixed batch on more and more GPUs."""
+"""Reads tables of measured throughput, and plans a fixed batch on more and more GPUs."""
 
 from __future__ import annotations
 
