@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.oracle_page.measured_page import steps_section
+from benchmarks.oracle_page.placements_page import placements_section
 from benchmarks.oracle_page.stack_page import (
     MISSED_POINTS,
     PICTURE_NOTE,
@@ -377,12 +378,12 @@ def misses_section(figures: Figures) -> str:
         f" loses {lost} of the throughput; the target is at most 2 %.",
     ]
     if figures.get("steps"):
-        found = figures["steps"]["borders"]["as it is"]
+        found, refused = figures["steps"]["borders"]["as it is"], figures["steps"]["refused"]["steps"]
         recall, pairs, median = percent(found["recall"], 0), found["pairs"], found["median"]
         lines.append(
             f"Out of memory, measured on one H100: the oracle says that {recall} of {pairs} micro-batches"
-            f" just too large do not fit. In the median, its largest micro-batch is {median:.1f} times the"
-            " largest that ran, since the oracle counts no memory for the loss."
+            f" just too large do not fit, and neither do {refused} of {figures['steps']['ran']} steps that"
+            f" ran. In the median, its largest micro-batch is {median:.2f} times the largest that ran."
         )
     if "stacks" in figures:
         curves, most = figures["stacks"]["per_gpu_curves"], figures["stacks"]["most_gpus"]
@@ -405,6 +406,7 @@ def page(figures: Figures) -> str:
     stacks = (stack_section(figures["stacks"]),) if "stacks" in figures else ()
     picture = (PICTURE_NOTE,) if stacks else ()
     steps = (steps_section(figures["steps"]),) if figures.get("steps") else ()
+    placements = (placements_section(figures["placements"]),) if figures.get("placements") else ()
     sections = (
         HEAD,
         *picture,
@@ -414,6 +416,7 @@ def page(figures: Figures) -> str:
         planning_section(figures["planning"]),
         memory_section(figures["memory"]),
         *steps,
+        *placements,
         SOURCES_NOTE,
         table(("file", "sha256"), sources),
     )

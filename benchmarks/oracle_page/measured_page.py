@@ -10,11 +10,11 @@ from clustergym.commands.oracle.common import percent
 from clustergym.common.tables import table
 from clustergym.oracle.calibration.measured_steps import (
     CURVES,
-    LOSS_BYTES,
     MEASURED,
     read_shares,
     validate_steps,
 )
+from clustergym.oracle.stacks.memory import UNCOMPILED_LOSS_BYTES
 
 Figures = Mapping[str, Any]
 
@@ -38,11 +38,11 @@ prediction is too slow.
 """
 
 MEMORY_NOTE = """\
-The next two tables are about memory, for the oracle as it is and with variants of its rule. The first
-has the errors of the most bytes that tensors take. The second has pairs of the largest micro-batch that
-ran and the smallest that did not. *precision* and *recall* are those of the prediction that a step does
-not fit; the last columns are the largest micro-batch that is predicted to fit, divided by the largest
-that ran.
+The next two tables are about memory. The first has the errors of the most bytes that tensors take. The
+second has pairs of the largest micro-batch that ran and the smallest that did not, for the oracle as it
+is, and if it took all bytes that were free. *precision* and *recall* are those of the prediction that a
+step does not fit; the last columns are the largest micro-batch that is predicted to fit, divided by the
+largest that ran.
 """
 
 SHARES_NOTE = """\
@@ -114,17 +114,15 @@ def _errors(row: Figures) -> tuple[str, ...]:
 def _findings(figures: Figures) -> str:
     """Return a paragraph on what the tables of measured steps show."""
     segments, repeats, unused = figures["segments"], figures["repeats"], figures["unused"]
+    refused = figures["refused"]
     text = f"""\
-        What is missing is the memory of the loss. `cross_entropy` of fp32 logits in plain PyTorch holds up
-        to {LOSS_BYTES:g} bytes for each token and word of the vocabulary: the logarithms of probabilities,
-        their gradient and that of the logits, as the peaks of these rows by phase show. The oracle counts
-        none. Steps without a loss need the predicted memory, and so do steps with one if its bytes are added.
-        The oracle does not add them, for two reasons. With {LOSS_BYTES:g} bytes, it would say that 72 more
-        rows of the public tables, which ran, do not fit, so the loss of their stacks must hold less, or other
-        parts must. With 2 bytes, for logits in 16 bit, it would refuse no other row, but the times of models
-        of the frozen board llm-2026 would change (19 of 174 on 8 to 64 GPUs, each model with its smallest
-        batch, by up to 3.8 %). Gradients that are dropped between steps save their 2 bytes per parameter; the
-        oracle always counts them. The card had {figures["free_gb"]:.1f} GB free, of which the oracle uses 76.
+        `cross_entropy` of fp32 logits in plain PyTorch holds up to {UNCOMPILED_LOSS_BYTES:g} bytes for each
+        token and word of the vocabulary: the logarithms of probabilities, their gradient and that of the
+        logits, as the peaks of these rows by phase show. The oracle counts them where nothing is compiled,
+        and the stack's `loss_bytes` elsewhere. Gradients that are dropped between steps save their 2 bytes
+        per parameter; the oracle always counts them. The card had {figures["free_gb"]:.1f} GB free, of which
+        the oracle uses {figures["usable_gb"]:.0f}. It refuses {refused["steps"]} of {figures["ran"]} steps
+        that ran; in the median, these are predicted to need {percent(refused["over_median"])} more than that.
         Part of the rest is the allocator's: the bytes that it reserves without a tensor are
         {percent(unused["median_share"])} of the bytes of tensors in the median and {percent(unused["p90"])}
         at the 90th percentile. {segments["ran"]} of {segments["failed"]} micro-batches that failed ran with

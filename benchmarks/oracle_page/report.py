@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks.oracle_page.accuracy_page import page
 from benchmarks.oracle_page.measured_page import measure_steps
+from benchmarks.oracle_page.placements_page import measure_placements
 from benchmarks.oracle_page.stack_page import PICTURE, draw_stacks, measure_stacks
 from clustergym.commands.oracle import common
 from clustergym.common.errors import Parser, exits_on_bad_input
@@ -39,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
             shown["stacks"] = measure_stacks(options.data, tell)
             draw_stacks(options.data, options.output.parent / PICTURE)
         shown["steps"] = measure_steps()
+        shown["placements"] = measure_placements(options.data / "morphling", tell)
     write_text(options.output, page(shown), "--output")
     write_json(options.json, shown)
     common.print_written(options.output, options.json)

@@ -38,7 +38,9 @@ NOTHING = StepParts(**{one.name: 0.0 for one in fields(StepParts)})
 def step(seconds: float, gigabytes: float, fits: bool = True, **plan: Any) -> PlannedStep:
     """Return a step of which three quarters are linear layers, a quarter fixed."""
     parts = replace(NOTHING, linear_s=0.75 * seconds, fixed_s=0.25 * seconds)
-    return PlannedStep(ParallelPlan(**plan), 0.5, gigabytes * 1e9, fits, parts)
+    return PlannedStep(
+        ParallelPlan(**plan), 0.5, gigabytes * 1e9, 1.9e9 if gigabytes < 1.9 or not fits else 9e9, parts
+    )
 
 
 FITTING = [step(0.1 * at, 1.0, data=2, micro_batch=at) for at in range(1, 8)]

@@ -26,7 +26,7 @@ def test_stages_are_uneven_where_layers_do_not_divide() -> None:
 
 def step(plan: ParallelPlan, *, linear: float, tensor: float = 0.0, data: float = 0.0) -> PlannedStep:
     parts = StepParts(linear, 0, 0, 0, 0, tensor, 0, 0, data, 0, optimizer_s=1.0, straggling_s=2.0)
-    return PlannedStep(plan, 0.0, 1.0, True, parts)
+    return PlannedStep(plan, 0.0, 1.0, 1.0, parts)
 
 
 def test_frontier_and_proxy_plan() -> None:

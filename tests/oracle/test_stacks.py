@@ -15,7 +15,8 @@ from clustergym.common.errors import InputError
 from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer, transformer_names
 from clustergym.oracle.stacks.catalog import current_stacks, load_stack
-from clustergym.oracle.stacks.memory import activation_bytes, choose_recompute, fits, state_bytes
+from clustergym.oracle.stacks.collectives import ring_s
+from clustergym.oracle.stacks.memory import activation_bytes, choose_recompute, loss_bytes, state_bytes
 from clustergym.oracle.stacks.search import assess_plan, best_steps, search_plans
 from clustergym.oracle.stacks.step_time import StackConstants, step_parts
 
@@ -75,17 +76,25 @@ def test_state_of_a_small_case():
     assert state_bytes(TINY, ParallelPlan(data=4)) == 4 * 1696 + 12 * 1696 / 4
     # Fully sharded, with two layers of two gathered: 8 bytes a parameter of a layer.
     assert state_bytes(TINY, ParallelPlan(data=4, sharding="full")) == 4 * 1696 + 8 * 1696 / 2
+    # Two groups of two hold a copy each (hybrid sharding).
+    hybrid = ParallelPlan(data=4, sharding="full", shard_group=2)
+    assert state_bytes(TINY, hybrid) == 8 * 1696 + 8 * 1696 / 2
     assert state_bytes(TINY, ParallelPlan(adapters=True)) == 2 * 1696
+    # Frozen weights are divided and gathered, too, and have no gradients.
+    assert (
+        state_bytes(TINY, ParallelPlan(data=4, sharding="full", adapters=True)) == 2 * 1696 / 4 + 4 * 1696 / 2
+    )
+    assert state_bytes(TINY, ParallelPlan(data=4, sharding="gradients", offload=True)) == 2 * 1696
 
 
 def test_activations_of_a_small_case():
     # 34 bytes of a token, layer and hidden number where the network is 4 times as wide (Korthikanti et al.).
     tokens = 2 * 16
-    assert activation_bytes(TINY, ParallelPlan(micro_batch=2), 0.0, 2, 16) == 34 * tokens * 8 * 2
+    assert activation_bytes(TINY, ParallelPlan(micro_batch=2), 0.0, 0.0, 2, 16) == 34 * tokens * 8 * 2
     # Recomputed: 2 bytes of each of 2 layers, and the one that is computed again.
-    assert activation_bytes(TINY, ParallelPlan(micro_batch=2), 1.0, 2, 16) == tokens * 8 * (2 * 2 + 34)
+    assert activation_bytes(TINY, ParallelPlan(micro_batch=2), 0.0, 1.0, 2, 16) == tokens * 8 * (2 * 2 + 34)
     # The first of two stages holds two micro-batches of one layer.
-    assert activation_bytes(TINY, ParallelPlan(pipeline=2), 0.0, 8, 16) == 34 * 16 * 8 * 2
+    assert activation_bytes(TINY, ParallelPlan(pipeline=2), 0.0, 0.0, 8, 16) == 34 * 16 * 8 * 2
 
 
 def test_parts_of_a_step_by_hand():
@@ -151,8 +160,8 @@ def test_a_gpu_of_less_power_is_slower_at_the_same_peak():
 
 def test_sharding_communicates_and_saves_memory():
     plan = ParallelPlan(data=8, sharding="full", micro_batch=2)
-    assert fits(LLAMA, H100, plan, 16, 8192)
-    assert not fits(LLAMA, H100, replace(plan, sharding="optimizer", data=1), 16, 8192)
+    assert fits(plan)
+    assert not fits(replace(plan, sharding="optimizer", data=1))
     slow = replace(H100, link_gbs=1.0)
     near, far = (
         step_parts(LLAMA, machine, plan, MEGATRON, global_batch=16, sequence_length=8192).data_exposed_s
@@ -161,12 +170,48 @@ def test_sharding_communicates_and_saves_memory():
     assert near == 0 < far
 
 
+def test_the_loss_stands_on_the_last_stage():
+    # 10 words of 4 bytes, and 4 x 8 of what the output layer and the last norm take in.
+    tokens, loss = 2 * 16, 4 * 10 + 4 * 8
+    plan = ParallelPlan(micro_batch=2)
+    assert activation_bytes(TINY, plan, 4.0, 0.0, 2, 16) == tokens * (34 * 8 * 2 + loss)
+    # Beside a layer that is computed again, the larger of the two counts.
+    assert activation_bytes(TINY, plan, 4.0, 1.0, 2, 16) == tokens * 8 * (2 * 2 + 34)
+    assert activation_bytes(TINY, plan, 100.0, 1.0, 2, 16) == tokens * (2 * 2 * 8 + 100 * 10 + 32)
+    # The first of two stages holds two micro-batches and no loss, the last holds one.
+    staged = ParallelPlan(pipeline=2)
+    assert activation_bytes(TINY, staged, 4.0, 0.0, 8, 16) == 34 * 16 * 8 * 2
+    assert activation_bytes(TINY, staged, 100.0, 0.0, 8, 16) == 16 * (34 * 8 + 100 * 10 + 32)
+    # A rank of two has half of the vocabulary.
+    assert activation_bytes(TINY, replace(plan, tensor=2), 4.0, 0.0, 2, 16) == tokens / 2 * (
+        34 * 8 * 2 + loss
+    )
+    assert loss_bytes(replace(plan, compiled=False), PLAIN) == 12.0
+    assert loss_bytes(plan, replace(PLAIN, loss_bytes=4.0)) == 4.0
+
+
+def test_hybrid_sharding_exchanges_shards_among_nodes():
+    """Four ranks in two domains: gathers stay in a domain, and each GPU's shard is exchanged once a step."""
+    constants = replace(PLAIN, overlap=0.0)
+    given = {"global_batch": 4, "sequence_length": 16}
+    whole = step_parts(TINY, TOY, ParallelPlan(data=4, sharding="full"), constants, **given)
+    hybrid = ParallelPlan(data=4, sharding="full", shard_group=2)
+    parts = step_parts(TINY, TOY, hybrid, constants, **given)
+    inside = 3 * ring_s(TOY, 2 * 1696, 2, 2, 2)
+    assert parts.data_exposed_s == pytest.approx(inside + 2 * ring_s(TOY, 2 * 1696 / 2, 2, 1, 2))
+    assert parts.optimizer_s == pytest.approx(2 * whole.optimizer_s)
+
+
+def fits(plan: ParallelPlan) -> bool:
+    return assess_plan(LLAMA, H100, plan, MEGATRON, global_batch=16, sequence_length=8192).fits
+
+
 def test_recomputation_is_the_least_that_fits():
     plan = ParallelPlan(data=8, sharding="full", micro_batch=2)
-    share = choose_recompute(LLAMA, H100, plan, 16, 8192)
+    share = choose_recompute(LLAMA, H100, plan, MEGATRON, 16, 8192)
     assert 0 < share < 1
-    assert fits(LLAMA, H100, replace(plan, recompute=share), 16, 8192)
-    assert not fits(LLAMA, H100, replace(plan, recompute=share - 1 / 8), 16, 8192)
+    assert fits(replace(plan, recompute=share))
+    assert not fits(replace(plan, recompute=share - 1 / 8))
 
 
 def powers(most: int) -> st.SearchStrategy[int]:
@@ -243,7 +288,7 @@ def test_a_model_that_fits_nowhere():
 
 
 def test_each_stack_has_at_most_fifteen_fitted_constants():
-    from clustergym.oracle.calibration.step_fit import FREE, PRIORS
+    from clustergym.oracle.calibration.step_fit import FREE, list_priors
 
     assert list(FREE) == OF_STEPS
     for name, (dense, experts) in FREE.items():
@@ -251,7 +296,8 @@ def test_each_stack_has_at_most_fifteen_fitted_constants():
         assert len(free) == len(set(free)) <= 15
         for one in free:
             value = getattr(load_stack(name).constants, one)
-            assert PRIORS[one].low * 0.999 <= value <= PRIORS[one].high * 1.001
+            prior = list_priors(name)[one]
+            assert prior.low * 0.999 <= value <= prior.high * 1.001
 
 
 def test_accelerators_of_a_users_file(tmp_path):

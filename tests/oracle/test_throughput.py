@@ -15,6 +15,7 @@ from clustergym.commands.oracle import main
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_csv
 from clustergym.oracle.calibration.measured_steps import CURVES
+from clustergym.oracle.calibration.placements import STACK, read_placements
 from clustergym.oracle.calibration.step_fit import (
     FREE,
     MATMUL,
@@ -336,7 +337,10 @@ def test_public_measurements():
 @needs_data
 @pytest.mark.parametrize("name", FREE)
 def test_committed_constants_are_those_of_the_command(name):
-    found = fit_stack(read_published(DATA), name)
+    if name == STACK and not (DATA / "morphling").is_dir():
+        pytest.skip("Morphling's published step times are missing")
+    rows = read_placements(DATA / "morphling") if name == STACK else read_published(DATA)
+    found = fit_stack(rows, name)
     committed = load_stack(name).constants
     for one in (constant for names in FREE[name] for constant in names):
         assert getattr(found, one) == pytest.approx(getattr(committed, one), rel=0.02)

@@ -91,7 +91,8 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None
     text = (
         "measured throughput, iteration times, memory, collectives or steps, by its columns: a CSV file,"
         " `modern` (all tables of throughput in $CLUSTERGYM_DATA) or"
-        " `measured` (benchmarks/measured/h100-steps.csv)"
+        " `measured` (benchmarks/measured/h100-steps.csv);"
+        " step times by plan and placement: a folder, or `morphling` ($CLUSTERGYM_DATA/morphling)"
     )
     parser.add_argument("--data", metavar="FILE", required=required, help=text)
     add_shapes(parser)
@@ -104,6 +105,8 @@ def what_is_measured(data: str) -> str:
     """
     from clustergym.common.text_files import first_lines, header
 
+    if data_path(data).is_dir():
+        return "placements"
     names = set() if data == "modern" else header(first_lines(data_path(data)))
     if names & {"peak_allocated_bytes", "peak_reserved_bytes"}:
         return "steps"
@@ -115,19 +118,23 @@ def what_is_measured(data: str) -> str:
 
 
 def data_path(data: str) -> Path:
-    """Return the path that the value of `--data` stands for: `measured`, or itself a path."""
+    """Return the path that the value of `--data` stands for: `measured`, `morphling`, or itself a path."""
     from clustergym.oracle.calibration.measured_steps import MEASURED
+    from clustergym.oracle.calibration.placements import MORPHLING
 
-    return MEASURED if data == "measured" else Path(data)
+    return {"measured": MEASURED, "morphling": data_folder() / MORPHLING}.get(data, Path(data))
 
 
 def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:
     """Read the measured throughputs in the file that the option `--data` names."""
+    from clustergym.oracle.calibration.placements import read_placements
     from clustergym.oracle.calibration.throughput_validation import read_published
     from clustergym.oracle.stacks.throughput import read_throughput
 
     if options.data == "modern":
         return read_published(data_folder())
+    if what_is_measured(options.data) == "placements":
+        return read_placements(data_path(options.data))
     return read_throughput(data_path(options.data), options.shapes, options.accelerators)
 
 

@@ -65,7 +65,8 @@ def run(options: argparse.Namespace) -> int:
     chosen = targets[options.stack] if operators else None
     shown = _fit_steps(options, targets) if chosen is None else _fit_operators(options, chosen)
     write_json(options.json, shown)
-    common.print_written(*targets.values(), options.json)
+    written = [chosen] if chosen else [targets[name] for name in shown]
+    common.print_written(*written, options.json)
     return 0
 
 
@@ -87,10 +88,12 @@ def _fit_operators(options: argparse.Namespace, target: Path) -> dict[str, Any]:
 
 def _fit_steps(options: argparse.Namespace, targets: Mapping[str, Path]) -> dict[str, Any]:
     """Fit, write and print the constants of steps of each stack; return the fitted ones."""
-    from clustergym.oracle.calibration.step_fit import FREE, fit_stack, fitted_stack
+    from clustergym.oracle.calibration.step_fit import FREE, fit_stack, fitted_stack, usable_rows
 
     rows, found = common.throughput_rows(options), {}
     for name, target in targets.items():
+        if options.stack == "all" and not usable_rows(rows, name):
+            continue
         free = [one for names in FREE[name] for one in names]
         stack = fitted_stack(rows, name, fit_stack(rows, name))
         note = {"Fitted": f"{', '.join(free[:6])},", "": f"{', '.join(free[6:])}; the others are not."}

@@ -20,7 +20,6 @@ from clustergym.oracle.stacks.catalog import (
     describe_extension,
     load_stack,
 )
-from clustergym.oracle.stacks.memory import USABLE
 from clustergym.oracle.stacks.proxies import GridPoint, StepGrid, estimate_step, list_grids
 from clustergym.oracle.stacks.search import PlannedStep, search_plans
 
@@ -214,7 +213,7 @@ def _print(
     if too_large:
         least = min(too_large, key=lambda step: step.needed_bytes)
         rows = [
-            (_plan(step), f"{step.needed_bytes / 1e9:.0f}", f"{USABLE * machine.memory_gb:.0f}")
+            (_plan(step), f"{step.needed_bytes / 1e9:.0f}", f"{step.usable_bytes / 1e9:.0f}")
             for step in dict.fromkeys((least, *too_large[: SHOWN - 1]))
         ]
         print_table(text_table(f"{len(too_large)} plans do not fit", ("", "needs GB", "may fill GB"), rows))

@@ -12,7 +12,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.writing import write_json
 from clustergym.oracle.base import check_choice
 
-SUMMARY = "hold an oracle against measured times, throughput, memory, collectives or steps"
+SUMMARY = "hold an oracle against measured times, throughput, memory, collectives, steps or plans"
 
 ORACLES = ("stack", "roofline")
 
@@ -58,7 +58,7 @@ def _check_absent(options: argparse.Namespace, measured: str) -> None:
         "throughput": ("stack", "cross_validate", "plot", "shapes", "accelerators")
     }
     of |= {"times": ("stack", "oracle", "models"), "memory": (), "collectives": ("gpu_type",)}
-    of["steps"] = ("shapes", "accelerators")
+    of |= {"steps": ("shapes", "accelerators"), "placements": ("cross_validate",)}
     for names in of.values():
         for name in names:
             given = getattr(options, name)
@@ -113,6 +113,16 @@ def _steps(options: argparse.Namespace) -> dict[str, Any]:
     return shown
 
 
+def _placements(options: argparse.Namespace) -> dict[str, Any]:
+    from clustergym.oracle.calibration.placements import validate_placements
+
+    with common.telling() as tell:
+        shown = validate_placements(common.data_path(options.data), options.cross_validate, tell)
+    for name, found in shown.items():
+        print_figures(f"plans and placements of {options.data}, {name}", found)
+    return shown
+
+
 def _throughput(options: argparse.Namespace) -> dict[str, Any]:
     from clustergym.oracle.calibration.throughput_validation import (
         cross_validate,
@@ -151,5 +161,6 @@ VALIDATIONS = {
     "memory": _memory,
     "collectives": _collectives,
     "steps": _steps,
+    "placements": _placements,
 }
 """What validates each type of measurement."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +20,9 @@ from clustergym.oracle.calibration.validation import Figures, summary
 from clustergym.oracle.models.shape import Machine, ParallelPlan
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
 from clustergym.oracle.stacks.catalog import choose_for_shape, current_stacks, load_stack
-from clustergym.oracle.stacks.memory import (
-    LAYER_BYTES,
-    activation_width,
-    compute_needed_bytes,
-    usable_bytes,
-)
+from clustergym.oracle.stacks.memory import compute_needed_bytes, loss_bytes, usable_bytes
 from clustergym.oracle.stacks.search import assess_plan
-from clustergym.oracle.stacks.step_time import ATTENTION_BACKWARD
+from clustergym.oracle.stacks.step_time import ATTENTION_BACKWARD, StackConstants
 from clustergym.oracle.stacks.throughput import OPTIONAL, REQUIRED, Setting, make_rows
 
 MEASURED = Path("benchmarks/measured/h100-steps.csv")
@@ -46,9 +41,6 @@ step."""
 WITHOUT_LOSS, DROPPED, COMPILED = "loss", "gradients_kept", "compiled"
 SEGMENTS, REPEATED = "segments", "repeat"
 """Values of `changed`; the last has a number."""
-LOSS_BYTES = 12.0
-"""Bytes of a token and word in `cross_entropy` of fp32 logits by plain PyTorch: logarithms of probabilities,
-and the gradients of these and of the logits."""
 LARGEST_MICRO_BATCH = 2**16
 
 
@@ -82,22 +74,8 @@ class MeasuredStep:
         return (one.machine.name, one.shape.name, one.sequence_length, one.plan.recompute)
 
 
-class Rule(NamedTuple):
-    """Assumptions on whether a step fits in memory: bytes of its loss function, and memory that it may use.
-
-    The loss takes `loss_bytes` for each token and word of the vocabulary. A step may use all bytes that were
-    free (`all_free`), or the share `USABLE` of the data sheet's.
-    """
-
-    loss_bytes: float
-    all_free: bool
-
-
-RULES = {
-    "as it is": Rule(0.0, False),
-    "with the loss": Rule(LOSS_BYTES, False),
-    "with the loss, in all free bytes": Rule(LOSS_BYTES, True),
-}
+RULES = {"as it is": False, "in all free bytes": True}
+"""Whether a step may use all bytes that were free, instead of those that its stack allows."""
 FEW_TOKENS, MANY_TOKENS = 4096, 16384
 """Of a micro-batch: fewer than the first are few, and from the second on many."""
 
@@ -145,32 +123,32 @@ def read_steps(
     return found
 
 
-def predict_bytes(setting: Setting, loss_bytes: float = 0.0) -> float:
-    """Return the bytes that a step on a GPU needs; its loss takes `loss_bytes` per token and vocabulary word.
-
-    They stand beside what the layers keep; a layer that is computed again does so after they are gone.
-    """
-    one, plan = setting, setting.plan
-    recompute = plan.recompute or 0.0
-    needed = compute_needed_bytes(one.shape, plan, recompute, one.global_batch, one.sequence_length)
-    tokens = plan.micro_batch * one.sequence_length
-    again = LAYER_BYTES * one.shape.hidden * activation_width(one.shape) * tokens if recompute else 0.0
-    return needed - again + max(again, loss_bytes * one.shape.vocabulary * tokens)
+def predict_bytes(step: MeasuredStep) -> float:
+    """Return the bytes that a measured step needs on its GPU."""
+    one, loss = step.setting, loss_bytes(step.setting.plan, _constants(step))
+    if step.changed == WITHOUT_LOSS:
+        loss = 0.0
+    recompute = one.plan.recompute or 0.0
+    return compute_needed_bytes(one.shape, one.plan, loss, recompute, one.global_batch, one.sequence_length)
 
 
-def is_predicted_to_fit(step: MeasuredStep, rule: Rule) -> bool:
-    """Return whether a rule predicts that a measured step fits in its GPU's memory."""
-    usable = step.free if rule.all_free else usable_bytes(step.setting.machine)
-    return predict_bytes(step.setting, rule.loss_bytes) <= usable
+def _constants(step: MeasuredStep) -> StackConstants:
+    return choose_for_shape(step.setting.shape, step.setting.machine).stack.step_constants
 
 
-def predict_largest(step: MeasuredStep, rule: Rule) -> int:
+def is_predicted_to_fit(step: MeasuredStep, all_free: bool) -> bool:
+    """Return whether a rule of `RULES` predicts that a measured step fits in its GPU's memory."""
+    usable = step.free if all_free else usable_bytes(step.setting.machine, _constants(step))
+    return predict_bytes(step) <= usable
+
+
+def predict_largest(step: MeasuredStep, all_free: bool) -> int:
     """Return the largest micro-batch with which a rule predicts that the step fits; 0 if none."""
 
     def fits(micro: int) -> bool:
         plan = replace(step.setting.plan, micro_batch=micro)
         setting = replace(step.setting, plan=plan, global_batch=micro)
-        return is_predicted_to_fit(replace(step, setting=setting), rule)
+        return is_predicted_to_fit(replace(step, setting=setting), all_free)
 
     low, high = 0, LARGEST_MICRO_BATCH
     while high - low > 1:
@@ -196,7 +174,7 @@ def find_borders(steps: Iterable[MeasuredStep]) -> list[tuple[MeasuredStep, Meas
     return [(max(fit, key=micro), min(fail, key=micro)) for fit, fail in sides.values() if fit and fail]
 
 
-def border_figures(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]], rule: Rule) -> Figures:
+def border_figures(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]], all_free: bool) -> Figures:
     """Return how well a rule predicts which step of each pair of `find_borders` fits in memory.
 
     Returns
@@ -205,10 +183,10 @@ def border_figures(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]], rule: Rul
         `pairs`; of saying that a step does not fit, `precision` (None if that is never said) and `recall`;
         and the `least`, `median` and `most` of the largest micro-batch predicted over the measured one.
     """
-    refused = [not is_predicted_to_fit(fit, rule) for fit, _ in pairs]
-    recalled = [not is_predicted_to_fit(fail, rule) for _, fail in pairs]
+    refused = [not is_predicted_to_fit(fit, all_free) for fit, _ in pairs]
+    recalled = [not is_predicted_to_fit(fail, all_free) for _, fail in pairs]
     said = sum(refused) + sum(recalled)
-    ratios = [predict_largest(fit, rule) / fit.setting.plan.micro_batch for fit, _ in pairs]
+    ratios = [predict_largest(fit, all_free) / fit.setting.plan.micro_batch for fit, _ in pairs]
     return {
         "pairs": len(pairs),
         "precision": sum(recalled) / said if said else None,
@@ -276,9 +254,16 @@ def _time_figures(steps: Sequence[MeasuredStep]) -> Figures:
     }
 
 
-def _compare_bytes(steps: Sequence[MeasuredStep], loss_bytes: float) -> Figures:
-    predicted = np.array([predict_bytes(step.setting, loss_bytes) for step in steps])
+def _compare_bytes(steps: Sequence[MeasuredStep]) -> Figures:
+    predicted = np.array([predict_bytes(step) for step in steps])
     return compare(predicted, np.array([step.allocated for step in steps]))
+
+
+def _refused(ran: Sequence[MeasuredStep]) -> Figures:
+    """Return how many steps that ran are predicted not to fit, and by what share they need too much."""
+    over = np.array([predict_bytes(s) / usable_bytes(s.setting.machine, _constants(s)) - 1 for s in ran])
+    over = over[over > 0]
+    return {"steps": len(over), "over_median": float(np.median(over)) if len(over) else None}
 
 
 def _repeats(steps: Sequence[MeasuredStep]) -> Figures:
@@ -308,9 +293,10 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
     dict
         `cases` and how many `ran`; `free_gb` before there was a model; errors of `seconds` by stack, of the
         chosen one's `by_tokens` of a micro-batch, `by_length`, `by_model` and `by_recomputation`, and of
-        `compiled` steps by stack; errors of `memory` against the bytes of tensors, and `borders`
-        (`border_figures`), by rule; `repeats`; `unused`, the reserved bytes over the allocated ones, less 1;
-        `segments`: how many cases failed, and how many of these ran with expandable segments.
+        `compiled` steps by stack; errors of `memory` against the bytes of tensors; `usable_gb` of the first
+        step's GPU; steps that ran and are `refused`; `borders` (`border_figures`), by rule; `repeats`;
+        `unused`, the reserved bytes over the allocated ones, less 1; `segments`: how many cases failed,
+        and how many of these ran with expandable segments.
 
     Raises
     ------
@@ -338,11 +324,12 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
         **_time_figures(timed),
         "compiled": _time_figures(compiled)["seconds"] if compiled else {},
         "memory": {
-            "as it is": _compare_bytes(ran, 0.0),
-            "with the loss": _compare_bytes(ran, LOSS_BYTES),
-            "steps without a loss, as it is": _compare_bytes(without, 0.0),
-            "steps that drop gradients, with the loss": _compare_bytes(dropped, LOSS_BYTES),
+            "as it is": _compare_bytes(ran),
+            "steps without a loss": _compare_bytes(without),
+            "steps that drop gradients": _compare_bytes(dropped),
         },
+        "usable_gb": usable_bytes(ran[0].setting.machine, _constants(ran[0])) / 1e9,
+        "refused": _refused([step for step in steps if step.fits]),
         "borders": {name: border_figures(pairs, rule) for name, rule in RULES.items()},
         "repeats": _repeats(steps),
         "unused": {"median_share": float(np.median(unused)), "p90": float(np.quantile(unused, 0.9))},

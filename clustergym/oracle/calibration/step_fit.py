@@ -11,7 +11,7 @@ from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, nearest
 from clustergym.oracle.models.shape_files import load_accelerator
 from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, Stack
-from clustergym.oracle.stacks.step_time import StackConstants, kernel_share, step_parts
+from clustergym.oracle.stacks.step_time import MEMORY, StackConstants, kernel_share, step_parts
 from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest
 
 ERROR_SCALE = 0.05
@@ -52,6 +52,12 @@ PRIORS = {
     "expert_layer_us": Prior(500.0, 10.0, 10000.0, 1.0),
     "expert_traffic": Prior(2.0, 0.2, 15.0),
     "exchange_exposed": Prior(0.3, 0.02, 1.0),
+    "overlap": Prior(0.5, 0.01, 0.99),
+    "optimizer_bytes": Prior(30.0, 20.0, 500.0, 1.0),
+    "network_rate": Prior(0.5, 0.02, 1.2, 1.0),
+    "offload_ns": Prior(0.3, 0.001, 10.0, 1.0),
+    "offload_shard_ns": Prior(0.5, 0.001, 10.0, 1.0),
+    "sharded_exchange": Prior(1.0, 0.5, 3.0, 0.5),
 }
 KERNEL_WIDTH = 0.05
 """Relative error of a kernel's measured share of peak."""
@@ -61,10 +67,25 @@ dense models on Megatron, bf16 was measured on few GPUs, and its rate would be t
 SDPA = {"attention_rate": 0.35}
 """The same of flash attention 2 (Shah et al., NeurIPS '24), which is PyTorch's: at 8,192 tokens attention is
 too little of a step to tell its rate, which decides longer ones."""
+OLDER_PRIORS = {
+    "linear_rate": Prior(0.3, 0.05, 1.0),
+    "attention_rate": Prior(0.1, 0.005, 0.9, 1.0),
+    "traffic": Prior(20.0, 2.0, 200.0),
+    "layer_us": Prior(1000.0, 10.0, 20000.0, 1.0),
+    "tensor_exposed": Prior(1.0, 0.05, 5.0),
+}
+"""The same where operators are not fused and attention stores its scores."""
 OF_DENSE = ("linear_rate", "power_decline", "attention_rate", "traffic", "layer_us", "straggling")
 OF_EXPERTS = ("expert_rate", "expert_traffic", "expert_half_tokens", "expert_layer_us", "exchange_exposed")
 MEGATRON = ((*OF_DENSE, "fp8_rate", "mxfp8_rate", "fp4_rate", "tensor_exposed"), OF_EXPERTS)
 FREE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "deepspeed-2024": (
+        (
+            *("linear_rate", "attention_rate", "traffic", "layer_us", "tensor_exposed", "overlap"),
+            *("optimizer_bytes", "network_rate", "offload_ns", "offload_shard_ns", "sharded_exchange"),
+        ),
+        (),
+    ),
     "dgxc-2025": MEGATRON,
     "fsdp-2023": ((*OF_DENSE, "attention_decline"), ()),
     "fsdp-2025": ((*OF_DENSE, "fp8_rate", "tensor_exposed", "uncompiled_traffic"), ()),
@@ -73,7 +94,7 @@ FREE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Constants of each stack that are fitted, first to dense models, then to mixtures of experts; others keep
 their defaults."""
-KERNELS = {"fsdp-2023": {}, "fsdp-2025": MATMUL | SDPA}
+KERNELS = {"deepspeed-2024": {}, "fsdp-2023": {}, "fsdp-2025": MATMUL | SDPA}
 """Shares of kernels that fits of single stacks keep to, `MATMUL` where it says nothing."""
 RELATED = {
     "dgxc-2025": (("dgxc-2025", "megatron-2025"), FRAMEWORK_WIDTH, EXPERTS_RELEASE_WIDTH),
@@ -137,6 +158,16 @@ def fitted_stack(rows: Sequence[ThroughputRow], name: str, constants: StackConst
     )
 
 
+WITH_MEMORY = ("deepspeed-2024",)
+"""Stacks that are fitted with `MEMORY`; the others' fits have the memory of the files of frozen boards."""
+
+
+def list_priors(stack: str) -> dict[str, Prior]:
+    """Return the priors of the constants of a stack that are fitted."""
+    known = PRIORS | (OLDER_PRIORS if stack == "deepspeed-2024" else {})
+    return {name: known[name] for names in FREE[stack] for name in names}
+
+
 def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> StackConstants:
     """Return a stack's constants, fitted to its measured rows; the one named by `without` is fixed at 0.
 
@@ -155,8 +186,11 @@ def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> S
     if not usable_rows(rows, stack):
         raise InputError(f"no row is of stack {stack}", field="--data", remedy="give rows of its source")
     dense, experts = FREE[stack]
-    priors = {name: PRIORS[name] for name in (*dense, *experts) if name != without}
-    constants = StackConstants(**{name: PRIORS[name].centre for name in (*dense, *experts)})
+    known = list_priors(stack)
+    priors = {name: prior for name, prior in known.items() if name != without}
+    constants = StackConstants(**{name: prior.centre for name, prior in known.items()})
+    if stack in WITH_MEMORY:
+        constants = replace(constants, **MEMORY)
     if without:
         constants = replace(constants, **{without: 0.0})
     # Releases of one framework, and frameworks of one time, differ little: what all have in common is where

@@ -41,11 +41,6 @@ def explain(
         GPUs of a node of the cluster.
     locality : Locality, optional
         By default the best that `gpus` can have on such nodes: NODE, else LEAF.
-
-    Raises
-    ------
-    InputError
-        If the class is unknown, `gpus` no power of two, or the locality impossible.
     """
     tier = _check_allocation(gpus, per_node, locality)
     check_rule(oracle.micro_batches, [model.global_batch])

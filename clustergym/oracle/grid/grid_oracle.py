@@ -75,11 +75,6 @@ class GridOracle(Oracle):
         Of pipelines: `1f1b`, or `gpipe`, which holds the activations of all micro-batches.
     overlap : bool
         Let the estimate hide transfers between stages behind computation, as both papers do.
-
-    Raises
-    ------
-    InputError
-        For an unknown strategy, rule or schedule.
     """
 
     name = "grid"

@@ -41,13 +41,7 @@ transformer; the partition is `frontier`'s here.
 
 
 def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
-    """Raise an `InputError` unless `rule` is the name of a rule, or micro-batches that divide each batch.
-
-    Raises
-    ------
-    InputError
-        With the nearest valid names, or the batch that it does not divide.
-    """
+    """Raise an `InputError` unless `rule` is the name of a rule, or micro-batches that divide each batch."""
     field = "oracle.micro_batches"
     if isinstance(rule, str):
         check_choice(rule, RULES, field)

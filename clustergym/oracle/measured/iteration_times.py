@@ -74,11 +74,6 @@ def read_measurements(path: Path, catalog: Catalog) -> Measurements:
     Arena's name of a family becomes the catalogue's, unless the catalogue has a model of Arena's name and
     size. Of a placement that was measured in several ways (rows of equal key but another `raw_key`) the least
     time counts.
-
-    Raises
-    ------
-    InputError
-        Names file, line and column.
     """
     table = read_csv(path, COLUMNS, optional=OPTIONAL)
     keys = _keys(table, catalog)

@@ -81,13 +81,7 @@ class SiaProfile:
 
 
 def read_profile(folder: Path, suffix: str) -> SiaProfile:
-    """Read a model's measured times on a GPU type from `placements-SUFFIX.csv` and `scalability-SUFFIX.csv`.
-
-    Raises
-    ------
-    InputError
-        Names file, line and column.
-    """
+    """Read a model's times on a GPU type from `placements-SUFFIX.csv` and `scalability-SUFFIX.csv`."""
     placed = read_csv(
         folder / f"placements-{suffix}.csv", ("placement", "local_bsz", "step_time", "sync_time")
     )
@@ -203,11 +197,6 @@ class SiaProfileOracle(Oracle):
         run times.
     catalog : Catalog, optional
         `conf/model` by default.
-
-    Raises
-    ------
-    InputError
-        If the path is not a folder, or for an unknown value of `batch`.
     """
 
     name = "sia"

@@ -41,13 +41,7 @@ class Training:
     noise: Floats
 
     def interpolate_iterations(self, global_batch: int) -> float:
-        """Return the iterations of a training at a global batch, interpolated between logarithms of both.
-
-        Raises
-        ------
-        InputError
-            If the batch is outside the validated ones.
-        """
+        """Return the iterations of a training at a global batch, interpolated between logarithms of both."""
         self._check(global_batch)
         return float(np.exp(np.interp(np.log(global_batch), np.log(self.batches), np.log(self.iterations))))
 
@@ -57,11 +51,6 @@ class Training:
         An iteration at batch M is worth M / m x (phi + m) / (phi + M) iterations at the least batch m, with
         the noise scale phi, which is m x variance / squared norm (Pollux, OSDI '21, section 3.1). The
         statistics of a batch between validated ones are interpolated linearly.
-
-        Raises
-        ------
-        InputError
-            If the batch is outside the validated ones, or the files have no statistics.
         """
         self._check(global_batch)
         if not len(self.progress):
@@ -90,13 +79,7 @@ class Training:
 
 
 def read_training(folder: Path) -> Training:
-    """Read a model's measured trainings from the files `validation-BATCH.csv` in its folder.
-
-    Raises
-    ------
-    InputError
-        If there is none, or one is malformed.
-    """
+    """Read a model's measured trainings from the files `validation-BATCH.csv` in its folder."""
     check_folder(folder)
     found: dict[int, TextTable] = {}
     for path in sorted(folder.glob("validation-*.csv")):

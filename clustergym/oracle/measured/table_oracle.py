@@ -56,11 +56,6 @@ class TableOracle(Oracle):
         not run, so that a missing row does not mean infeasible.
     catalog : Catalog, optional
         `conf/model` by default.
-
-    Raises
-    ------
-    InputError
-        For an unknown value of `missing`, or a malformed file: names line and column.
     """
 
     name = "table"

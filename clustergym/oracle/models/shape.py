@@ -1,9 +1,4 @@
-"""The shape of a transformer, and what follows from it: parameters and floating-point operations a token.
-
-A plan of parallelism: how a model, its tokens and its state are divided among GPUs.
-
-A machine that trains: the GPU, its links, and how many GPUs they join.
-"""
+"""Shapes of transformers with their parameters and FLOPs, plans of parallelism, and machines that train."""
 
 from __future__ import annotations
 
@@ -299,6 +294,11 @@ class ParallelPlan:
         Whether a compiler fuses elementwise operators.
     adapters : bool
         Whether only adapters are trained (LoRA): the model's weights have no gradients and no optimizer.
+    offload : bool
+        Whether optimizer state and the optimizer's step are on the host (ZeRO-Offload).
+    shard_group : int
+        Ranks among which sharded state is divided; further groups hold copies of it (hybrid sharding, Zhao et
+        al., VLDB '23, section 3.2.2). 0: all ranks with the same weights.
     """
 
     data: int = 1
@@ -314,6 +314,13 @@ class ParallelPlan:
     asynchronous_tensor: bool = False
     compiled: bool = True
     adapters: bool = False
+    offload: bool = False
+    shard_group: int = 0
+
+    @property
+    def shards(self) -> int:
+        """Number of ranks among which sharded state is divided."""
+        return min(self.shard_group or self.data * self.context, self.data * self.context)
 
     @property
     def gpus(self) -> int:

@@ -6,34 +6,46 @@ stores; state by Rajbhandari et al. (ZeRO, SC '20), section 3.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
+
+if TYPE_CHECKING:
+    from clustergym.oracle.stacks.step_time import StackConstants
 
 LAYER_BYTES = 34.0
 """Bytes of a token and layer over the hidden width, in 16 bit."""
 KEPT_BYTES = 2.0
 """The same of a layer that is computed again: its input."""
-USABLE = 0.95
-"""Part of a GPU's memory that tensors may have; the rest is the runtime's."""
+UNCOMPILED_LOSS_BYTES = 12.0
+"""Bytes of a token and word of the vocabulary in `cross_entropy` of fp32 logits by plain PyTorch: logarithms
+of probabilities, and the gradients of these and of the logits (`benchmarks/measured`: 12.0 to 12.1)."""
 
 
 def state_bytes(shape: TransformerShape, plan: ParallelPlan) -> float:
     """Return the bytes of weights, gradients and optimizer state on each GPU.
 
     2 for the weight and 2 for the gradient in 16 bit, 12 for the fp32 copy and Adam's moments. With full
-    sharding two layers at a time are gathered.
+    sharding two layers at a time are gathered. Where adapters are trained, the model has its weights alone;
+    the adapters' own state, of less than a hundredth of the parameters, is left out.
     """
     embeddings = shape.output_parameters * (1 if shape.tied else 2)
     plain = (shape.shared_parameters + embeddings) / plan.tensor / plan.pipeline
     experts = shape.expert_layers * shape.experts * shape.expert_parameters / plan.expert / plan.pipeline
-    if plan.adapters:
-        return 2 * (plain + experts)
-    shards = plan.data * plan.context
+    shards = plan.shards
     # Ranks that hold the same expert: the data-parallel group of experts.
     expert_shards = max(1.0, shards * plan.tensor / plan.expert)
     if plan.sharding == "full":
-        # Weight and gradient in 16 bit of two layers: the one that computes, and the next, fetched ahead.
-        gathered = 2 * 4 * (plain + experts) / max(1.0, shape.all_layers / plan.pipeline)
-        return 16 * (plain / shards + experts / expert_shards) + gathered
+        # Of two layers, the one that computes and the next, fetched ahead, the weight in 16 bit, and the
+        # gradient, which frozen weights have not.
+        held, whole = (2, 2) if plan.adapters else (16, 4)
+        gathered = 2 * whole * (plain + experts) / max(1.0, shape.all_layers / plan.pipeline)
+        return held * (plain / shards + experts / expert_shards) + gathered
+    if plan.adapters:
+        return 2 * (plain + experts)
+    if plan.offload:
+        # ZeRO-Offload (Ren et al., USENIX ATC '21, section 4): weights alone; the rest is on the host.
+        return 2 * (plain + experts)
     if plan.sharding == "gradients":
         # SHARD_GRAD_OP: weights stay whole; gradients, fp32 copy and moments are divided.
         return 2 * (plain + experts) + 14 * (plain / shards + experts / expert_shards)
@@ -42,27 +54,45 @@ def state_bytes(shape: TransformerShape, plan: ParallelPlan) -> float:
 
 
 def activation_bytes(
-    shape: TransformerShape, plan: ParallelPlan, recompute: float, global_batch: int, sequence_length: int
+    shape: TransformerShape,
+    plan: ParallelPlan,
+    loss: float,
+    recompute: float,
+    global_batch: int,
+    sequence_length: int,
 ) -> float:
-    """Return the bytes of activations on the first stage, which holds the most micro-batches at a time.
+    """Return the bytes of activations on the first or the last stage, whichever needs more.
+
+    The first holds the most micro-batches at a time, the last has the loss.
 
     Parameters
     ----------
+    loss : float
+        Bytes of a token and word of the vocabulary.
     recompute : float
         Share of layers that keep their input alone.
     """
     tokens = plan.micro_batch * sequence_length / (plan.tensor * plan.context)
     layers = shape.all_layers / plan.pipeline
-    stages = plan.pipeline
-    # 1F1B: the first stage has as many micro-batches under way as there are stages.
-    in_flight = min(float(plan.micro_batches(global_batch)), float(stages))
+    stages, more = plan.pipeline, 0.0
     if plan.virtual_stages > 1:
         # Interleaving starts further micro-batches before the first comes back (Narayanan et al., SC '21).
-        in_flight *= 1 + (stages - 1) / (stages * plan.virtual_stages)
-    kept = layers * ((1 - recompute) * LAYER_BYTES + recompute * KEPT_BYTES)
-    # The layer that is being computed again stands there in full.
-    working = LAYER_BYTES if recompute else 0.0
-    return tokens * shape.hidden * (in_flight * kept + working) * activation_width(shape)
+        more = (stages - 1) / plan.virtual_stages
+    rounds = float(plan.micro_batches(global_batch))
+    # 1F1B: the first stage has as many micro-batches under way as there are stages, the last has one; with
+    # virtual stages, it waits for all of them but the parts of the first that are still to come.
+    in_flight = min(rounds, float(stages)) * (1 + more / stages)
+    at_last = min(rounds, stages - more) if plan.virtual_stages > 1 else 1.0
+    width = shape.hidden * activation_width(shape)
+    kept = layers * ((1 - recompute) * LAYER_BYTES + recompute * KEPT_BYTES) * width
+    # The layer that is being computed again stands there in full, after the loss is gone.
+    working = LAYER_BYTES * width if recompute else 0.0
+    # With tensor parallelism each rank has its part of the vocabulary; a layer that predicts a later token
+    # has a loss of its own.
+    words = shape.vocabulary * (1 + shape.predicted_ahead)
+    # Beside it stands what the output layer and the last norm take in.
+    output = loss * words + 2 * KEPT_BYTES * shape.hidden if loss else 0.0
+    return tokens * max(in_flight * kept + working, at_last * kept + max(working, output))
 
 
 def activation_width(shape: TransformerShape) -> float:
@@ -74,33 +104,41 @@ def activation_width(shape: TransformerShape) -> float:
     return (18 + 2 * (matrices - 1) * 2 * inner / shape.hidden) / 34
 
 
+def loss_bytes(plan: ParallelPlan, constants: StackConstants) -> float:
+    """Return the bytes that the loss holds of a token and word of the vocabulary."""
+    return constants.loss_bytes if plan.compiled else UNCOMPILED_LOSS_BYTES
+
+
 def compute_needed_bytes(
-    shape: TransformerShape, plan: ParallelPlan, recompute: float, global_batch: int, sequence_length: int
+    shape: TransformerShape,
+    plan: ParallelPlan,
+    loss: float,
+    recompute: float,
+    global_batch: int,
+    sequence_length: int,
 ) -> float:
-    """Return the bytes of memory that a plan needs on each GPU."""
-    return state_bytes(shape, plan) + activation_bytes(shape, plan, recompute, global_batch, sequence_length)
+    """Return the bytes of memory that a plan needs on each GPU; `loss` is that of `loss_bytes`."""
+    activations = activation_bytes(shape, plan, loss, recompute, global_batch, sequence_length)
+    return state_bytes(shape, plan) + activations
 
 
-def usable_bytes(machine: Machine) -> float:
+def usable_bytes(machine: Machine, constants: StackConstants) -> float:
     """Return the bytes of a GPU's memory that tensors may have."""
-    return USABLE * machine.memory_gb * 1e9
-
-
-def fits(
-    shape: TransformerShape, machine: Machine, plan: ParallelPlan, global_batch: int, sequence_length: int
-) -> bool:
-    """Return whether a plan fits in memory, with the recomputation it states, or else with a full one."""
-    recompute = 1.0 if plan.recompute is None else plan.recompute
-    needed = compute_needed_bytes(shape, plan, recompute, global_batch, sequence_length)
-    return needed <= usable_bytes(machine)
+    return constants.usable_memory * machine.memory_gb * 1e9
 
 
 def choose_recompute(
-    shape: TransformerShape, machine: Machine, plan: ParallelPlan, global_batch: int, sequence_length: int
+    shape: TransformerShape,
+    machine: Machine,
+    plan: ParallelPlan,
+    constants: StackConstants,
+    global_batch: int,
+    sequence_length: int,
 ) -> float:
     """Return the least share of layers (in eighths) to recompute so that a plan fits in memory; else 1."""
+    loss, usable = loss_bytes(plan, constants), usable_bytes(machine, constants)
     for eighths in range(8):
-        needed = compute_needed_bytes(shape, plan, eighths / 8, global_batch, sequence_length)
-        if needed <= usable_bytes(machine):
+        needed = compute_needed_bytes(shape, plan, loss, eighths / 8, global_batch, sequence_length)
+        if needed <= usable:
             return eighths / 8
     return 1.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, TransformerShape
-from clustergym.oracle.stacks.memory import choose_recompute, compute_needed_bytes, usable_bytes
+from clustergym.oracle.stacks.memory import choose_recompute, compute_needed_bytes, loss_bytes, usable_bytes
 from clustergym.oracle.stacks.step_time import StackConstants, StepParts, step_parts
 
 LARGEST_TENSOR = 16
@@ -19,7 +19,7 @@ own."""
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A plan with its step time by part, and the memory that each GPU needs.
+    """A plan with its step time by part, and the memory that each GPU needs and has for tensors.
 
     Attributes
     ----------
@@ -30,8 +30,13 @@ class PlannedStep:
     plan: ParallelPlan
     recompute: float
     needed_bytes: float
-    fits: bool
+    usable_bytes: float
     parts: StepParts
+
+    @property
+    def fits(self) -> bool:
+        """Whether the plan fits in memory."""
+        return self.needed_bytes <= self.usable_bytes
 
     @property
     def seconds(self) -> float:
@@ -51,8 +56,10 @@ def assess_plan(
     """Compute a plan's step time, and whether the plan fits in memory."""
     recompute = plan.recompute
     if recompute is None:
-        recompute = choose_recompute(shape, machine, plan, global_batch, sequence_length)
-    needed = compute_needed_bytes(shape, plan, recompute, global_batch, sequence_length)
+        recompute = choose_recompute(shape, machine, plan, constants, global_batch, sequence_length)
+    needed = compute_needed_bytes(
+        shape, plan, loss_bytes(plan, constants), recompute, global_batch, sequence_length
+    )
     parts = step_parts(
         shape,
         machine,
@@ -61,7 +68,7 @@ def assess_plan(
         global_batch=global_batch,
         sequence_length=sequence_length,
     )
-    return PlannedStep(plan, recompute, needed, needed <= usable_bytes(machine), parts)
+    return PlannedStep(plan, recompute, needed, usable_bytes(machine, constants), parts)
 
 
 def search_plans(

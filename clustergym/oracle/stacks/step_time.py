@@ -8,7 +8,7 @@ Korthikanti et al. (MLSys '23), section 4; fully sharded data parallelism by Zha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
 from clustergym.oracle.stacks.collectives import gather_s, link_bytes_per_s, network_bytes_per_s, ring_s
@@ -18,16 +18,11 @@ REFERENCE_TFLOPS = 312.0
 REFERENCE_TFLOPS_PER_W = 312.0 / 400.0
 """bf16 rate of an A100, and over its power, at which `attention_decline` and `power_decline` change
 nothing."""
-OVERLAP = 0.9
-"""Share of computation under which data-parallel communication hides; the first and last layers have
-nothing to hide it."""
 CONTEXT_EXPOSED = 0.2
 """Share of the ring exchange of keys and values that is not hidden; no table of ours can tell it."""
 ASYNCHRONOUS = 0.5
 """Share of the exposed tensor-parallel communication that stays so where it is pipelined with the matrix
 products."""
-OPTIMIZER_BYTES = 30
-"""Bytes that a step of Adam reads and writes for each parameter in mixed precision."""
 RATES = {"bf16": "linear_rate", "fp8": "fp8_rate", "mxfp8": "mxfp8_rate", "fp4": "fp4_rate"}
 """Constant of each precision of linear layers."""
 ATTENTION_BACKWARD = 2.5
@@ -69,6 +64,22 @@ class StackConstants:
         permutation.
     uncompiled_traffic : float
         Factor on elementwise traffic where operators are not fused by a compiler.
+    overlap : float
+        Share of computation under which data-parallel communication hides; the first and last layers have
+        nothing to hide it.
+    optimizer_bytes : float
+        Bytes that a step of Adam reads and writes for each parameter in mixed precision.
+    sharded_exchange : float
+        Time of exchanging sharded state, over that of a ring.
+    network_rate : float
+        Rate of a GPU's network port, over that of a DGX H100 at the same line rate.
+    offload_ns, offload_shard_ns : float
+        Nanoseconds for each parameter of a GPU, and for each that it updates, of a step whose optimizer is on
+        the host.
+    loss_bytes : float
+        Bytes of memory of a token and word of the vocabulary in the loss: see `MEMORY`.
+    usable_memory : float
+        Bytes of tensors for each byte of memory by a data sheet.
     """
 
     linear_rate: float
@@ -88,6 +99,21 @@ class StackConstants:
     expert_layer_us: float = 500.0
     expert_traffic: float = 2.0
     uncompiled_traffic: float = 1.0
+    overlap: float = 0.9
+    optimizer_bytes: float = 30.0
+    sharded_exchange: float = 1.0
+    network_rate: float = 1.0
+    offload_ns: float = 0.0
+    offload_shard_ns: float = 0.0
+    loss_bytes: float = 0.0
+    usable_memory: float = 0.95
+
+
+MEMORY = {"loss_bytes": 4.0, "usable_memory": 1.0}
+"""What fits assume of memory; a stack's file without these keys, of a frozen board, has the defaults. A fused
+cross entropy holds the logits and their gradient in 16 bit (flash-attention's `CrossEntropyLoss`, which
+llm-foundry uses). Of an H100's 80 GB, which are 85.9e9 bytes, 84.5e9 are free to a process, and the allocator
+reserves 5 % without a tensor (`benchmarks/measured`)."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +159,7 @@ def step_parts(
     """
     recompute = plan.recompute
     if recompute is None:
-        recompute = choose_recompute(shape, machine, plan, global_batch, sequence_length)
+        recompute = choose_recompute(shape, machine, plan, constants, global_batch, sequence_length)
     rounds = plan.micro_batches(global_batch)
     # The last micro-batch may not be full; time follows the tokens, not the slots.
     filled = global_batch / (plan.data * plan.micro_batch * rounds)
@@ -143,16 +169,16 @@ def step_parts(
     passes = (2.0 if plan.adapters else 3.0) + recompute
     one = _micro_batch(shape, machine, plan, constants, tokens, passes, sequence_length, recompute)
     busy = sum(one.values())
-    exposed = _time_sharded_exchange(shape, machine, plan, busy)
+    machine = replace(machine, nic_gbps=machine.nic_gbps * constants.network_rate)
+    hidden = constants.overlap * busy
+    exposed = _time_sharded_exchange(shape, machine, plan, constants, hidden)
     per_round = busy + exposed
     bubble = _idle_rounds(plan, rounds) * per_round
     # Gradients are exchanged once a step, behind the last micro-batch, and only that one can hide them.
-    once = _gradient_exchange(shape, machine, plan, busy)
-    if plan.adapters:
-        once = 0.0
-    optimizer = (
-        (0 if plan.adapters else OPTIMIZER_BYTES) * _count_updated(shape, plan) / (machine.memory_gbs * 1e9)
-    )
+    once = optimizer = 0.0
+    if not plan.adapters:
+        once = _gradient_exchange(shape, machine, plan, hidden)
+        optimizer = _time_optimizer(shape, machine, plan, constants)
     subtotal = rounds * per_round + bubble + once + optimizer
     straggling = subtotal * constants.straggling * math.log2(max(1.0, plan.gpus / 8))
     return StepParts(
@@ -281,25 +307,35 @@ def _distinct(places: float, draws: int) -> float:
 
 
 def _local_parameters(
-    shape: TransformerShape, plan: ParallelPlan
+    shape: TransformerShape, plan: ParallelPlan, ranks: int
 ) -> tuple[tuple[float, int], tuple[float, int]]:
-    """Return a GPU's parameters, without experts and of experts, each with the ranks that share them."""
+    """Return a GPU's parameters, without experts and of experts, each with the `ranks` that share them."""
     embeddings = shape.output_parameters * (1 if shape.tied else 2)
     plain = (shape.shared_parameters + embeddings) / plan.tensor / plan.pipeline
     experts = shape.expert_layers * shape.experts * shape.expert_parameters / plan.expert / plan.pipeline
-    ranks = plan.data * plan.context
     return (plain, ranks), (experts, max(1, ranks * plan.tensor // plan.expert))
 
 
 def _count_updated(shape: TransformerShape, plan: ParallelPlan) -> float:
     """Return the parameters that a GPU's optimizer updates."""
-    return sum(parameters / ranks for parameters, ranks in _local_parameters(shape, plan))
+    return sum(parameters / ranks for parameters, ranks in _local_parameters(shape, plan, plan.shards))
 
 
-def _ring_s(shape: TransformerShape, machine: Machine, plan: ParallelPlan) -> float:
+def _time_optimizer(
+    shape: TransformerShape, machine: Machine, plan: ParallelPlan, constants: StackConstants
+) -> float:
+    """Return the seconds of the optimizer's step, on the GPU or on the host."""
+    updated = _count_updated(shape, plan)
+    if not plan.offload:
+        return constants.optimizer_bytes * updated / (machine.memory_gbs * 1e9)
+    held = sum(parameters for parameters, _ in _local_parameters(shape, plan, 1))
+    return 1e-9 * (constants.offload_ns * held + constants.offload_shard_ns * updated)
+
+
+def _ring_s(shape: TransformerShape, machine: Machine, plan: ParallelPlan, ranks: int) -> float:
     """Return seconds of a reduce-scatter or all-gather of a GPU's 16-bit weights, layer by layer."""
     seconds, layers = 0.0, shape.all_layers / plan.pipeline
-    for parameters, group in _local_parameters(shape, plan):
+    for parameters, group in _local_parameters(shape, plan, ranks):
         # Tensor-parallel ranks fill the NVLink domain first; the rest of it is left for the ring.
         members = max(1, min(group, machine.domain // plan.tensor))
         seconds += ring_s(machine, 2 * parameters, group, members, layers) if parameters else 0.0
@@ -307,19 +343,28 @@ def _ring_s(shape: TransformerShape, machine: Machine, plan: ParallelPlan) -> fl
 
 
 def _time_sharded_exchange(
-    shape: TransformerShape, machine: Machine, plan: ParallelPlan, busy: float
+    shape: TransformerShape, machine: Machine, plan: ParallelPlan, constants: StackConstants, hidden: float
 ) -> float:
-    """Return the exposed seconds per micro-batch of the collectives that sharded weights need."""
+    """Return the seconds per micro-batch of the collectives of sharded weights that exceed `hidden`."""
     if plan.sharding == "optimizer":
         return 0.0
-    exchanges = 3 if plan.sharding == "full" else 2
-    return max(0.0, exchanges * _ring_s(shape, machine, plan) - OVERLAP * busy)
+    exchanges = constants.sharded_exchange * (3 if plan.sharding == "full" else 2)
+    return max(0.0, exchanges * _ring_s(shape, machine, plan, plan.shards) - hidden)
 
 
-def _gradient_exchange(shape: TransformerShape, machine: Machine, plan: ParallelPlan, busy: float) -> float:
-    """Return the seconds that exchanging gradients and weights adds if only the optimizer is sharded."""
-    if plan.sharding != "optimizer":
+def _gradient_exchange(shape: TransformerShape, machine: Machine, plan: ParallelPlan, hidden: float) -> float:
+    """Return the seconds that exchanging gradients and weights adds if a step does so once.
+
+    This is so where only the optimizer is sharded, and among the groups of hybrid sharding, where each GPU
+    exchanges its shard with those that hold a copy, one in each domain.
+    """
+    copies = plan.data * plan.context // plan.shards
+    if plan.sharding == "optimizer":
+        exposed = 2 * _ring_s(shape, machine, plan, plan.data * plan.context)
+    elif copies > 1:
+        layers = shape.all_layers / plan.pipeline
+        exposed = 2 * ring_s(machine, 2 * _count_updated(shape, plan), copies, 1, layers)
+    else:
         return 0.0
-    exposed = 2 * _ring_s(shape, machine, plan)
     # The first layers' gradients and the last layers' weights have no computation left to hide behind.
-    return max(0.1 * exposed, exposed - OVERLAP * busy)
+    return max(0.1 * exposed, exposed - hidden)

@@ -1,7 +1,4 @@
-"""Reads tables of measured throughput: model, machine, plan, and tokens/s of a GPU.
-
-Speed of a job of fixed batch on more and more GPUs, as the search plans it: no measurement holds it.
-"""
+"""Reads tables of measured throughput, and plans a fixed batch on more and more GPUs."""
 
 from __future__ import annotations
 
@@ -38,7 +35,12 @@ TITAN_SELECTIVE = 0.5
 """Share of the forward pass that torchtitan's selective recomputation is taken to compute again: every second
 matrix product, or every second layer. An assumption that no row measures by itself: without it, rows left out
 have a median error of 11.5 instead of 5.1 %."""
-SOURCES = {"foundry": "fsdp-2023", "torchtitan": "fsdp-2025", "dgxc": "dgxc-2025"}
+SOURCES = {
+    "foundry": "fsdp-2023",
+    "torchtitan": "fsdp-2025",
+    "dgxc": "dgxc-2025",
+    "morphling": "deepspeed-2024",
+}
 """Stacks by what the name of a source contains; those of Megatron-Bridge are by year, too."""
 _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
@@ -245,6 +247,7 @@ def _setting(cells: Mapping[str, str], shapes: Path | None, accelerators: Path |
         precision=precision,
         asynchronous_tensor="async" in note, compiled="no torch.compile" not in note,
         adapters=cells["kind"].lower() == "lora",
+        shard_group=machine.domain if _is_hybrid(cells["sharding"]) else 0,
     )  # fmt: skip
     return Setting(shape, machine, plan, batch, length, planned), "; ".join(assumed)
 
@@ -268,7 +271,12 @@ def _sharding(cell: str) -> Sharding:
     # (ZeRO-1).
     if "grad" in name:
         return "gradients"
-    return "full" if "fsdp" in name else "optimizer"
+    return "full" if "fsdp" in name or _is_hybrid(name) else "optimizer"
+
+
+def _is_hybrid(cell: str) -> bool:
+    """Return whether state is divided inside a node alone, as tables name it: HSDP or hybrid."""
+    return any(word in cell.lower() for word in ("hsdp", "hybrid"))
 
 
 def _recompute(cells: Mapping[str, str]) -> float | None:
