@@ -57,14 +57,8 @@ class _CommandFinder:
 
         module = find_command(command)
         own = find_spec(module) if module else None
-        if module is None or own is None:
-            return None
         # Without its folder a command that is a package can be run: Python runs no package.
-        spec = spec_from_file_location(name, own.origin, submodule_search_locations=None)
-        if spec is not None:
-            # What the module imports by a relative name is beside its own file.
-            spec.name = module
-        return spec
+        return spec_from_file_location(name, own.origin, submodule_search_locations=None) if own else None
 
 
 # Last: what has a file of its own is found before.

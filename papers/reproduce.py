@@ -10,11 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest
-from clustergym.common.paths import data_folder
-from clustergym.common.writing import write_json, write_text
-
-from .page import (
+from clustergym.papers.page import (
     Report,
     claims_path,
     claims_text,
@@ -24,8 +20,12 @@ from .page import (
     verdict_counts,
     verdict_table,
 )
-from .reproduction import Options
-from .titles import BY_WORKLOAD, PAPERS
+from clustergym.papers.reproduction import Options
+from clustergym.papers.titles import BY_WORKLOAD, PAPERS
+
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest
+from clustergym.common.paths import data_folder
+from clustergym.common.writing import write_json, write_text
 
 PAGES, QUICK_PAGES = Path("docs/reproduction"), Path("outputs/reproduction/quick")
 ALL, CLAIMS = "all", "claims"

@@ -48,8 +48,7 @@ def text_table(
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], words: Collection[int] = (0,)) -> str:
     """Return a Markdown table; the columns numbered in `words` are aligned left, others right."""
-    head, *shown = (list(map(markdown_text, line)) for line in (headers, *rows))
-    lines = [head, ["---" if at in words else "---:" for at in range(len(headers))], *shown]
+    lines = [headers, ["---" if at in words else "---:" for at in range(len(headers))], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 

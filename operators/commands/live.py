@@ -11,7 +11,7 @@ from clustergym.common.errors import exits_on_bad_input
 from clustergym.scenario.configuration.hydra_edge import run_hydra
 
 if TYPE_CHECKING:
-    from ..live.checks import LiveOptions
+    from clustergym.operators.live.checks import LiveOptions
 
 SUMMARY = """\
 Let a policy drive Slurm on a scenario, beside the simulator with the same policy, and write the results of
@@ -29,6 +29,9 @@ Killed and started again by the same command, it goes on with what runs (journal
 
 def live_job(config: Mapping[str, Any], folder: Path) -> bool:
     """Run a live configuration; return whether its events differ from a simulation's, or a script failed."""
+    from clustergym.operators.live.checks import LiveOptions as Options
+    from clustergym.operators.live.live_run import call_lines, dry_run, first_difference, run_live
+
     from clustergym.common.parameters import build
     from clustergym.common.tables import print_table
     from clustergym.results.report.metric_tables import comparison_table
@@ -37,9 +40,6 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
     from clustergym.results.run_job import run_policy
     from clustergym.scenario.registry import make_placer, make_policy
     from clustergym.scenario.scenario_config import build_scenario
-
-    from ..live.checks import LiveOptions as Options
-    from ..live.live_run import call_lines, dry_run, first_difference, run_live
 
     options: LiveOptions = build(Options, config["live"], "live")
     if options.jobs is not None:
@@ -76,10 +76,10 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
 
 def _drive_own_scripts(config: Mapping[str, Any], options: LiveOptions, folder: Path) -> bool:
     """Drive a user's scripts; return whether one of them did not complete."""
-    from clustergym.scenario.registry import make_placer, make_policy
+    from clustergym.operators.live.own.drive import drive_scripts
+    from clustergym.operators.live.slurm import Slurm
 
-    from ..live.own.drive import drive_scripts
-    from ..live.slurm import Slurm
+    from clustergym.scenario.registry import make_placer, make_policy
 
     assert options.jobs is not None
     told = drive_scripts(

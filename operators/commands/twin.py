@@ -14,8 +14,8 @@ from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nea
 from clustergym.common.writing import write_json, write_text
 
 if TYPE_CHECKING:
-    from ..twin.ahead import Ahead
-    from ..twin.figures import Prices
+    from clustergym.operators.twin.ahead import Ahead
+    from clustergym.operators.twin.figures import Prices
 
 FOLDER = "a folder with log.csv (clustergym trace import), cluster.yaml (clustergym cluster import) and what "
 FOLDER += "clustergym twin rules writes"
@@ -118,10 +118,10 @@ def _price_arguments(parser: argparse.ArgumentParser) -> None:
 
 def write_rules(options: argparse.Namespace) -> int:
     """Write files of a cluster's queues and policy, read from its scheduler's settings; return the status."""
-    from clustergym.trace.slurm_fields import CellRules
+    from clustergym.operators.twin.folder import POLICY as POLICY_FILE
+    from clustergym.operators.twin.folder import QUEUES, read_rules, write_rules
 
-    from ..twin.folder import POLICY as POLICY_FILE
-    from ..twin.folder import QUEUES, read_rules, write_rules
+    from clustergym.trace.slurm_fields import CellRules
 
     for name in (QUEUES, POLICY_FILE):
         if (options.output / name).exists() and not options.force:
@@ -145,8 +145,8 @@ def write_rules(options: argparse.Namespace) -> int:
 
 def fit_past(options: argparse.Namespace) -> int:
     """Print logged waiting times beside those simulated on a twin of the cluster; return the status."""
-    from ..twin.fit import fit, fit_text
-    from ..twin.folder import TwinFolder
+    from clustergym.operators.twin.fit import fit, fit_text
+    from clustergym.operators.twin.folder import TwinFolder
 
     found, figures = fit(TwinFolder(options.folder), options.policy, list(options.words))
     write_json(options.json, figures | {"command": f"clustergym twin {shlex.join(options.given)}"})
@@ -156,11 +156,11 @@ def fit_past(options: argparse.Namespace) -> int:
 
 def ask_whatif(options: argparse.Namespace) -> int:
     """Simulate what would happen on a changed cluster, and write a page of it; return the exit status."""
-    from clustergym.common.tables import table
+    from clustergym.operators.twin.folder import TwinFolder
+    from clustergym.operators.twin.page import html_page, list_sections, markdown_page
+    from clustergym.operators.twin.whatif import Question, ask
 
-    from ..twin.folder import TwinFolder
-    from ..twin.page import html_page, list_sections, markdown_page
-    from ..twin.whatif import Question, ask
+    from clustergym.common.tables import table
 
     words = [word for word in options.words if not word.startswith("hydra")]
     hydra_words = [word for word in options.words if word.startswith("hydra")]
@@ -208,7 +208,7 @@ def _amounts(given: Sequence[str], option: str) -> dict[str, float]:
 
 
 def _prices(options: argparse.Namespace) -> Prices:
-    from ..twin.figures import HOURS, Prices
+    from clustergym.operators.twin.figures import HOURS, Prices
 
     watts, carbon = dict[str, tuple[float, float]](), tuple[float, ...]()
     for text in options.watts:
@@ -224,7 +224,7 @@ def _prices(options: argparse.Namespace) -> Prices:
 
 def _busy_watts(gpu_type: str, text: str) -> float:
     """Return watts, or those that a table of measurements has at a power limit: `FILE@WATTS`."""
-    from ..twin.figures import read_power
+    from clustergym.operators.twin.figures import read_power
 
     name, at, limit = text.rpartition("@")
     if not at:
@@ -247,9 +247,9 @@ def _number(text: str, option: str) -> float:
 
 
 def _ahead(options: argparse.Namespace) -> Ahead:
-    from ..twin.ahead import Ahead
-    from ..twin.folder import TwinFolder
-    from ..twin.present import read_queue
+    from clustergym.operators.twin.ahead import Ahead
+    from clustergym.operators.twin.folder import TwinFolder
+    from clustergym.operators.twin.present import read_queue
 
     present = read_queue(options.queue, options.now)
     return Ahead(TwinFolder(options.folder), present, options.policy, options.words)
@@ -257,10 +257,10 @@ def _ahead(options: argparse.Namespace) -> Ahead:
 
 def print_starts(options: argparse.Namespace) -> int:
     """Print when each waiting job will start, as simulated; return the exit status."""
+    from clustergym.operators.twin.advice import estimate_starts
+
     from clustergym.common.columns import iso
     from clustergym.common.tables import table
-
-    from ..twin.advice import estimate_starts
 
     require(options.draws > 0, "--draws", options.draws, "give more than 0")
     ahead = _ahead(options)
@@ -284,10 +284,10 @@ def print_starts(options: argparse.Namespace) -> int:
 
 def print_advice(options: argparse.Namespace) -> int:
     """Print what the policy would do with each job now (start, stop, …) and why; return the exit status."""
+    from clustergym.operators.twin.advice import advise, log_shadow
+
     from clustergym.common.columns import iso
     from clustergym.common.tables import table
-
-    from ..twin.advice import advise, log_shadow
 
     ahead = _ahead(options)
     moment = ahead.now()
@@ -315,9 +315,9 @@ def print_advice(options: argparse.Namespace) -> int:
 
 def print_score(options: argparse.Namespace) -> int:
     """Print how a later log of the cluster compares with recorded advice; return the exit status."""
-    from ..twin.advice import score_shadow
-    from ..twin.fit import minutes
-    from ..twin.folder import TwinFolder
+    from clustergym.operators.twin.advice import score_shadow
+    from clustergym.operators.twin.fit import minutes
+    from clustergym.operators.twin.folder import TwinFolder
 
     found = score_shadow(options.shadow, TwinFolder(options.folder).log)
     write_json(options.json, found)

@@ -90,7 +90,8 @@ def markdown_page(title: str, notes: Sequence[str], sections: Sequence[Section])
     """Return a page of titled tables and notes as Markdown."""
     parts = [f"# {title}", *map(markdown_text, notes)]
     for section in sections:
-        parts += [f"## {section.title}", table(section.headers, section.rows)]
+        rows = [list(map(markdown_text, row)) for row in section.rows]
+        parts += [f"## {section.title}", table(list(map(markdown_text, section.headers)), rows)]
     return "\n\n".join(parts) + "\n"
 
 

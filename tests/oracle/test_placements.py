@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from benchmarks.oracle_page.placements_page import measure_placements, placements_section
 
+from benchmarks.oracle_page.placements_page import measure_placements, placements_section
 from clustergym.commands.oracle import main
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.placements import placement_figures, read_placements, validate_placements
