@@ -18,7 +18,14 @@ import numpy.typing as npt
 from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Ints
 from clustergym.common.errors import InputError
-from clustergym.common.parameter_types import AtLeastTwo, Factor, NonNegativeInt, PositiveFloat, PositiveInt
+from clustergym.common.parameter_types import (
+    AtLeastTwo,
+    Factor,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveFraction,
+    PositiveInt,
+)
 from clustergym.envs.actions import EditActions
 from clustergym.envs.driver import targets
 from clustergym.envs.scheduling import SchedulingEnv
@@ -76,6 +83,7 @@ class MaskablePpo(Ppo):
     validate_every: PositiveInt = 20_000
     validation: PositiveInt = 12
     learning_rate: Factor = 1e-4
+    gamma: PositiveFraction = 1.0
     batch_size: PositiveInt = 500
     critic_segments: NonNegativeInt = 2
     critic_rate: PositiveFloat = 1e-4

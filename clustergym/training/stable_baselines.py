@@ -34,7 +34,7 @@ class Ppo(NetworkAgent):
     """
 
     n_envs: PositiveInt = 4
-    gamma: PositiveFraction = 1.0
+    gamma: PositiveFraction = 0.98
     reward_scale: Factor = 10.0
     n_steps: AtLeastTwo = 1250
     n_epochs: PositiveInt = 10
