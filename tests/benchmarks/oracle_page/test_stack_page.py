@@ -36,6 +36,9 @@ FIGURES: dict[str, Any] = {
             "points": [{"gpus": 16, "measured": 1.0, "predicted": 1.04}],
         },
     ],
+    "without_a_source": {
+        "llm-foundry": errors(90, 0.17) | {"median_ratio": 0.95, "stacks": ["megatron-2025"]},
+    },
     "without_a_part": {
         "bubble": {
             "rows": 12, "share_of_step_median": 0.03, "median_ape": 0.025, "median_ape_without": 0.045,
@@ -76,6 +79,8 @@ def test_every_row() -> None:
         "| source | rows | median | mean | 90th percentile | left out: median | mean | 90th percentile |",
         "| llm-foundry | 90 | 2.0 % | 4.0 % | 6.0 % | 4.0 % | 8.0 % | 12.0 % |",
         "| torchtitan | 20 | 3.0 % | 6.0 % | 9.0 % | - | - | - |",
+        "| left out | rows | median | mean | 90th percentile | ratio | stacks chosen |",
+        "| llm-foundry | 90 | 17.0 % | 34.0 % | 51.0 % | 0.95 | megatron-2025 |",
         "| GPU | rows | median | mean | 90th percentile |",
         "| H100 | 150 | 1.0 % | 2.0 % | 3.0 % |",
         "| model | rows | median | mean | 90th percentile |",
