@@ -58,7 +58,7 @@ class Turns(Policy):
         return Decision.of([(int(view.job[waits]), 0, 1)])
 
 
-@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+@pytest.mark.parametrize("engine", ["simpy", pytest.param("compiled", marks=pytest.mark.compiled)])
 def test_rounds_that_are_shorter_than_a_restart_end_with_the_names_of_the_jobs(engine):
     # A first launch costs nothing: each job does 2 of its 9 iterations of 4 s. From then on each round of
     # 10 s is spent on restarts of 20 s. Looks for progress come after 100 x 2 + 1,000 launches: the first

@@ -38,6 +38,7 @@ from clustergym.commands.oracle.common import what_is_measured
 from clustergym.common.errors import InputError
 from clustergym.envs.sharing import openb
 from clustergym.oracle.calibration.measured_steps import read_shares, validate_steps
+from clustergym.oracle.calibration.placements import read_placements as read_step_times
 from clustergym.oracle.calibration.validation import validate_memory
 from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.measured.sia_oracle import read_profile
@@ -302,6 +303,7 @@ READERS: Mapping[str, Reader] = {
     "hugging-face": _written("config.json", lambda path: load_transformer(str(path))),
     "stack": _written("mine.yaml", lambda path: load_stack(str(path))),
     "throughput": _written("throughput.csv", read_throughput),
+    "oracle-placements": _written("placements_bert.csv", lambda path: read_step_times(path.parent)),
     "policy-parameters": _written("mine.yaml", lambda path: simulate(scenario(), str(path))),
     "oracle-memory": _written("memory.csv", validate_memory),
     "oracle-steps": _written("steps.csv", validate_steps),

@@ -34,6 +34,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
         "id,model,gpu_type,gpus,tokens_per_s_per_gpu,precision,global_batch_sequences\n"
         "a,llama3-8B,H100-80,8,9000,bf16,64\n",
     ),
+    "oracle-placements": ("exec_plan,placement,iter_time\nga,8,0.5\n",),
     "trace-openb": (
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time,scheduled_time\n"
         "p0,4000,8192,1,500,,0,60,5\np1,4000,8192,1,1000,T4,3,90,9\n",

@@ -314,7 +314,12 @@ def build_log(
             job = replace(job, job_id=f"{job.job_id}-run{seen[job.job_id]}")
             guessed["a run of a requeued job, taken as a job of its own"] += 1
         jobs.append(job)
-    if not jobs and set(left_out) <= {"job step", "CPU job", "never ran"} and left_out["CPU job"]:
+    if (
+        not jobs
+        and form != "kueue"
+        and set(left_out) <= {"job step", "CPU job", "never ran"}
+        and left_out["CPU job"]
+    ):
         remedy = "track them: AccountingStorageTRES=gres/gpu in slurm.conf"
         raise InputError("no job has gres/gpu", file=path, field="AllocTRES", remedy=remedy)
     guessed["GPU type: not named, any"] += sum(not job.gpu_type for job in jobs)
