@@ -234,7 +234,7 @@ def _busy_watts(gpu_type: str, text: str) -> float:
         f"{found.watts:.0f} W by {found.networks} networks, epochs {found.slower:.2f} times as long as at the"
     )
     print(f"{gpu_type} at a limit of {limit} W takes {told} highest limit; run times stay those of the log")
-    return found.watts
+    return float(found.watts)
 
 
 def _number(text: str, option: str) -> float:

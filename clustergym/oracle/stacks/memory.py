@@ -6,12 +6,9 @@ stores; state by Rajbhandari et al. (ZeRO, SC '20), section 3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
-
-if TYPE_CHECKING:
-    from clustergym.oracle.stacks.step_time import StackConstants
 
 LAYER_BYTES = 34.0
 """Bytes of a token and layer over the hidden width, in 16 bit."""
@@ -20,6 +17,15 @@ KEPT_BYTES = 2.0
 UNCOMPILED_LOSS_BYTES = 12.0
 """Bytes of a token and word of the vocabulary in `cross_entropy` of fp32 logits by plain PyTorch: logarithms
 of probabilities, and the gradients of these and of the logits (`benchmarks/measured`: 12.0 to 12.1)."""
+
+
+class MemoryRule(Protocol):
+    """What a stack assumes of memory; `StackConstants` says what each is."""
+
+    @property
+    def loss_bytes(self) -> float: ...  # noqa: D102
+    @property
+    def usable_memory(self) -> float: ...  # noqa: D102
 
 
 def state_bytes(shape: TransformerShape, plan: ParallelPlan) -> float:
@@ -104,7 +110,7 @@ def activation_width(shape: TransformerShape) -> float:
     return (18 + 2 * (matrices - 1) * 2 * inner / shape.hidden) / 34
 
 
-def loss_bytes(plan: ParallelPlan, constants: StackConstants) -> float:
+def loss_bytes(plan: ParallelPlan, constants: MemoryRule) -> float:
     """Return the bytes that the loss holds of a token and word of the vocabulary."""
     return constants.loss_bytes if plan.compiled else UNCOMPILED_LOSS_BYTES
 
@@ -122,7 +128,7 @@ def compute_needed_bytes(
     return state_bytes(shape, plan) + activations
 
 
-def usable_bytes(machine: Machine, constants: StackConstants) -> float:
+def usable_bytes(machine: Machine, constants: MemoryRule) -> float:
     """Return the bytes of a GPU's memory that tensors may have."""
     return constants.usable_memory * machine.memory_gb * 1e9
 
@@ -131,7 +137,7 @@ def choose_recompute(
     shape: TransformerShape,
     machine: Machine,
     plan: ParallelPlan,
-    constants: StackConstants,
+    constants: MemoryRule,
     global_batch: int,
     sequence_length: int,
 ) -> float:
