@@ -121,16 +121,18 @@ def _read_node(given: Mapping[str, str]) -> dict[str, NodeState]:
     """
     try:
         gpus = parse_gres(given.get("Gres", "")).by_type
-        # Slurm leaves GPUs in AllocTRES of nodes that have become idle: GresUsed alone says what is held now.
-        busy = parse_gres(given.get("GresUsed", ""))
-        told = "GresUsed" in given or given["State"] == "IDLE"
-        used, parts = busy.by_type if told else gpus, bool(busy.parts)
+        # Of a node that has become idle Slurm may leave GPUs in AllocTRES, for good.
+        idle = given["State"].startswith("IDLE")
+        keys = ("GresUsed",) if idle else ("GresUsed", "AllocTRES")
+        busy = [parse_gres(given.get(key, "")) for key in keys]
+        used = [found.by_type for found in busy] if "GresUsed" in given or idle else [gpus]
+        parts = any(found.parts for found in busy)
     except ValueError:
         return {}
     partitions, name, found = frozenset(given.get("Partitions", "").split(",")), given["NodeName"], {}
     for gpu_type, count in gpus.items():
         # What is in use without a type can be of any.
-        held = used.get(gpu_type, 0) + used.get("", 0) if gpu_type else sum(used.values())
+        held = max(one.get(gpu_type, 0) + one.get("", 0) if gpu_type else sum(one.values()) for one in used)
         key = name if len(gpus) == 1 else f"{name}:{gpu_type}"
         held = count if parts else min(held, count)
         found[key] = NodeState(count, held, gpu_type or "gpu", partitions, "" if key == name else name)
