@@ -420,7 +420,7 @@ def check_commands(pages):
         page = pages[f"commands/{name}"]
         assert f"usage: clustergym {name} " in page, name
         assert f'href="{name}/"' in pages["commands"], name
-    for subcommand in ("explain", "validate", "fit", "report", "cache"):
+    for subcommand in ("explain", "validate", "fit", "cache"):
         assert f"usage: clustergym oracle {subcommand} " in pages["commands/oracle"], subcommand
 
 
