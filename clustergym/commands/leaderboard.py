@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     render = commands.add_parser("render", help="write README.md and index.html of boards")
     render.add_argument("board", nargs="*", help="all by default")
     render.add_argument("--check", action="store_true", help="write nothing; fail if they would change")
+    _add_figures(commands)
     curves = commands.add_parser("curves", help="replay entries and write their curves")
     curves.add_argument("board", help="name of its folder")
     curves.add_argument("entry", nargs="*", help="all by default")
@@ -84,6 +85,26 @@ def _parser() -> argparse.ArgumentParser:
     agents.add_argument("--json", type=Path, metavar="FILE", help="write the scores")
     _add_workers(agents)
     return parser
+
+
+def _add_figures(commands: Any) -> None:
+    """Add the sub-commands of tables of figures to a parser."""
+    words = "run what a board's table of figures lacks; each finished run is in the table at once"
+    fill = commands.add_parser("fill", help=words)
+    fill.add_argument("board", help="name of its folder, which has cells.yaml")
+    fill.add_argument("--hours", type=float, default=1.0, metavar="H", help="begin no run afterwards (1)")
+    words = "run only this one and the reference; may be given several times"
+    fill.add_argument("--policy", action="append", default=[], metavar="NAME", help=words)
+    _add_workers(fill)
+    words = "a board's table of figures: run drawn rows again, and hold all against their bounds"
+    again = commands.add_parser("check-table", help=words)
+    again.add_argument("board", help="name of its folder, which has cells.yaml")
+    again.add_argument("--rows", type=int, default=10, metavar="N", help="to run again (10), a policy each")
+    again.add_argument("--json", type=Path, metavar="FILE", help="write what was found")
+    _add_workers(again)
+    figures = commands.add_parser("table", help="print a board's table of figures")
+    figures.add_argument("board", help="name of its folder, which has cells.yaml")
+    figures.add_argument("--json", type=Path, metavar="FILE", help="write the same figures")
 
 
 def _add_searches(commands: Any) -> None:
@@ -322,6 +343,73 @@ def _render(options: argparse.Namespace) -> int:
     return status
 
 
+def _fill(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard.board import load_board
+    from clustergym.benchmark.leaderboard.cells import load_table
+    from clustergym.benchmark.leaderboard.fill import drop_stale, fill, list_missing, take_fingerprints
+    from clustergym.common.errors import nearest
+
+    if not 0.0 < options.hours < math.inf:
+        raise InputError(f"{options.hours} hours", field="--hours", remedy="give a positive number")
+    table = load_table(load_board(options.board, options.root))
+    for name in options.policy:
+        if name not in table.keys.policies:
+            remedy = nearest(name, table.keys.policies)
+            raise InputError(f"unknown policy {name!r}", field="--policy", remedy=remedy)
+    prints = take_fingerprints(table)
+    fresh = drop_stale(table, prints)
+    print(f"{table.path}: {len(fresh.rows)} rows, {len(table.rows) - len(fresh.rows)} stale", flush=True)
+    count = fill(table, prints, options.hours, _workers(options), options.policy, partial(print, flush=True))
+    left = sum(1 for _ in list_missing(drop_stale(table.reread(), prints), options.policy))
+    print(f"wrote {table.path}: {count} runs; {left} to go")
+    return 0
+
+
+def _check_table(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard.board import load_board
+    from clustergym.benchmark.leaderboard.cells import load_table
+    from clustergym.benchmark.leaderboard.check_figures import check_figures
+    from clustergym.benchmark.leaderboard.fill import take_fingerprints
+
+    if options.rows < 0:
+        raise InputError(f"{options.rows} rows", field="--rows", remedy="give 0 or more")
+    table = load_table(load_board(options.board, options.root))
+    prints, workers = take_fingerprints(table), _workers(options)
+    found = check_figures(table, prints, options.rows, workers, progress=True)
+    print(f"{table.path}: {len(found.again)} of {len(table.rows) - found.stale} rows run again")
+    for line in found.wrong:
+        print(f"  {line}")
+    chances = f"{found.forged_cell:.3f}, a policy of forged rows {found.forged_policy:.2f}"
+    print(f"A forged row is found with probability {chances}")
+    if found.stale:
+        print(f"{found.stale} rows are of other code, and no page shows them")
+    _write_json(found._asdict(), options.json)
+    return 2 if found.wrong else 0
+
+
+def _table(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard import table_text
+    from clustergym.benchmark.leaderboard.board import load_board
+    from clustergym.benchmark.leaderboard.cells import load_table
+    from clustergym.benchmark.leaderboard.fill import drop_stale, take_fingerprints
+    from clustergym.common.tables import print_table, text_table
+
+    table = load_table(load_board(options.board, options.root))
+    fresh = drop_stale(table, take_fingerprints(table))
+    rows = list(table_text.list_table_rows(fresh))
+    print_table(text_table(table.board.title, table_text.list_headers(fresh), rows, words=(0, 1)))
+    print(table_text.describe_table(fresh))
+    for line in table_text.list_stopped(fresh):
+        print(line)
+    if len(fresh.rows) < len(table.rows):
+        gone = len(table.rows) - len(fresh.rows)
+        print(
+            f"{gone} rows are of other code: `clustergym leaderboard fill {table.board.name}` runs them again"
+        )
+    _write_json(table_text.plain_table(fresh), options.json)
+    return 0
+
+
 def _curves(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.board import load_board
     from clustergym.benchmark.leaderboard.entry import entry_names
@@ -400,6 +488,9 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "score": _score,
     "render": _render,
     "retrain": _retrain,
+    "fill": _fill,
+    "check-table": _check_table,
+    "table": _table,
     "curves": _curves,
     "bound": _bound,
     "freeze": _freeze,

@@ -1,0 +1,204 @@
+"""Fingerprints that tell whether a figure of a table is still what a run would give.
+
+A policy's is of the files that decide, by its imports, as text without comments and docstrings. The
+simulator's is
+of what it does in small probe runs: as a text it would change with each commit, and every row would be stale.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import io
+import tokenize
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clustergym.benchmark.leaderboard.board import Board, Cell
+from clustergym.benchmark.leaderboard.cells import shorten_keys
+from clustergym.common.paths import PACKAGE
+from clustergym.scenario.policy import Decision, InformationClass, Policy, View
+from clustergym.scenario.registry import entry_points, list_parameters, make_policy
+
+DECIDING = ("clustergym.policies", "clustergym.agents", "clustergym.operators")
+"""Packages whose files decide for a policy that imports them; the probes see what it is given."""
+SOLVERS = {"pyscipopt": "pyscipopt", "highspy": "highspy", "scipy.optimize": "scipy", "scipy": "scipy"}
+"""Distributions by the module that a policy's files import."""
+PROBE = ("trace.jobs=60", "scenario.scored_s=null")
+"""Overrides of a probe run: of a few jobs, all of which are scored."""
+LENGTH = 12
+
+
+def fingerprint_policy(policy: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the fingerprint of what decides for a policy, and the versions of the solvers it may call.
+
+    Parameters
+    ----------
+    policy : mapping
+        Its name and parameters. All parameters count, those left out with their defaults, and the
+        bytes of weights.
+    """
+    made = make_policy(policy)
+    parameters = {name: str(value) for name, value in list_parameters(made).items()}
+    module = type(made).__module__
+    # Options may be decided by a file that the class names, as backfill is for FCFS.
+    names = [module, *(getattr(made, "with_options", None) or "").split()]
+    names += [entry_points("policy").get(word, "").partition(":")[0] for word in _inner_policies(parameters)]
+    files = dict[str, str]()
+    imported = set[str]()
+    for name in filter(None, names):
+        _read_closure(name, files, imported)
+    versions = {SOLVERS[name] for name in imported if name in SOLVERS}
+    installed = {name: metadata.version(name) for name in sorted(versions) if _is_installed(name)}
+    solvers = " ".join(f"{name}={version}" for name, version in installed.items())
+    words = [shorten_keys(parameters), *(f"{name} {digest}" for name, digest in sorted(files.items()))]
+    return _hash([*words, *_hash_weights(parameters)]), solvers
+
+
+def _is_installed(distribution: str) -> bool:
+    return next(metadata.distributions(name=distribution), None) is not None
+
+
+def _inner_policies(parameters: Mapping[str, str]) -> Iterator[str]:
+    """Yield the policies that a policy's parameters name, as `within` of quotas does."""
+    if "within" in parameters:
+        yield parameters["within"].partition(" ")[0]
+
+
+def _hash_weights(parameters: Mapping[str, str]) -> Iterator[str]:
+    """Yield the hashes of weights that a parameter names, as a file or as a checkpoint of this package."""
+    name = parameters.get("checkpoint")
+    if name is None:
+        return
+    found = [Path(name), *PACKAGE.glob(f"agents/**/{name}.*")]
+    for path in sorted(path for path in found if path.is_file()):
+        yield hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _read_closure(module: str, files: dict[str, str], imported: set[str]) -> None:
+    """Add a module's hash, and those of what it imports of `DECIDING`, to `files`; others to `imported`."""
+    if module in files or not module.startswith(DECIDING):
+        imported.add(module)
+        return
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return
+    source = _read_source(Path(spec.origin))
+    files[module] = hashlib.sha256(strip_comments(source).encode()).hexdigest()
+    package = module if spec.submodule_search_locations else module.rpartition(".")[0]
+    for name in _list_imports(ast.parse(source), package):
+        _read_closure(name, files, imported)
+
+
+def _read_source(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _list_imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Yield the modules that a file imports anywhere but for type checking, under their whole names."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            stack += node.orelse
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            base = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
+            name = ".".join(filter(None, (base, node.module)))
+            yield name
+            # `from package import module` names a module where there is one.
+            yield from (inner for alias in node.names if _is_module(inner := f"{name}.{alias.name}"))
+        else:
+            stack += ast.iter_child_nodes(node)
+
+
+@cache
+def _is_module(name: str) -> bool:
+    try:
+        return name.startswith(DECIDING) and importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # a name of a module, not of a package
+        return False
+
+
+def strip_comments(source: str) -> str:
+    """Return a program's text without comments, docstrings, blank lines and spaces at the end of lines."""
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            assert node.end_lineno is not None
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+@dataclass
+class ProbePolicy(Policy):
+    """A policy that starts, stops, moves and resizes jobs in turns: it makes a simulator do all that it can.
+
+    It belongs to the fingerprint, and is no policy of the registry: a change there would make every row
+    stale.
+    """
+
+    name: ClassVar[str] = "probe"
+    information_class: ClassVar[InformationClass] = InformationClass.PROFILED
+    round_s: float | None = 300.0
+    _turn: int = 0
+
+    def schedule(self, view: View) -> Decision:
+        """Give waiting jobs and each fourth running one another allotment, in turns the fastest."""
+        self._turn += 1
+        counts, free = view.setting.counts, view.available.copy()
+        kept = (view.gpus > 0) & (((view.job + self._turn) % 4 != 0) | (view.standstill_s > 0))
+        held = np.flatnonzero(kept)
+        np.subtract.at(free, view.gpu_type[held], view.gpus[held])
+        chosen = [(int(view.job[at]), int(view.gpu_type[at]), int(view.gpus[at])) for at in held]
+        for at in np.roll(np.flatnonzero(~kept), -self._turn).tolist():
+            options = np.argwhere(view.feasible[at] & (counts <= free[:, None]))
+            if not len(options):
+                continue
+            time_s = view.iteration_time_s()[at][options[:, 0], options[:, 1]]
+            fastest = int(np.where(np.isfinite(time_s), time_s, np.inf).argmin())
+            place = fastest if self._turn % 2 else int(view.job[at] + self._turn) % len(options)
+            gpu_type, level = options[place].tolist()
+            free[gpu_type] -= counts[level]
+            chosen.append((int(view.job[at]), gpu_type, int(counts[level])))
+        return Decision.of(chosen)
+
+
+def fingerprint_simulator(board: Board, scenarios: Mapping[str, Sequence[str]]) -> str:
+    """Return the fingerprint of what the simulator does on a board: digests of a probe run in each scenario.
+
+    Parameters
+    ----------
+    board : Board
+    scenarios : mapping of str to sequence of str
+        More overrides by scenario.
+    """
+    from clustergym.results.measured_run import simulate
+
+    digests = []
+    for name, overrides in scenarios.items():
+        scenario = board.scenario(Cell(name, 0), [*overrides, *PROBE])
+        _, placer = board.contestants({"name": "fcfs"})
+        digests.append(simulate(scenario, ProbePolicy(), placer, 0).digest)
+    return _hash(digests)
+
+
+def _hash(words: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:LENGTH]

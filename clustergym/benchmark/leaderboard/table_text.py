@@ -1,0 +1,103 @@
+"""A board's table of figures as people read it: a row for each policy, a column for each family of traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable
+from clustergym.benchmark.leaderboard.pairs import (
+    BEST,
+    Comparison,
+    Ratio,
+    compare_with_reference,
+    correlate_halves,
+    mean_hours,
+)
+
+TITLES = {BEST: "*the best policy in each cell*", BOUND: "*lower bound*"}
+
+
+def format_ratio(found: Ratio | None) -> str:
+    """Return a ratio with its interval, or with a question mark where there are too few seeds for one."""
+    if found is None:
+        return "-"
+    if found.low is None or found.high is None:
+        return f"{found.value:.2f} [?]"
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def compare_all(table: FigureTable, condition: str = "") -> dict[str, Comparison]:
+    """Return the comparison of every row, the lowest ratio first; rows without one stand last."""
+    names = [*table.keys.policies, BEST]
+    found = {name: compare_with_reference(table, name, condition) for name in names}
+    return dict(sorted(found.items(), key=lambda item: item[1].overall.value if item[1].overall else 1e9))
+
+
+def list_headers(table: FigureTable) -> list[str]:
+    """Return the headings of the columns."""
+    return [
+        "policy",
+        "rules",
+        *table.keys.scenarios,
+        "over families",
+        "n",
+        "mean JCT, h",
+        *table.keys.conditions,
+    ]
+
+
+def list_table_rows(table: FigureTable) -> Iterator[list[str]]:
+    """Yield the texts of each row."""
+    under = {label: compare_all(table, label) for label in table.keys.conditions}
+    for name, found in compare_all(table).items():
+        policy = table.policies.get(name)
+        seeds = min((one.seeds if one else 0 for one in found.families.values()), default=0)
+        hours = mean_hours(table, name)
+        yield [
+            TITLES.get(name) or table.policies[name].title,
+            "" if policy is None else policy.rules,
+            *(format_ratio(one) for one in found.families.values()),
+            format_ratio(found.overall),
+            f"{seeds}" if seeds else "-",
+            "-" if hours is None else f"{hours:.2f}",
+            *(_format_value(of[name].overall) for of in under.values()),
+        ]
+
+
+def _format_value(found: Ratio | None) -> str:
+    return "-" if found is None else f"{found.value:.2f}"
+
+
+def list_stopped(table: FigureTable) -> list[str]:
+    """Return a line on each policy of which a run did not end, with the reason."""
+    every = ((name, compare_with_reference(table, name).stopped) for name in table.keys.policies)
+    return [f"{table.policies[name].title} does not end in {reason}" for name, reason in every if reason]
+
+
+def describe_table(table: FigureTable) -> str:
+    """Say in one line what the figures are."""
+    title = table.policies[table.keys.reference].title
+    tau = correlate_halves(table, [name for name in table.keys.policies if name != BOUND])
+    halves = "" if tau is None else f" Kendall's tau of the order between odd and even seeds: {tau:.2f}."
+    return (
+        f"Mean JCT over that of {title} on the same trace: geometric mean over n seeds in each family, "
+        f"families with equal weight; 95 % intervals by Student's t on logarithms, none below eight seeds.{halves}"
+    )
+
+
+def plain_table(table: FigureTable) -> list[Mapping[str, Any]]:
+    """Return the same figures for --json."""
+    plain = []
+    for name, found in compare_all(table).items():
+        families = {family: one and one._asdict() for family, one in found.families.items()}
+        plain.append(
+            {
+                "policy": name,
+                "families": families,
+                "overall": found.overall and found.overall._asdict(),
+                "mean_jct_hours": mean_hours(table, name),
+                "stopped": found.stopped,
+            }
+        )
+    return plain
