@@ -7,15 +7,15 @@ import numpy as np
 from clustergym.common.arrays import Floats, dot_in_order
 
 NO_GAIN = 1e-14
-"""A column whose cosine with what is left of the target is no more than this, of the target's length, stays out."""
+"""A column stays out if its part in what is left of the target is no more than this share of the target."""
 
 
 def fit_nonnegative(terms: Floats, target: Floats) -> Floats:
     """Return x >= 0 of least |terms x - target|, shape (n,), by the active set of Lawson and Hanson.
 
     Source: Solving Least Squares Problems, 1974, chapter 23. SciPy's `nnls` is the same method by BLAS and
-    LAPACK, whose kernel is chosen by the processor: its answers to badly conditioned fits differ in the eighth
-    digit between kernels, enough to change a schedule.
+    LAPACK, whose kernel is chosen by the processor: its answers to badly conditioned fits differ in the
+    eighth digit between kernels.
 
     Parameters
     ----------
