@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from clustergym.common import random_streams
-from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints, dot_in_order
 from clustergym.common.parameter_types import AtLeastTwo, NonNegativeFloat, NonZeroFloat, Period, PositiveInt
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 
@@ -23,6 +23,7 @@ from .shared.goodput import (
     restart_factor,
 )
 from .shared.integer_programs import Choices
+from .shared.least_squares import fit_nonnegative
 from .shared.requests import find_held_level
 
 FLOOR = 0.004
@@ -265,8 +266,6 @@ def fit_time_s(counts: Ints, per_node: int, known: Bools, times: Floats) -> Floa
     times : ndarray of float, shape (K,)
         Seconds per iteration where known.
     """
-    from scipy.optimize import nnls
-
     inside, across = (counts > 1) & (counts <= per_node), counts > per_node
     more = np.maximum(counts - 2, 0)
     terms = np.stack(
@@ -275,6 +274,7 @@ def fit_time_s(counts: Ints, per_node: int, known: Bools, times: Floats) -> Floa
     # Dividing each row by its time makes the errors relative.
     weighted = terms[known] / times[known][:, None]
     damping = np.diag(DAMPING) / times[known].min()
-    fit, _ = nnls(np.concatenate([weighted, damping]), np.concatenate([np.ones(known.sum()), np.zeros(6)]))
-    fitted: Floats = terms @ fit
+    target = np.concatenate([np.ones(known.sum()), np.zeros(6)])
+    fit = fit_nonnegative(np.concatenate([weighted, damping]), target)
+    fitted = dot_in_order(terms, fit)
     return np.where(known, times, fitted)

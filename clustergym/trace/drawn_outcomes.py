@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
-from clustergym.common.arrays import Floats
+from clustergym.common.arrays import Floats, dot_in_order
 from clustergym.common.errors import InputError, nearest
 from clustergym.trace.outcomes import (
     CHOICES,
@@ -112,7 +112,7 @@ def _chances(gpu_s: Floats, shares: Shares, trace: Trace, cluster: str) -> npt.N
 
     def off(at: Floats) -> Floats:
         part = chances(at)
-        by_number, by_time = part.mean(axis=0), weight @ part
+        by_number, by_time = part.mean(axis=0), dot_in_order(part.T, weight)
         found: Floats = np.array([by_number[1], by_time[1], by_number[2], by_time[2]]) - wanted
         return found
 

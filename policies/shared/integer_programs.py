@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints, dot_in_order
 from clustergym.common.errors import InputError
 from clustergym.common.parameters import check_value
 
@@ -269,7 +269,7 @@ def _lagrangian(problem: Choices, members: Ints, prices: Floats) -> tuple[float,
     """Return the Lagrangian bound at some prices, and by how much each variable at 1 lowers it."""
     net = problem.value - (prices[problem.gpu_type] * problem.gpus)
     best = net.max(axis=1, initial=0.0)
-    bound = float(prices @ problem.capacity + members @ best)
+    bound = float(dot_in_order(prices, problem.capacity) + dot_in_order(members, best))
     return bound, net - best[:, None]
 
 
