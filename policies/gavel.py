@@ -93,8 +93,7 @@ class Gavel(GuardedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        remedy = "give false, as jobs in pairs have turns of a round"
-        require(not (self.guard and self.packed), "policy.guard", self.guard, remedy)
+        require(not (self.guard and self.packed), "policy.guard", True, "give false, as pairs have none")
         self._start()
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:

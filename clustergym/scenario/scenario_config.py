@@ -187,8 +187,7 @@ class Conditions:
         classes = model_classes(trace)
         checkpoint_s = np.array([self._checkpoint(model, trace) for model in classes])
         counts = list_allowed_counts(cluster, rules.counts, trace.gpus if choice.counts == "keep" else ())
-        if rules.most_gpus is not None:
-            counts = [count for count in counts if count <= rules.most_gpus]
+        counts = [count for count in counts if count <= (rules.most_gpus or count)]
         tables, communication_s = self._tables(classes, cluster, counts)
         pairs = None
         if self.pairs is not None:
@@ -216,7 +215,7 @@ class Conditions:
             pairs=pairs,
             apart_s=rules.apart_s,
             scored_s=None if rules.scored_s is None else (rules.scored_s[0], rules.scored_s[1]),
-            estimates_off=_draw_wrong_estimates(rules, classes, len(cluster.gpu_types), seed),
+            estimates_off=_draw_wrong_estimates(rules, classes, trace, len(cluster.gpu_types), seed),
         )
         if not scenario.scored.any():
             remedy = f"the trace's submissions lie from 0 to {scenario.trace.submit_s.max(initial=0.0):g} s"
@@ -376,15 +375,15 @@ def _with_cluster_types(trace: Trace, cluster: ClusterSpec, rules: Rules) -> Tra
 
 
 def _draw_wrong_estimates(
-    rules: Rules, classes: Sequence[ModelClass], types: int, seed: int
+    rules: Rules, classes: Sequence[ModelClass], trace: Trace, types: int, seed: int
 ) -> Floats | None:
     """Draw the factors on the times that policies are told, shape (C, T); None if they are told the truth."""
-    if not (rules.estimates_off or rules.family_off):
+    by, draws = rules.estimates_off, random_streams.WRONG_FAMILY.generator(seed)
+    if not (by or rules.family_off):
         return None
-    least, most = 1 - rules.estimates_off, 1 + rules.estimates_off
-    off = random_streams.WRONG_ESTIMATES.generator(seed).uniform(least, most, (len(classes), types))
-    draws = random_streams.WRONG_FAMILY.generator(seed)
-    family = draws.choice(sorted({model.family for model in classes}))
+    off = random_streams.WRONG_ESTIMATES.generator(seed).uniform(1 - by, 1 + by, (len(classes), types))
+    # A family is drawn as often as its jobs come, so that one of hardly any jobs seldom is.
+    family = trace.model_classes[int(draws.integers(len(trace)))].family
     factor = 1 + draws.choice([-1, 1]) * rules.family_off
     return np.where([[model.family == family] for model in classes], factor, 1.0) * off
 
