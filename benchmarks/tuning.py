@@ -48,11 +48,11 @@ ARENA = {
     "round_s": INTERVAL,
 }
 RANGES: dict[str, dict[str, ParameterRange]] = {
-    "hesrpt": {"hysteresis": ParameterRange(1.0, 32.0, logarithmic=True), "round_s": INTERVAL},
+    "hesrpt": {"round_s": INTERVAL},
     "arena": ARENA,
-    "ares": {"alpha": ParameterRange(0.5, 1.0), "hysteresis": ParameterRange(0.0, 8.0), "round_s": INTERVAL},
-    "optimus": {"hysteresis": scaled(0.1), "turn_restarts": scaled(20.0), "round_s": INTERVAL},
-    "gandiva": {"slice_s": scaled(3600.0), "slice_per_restart": scaled(20.0), "round_s": INTERVAL},
+    "ares": {"alpha": ParameterRange(0.5, 1.0), "round_s": INTERVAL},
+    "optimus": {"round_s": INTERVAL},
+    "gandiva": {"slice_s": scaled(3600.0), "round_s": INTERVAL},
     "tiresias": {
         "thresholds_gpu_s": scaled_list(3250.0, 7200.0),
         "promote_knob": ParameterRange(0.0, 16.0),
@@ -60,7 +60,6 @@ RANGES: dict[str, dict[str, ParameterRange]] = {
     },
     "gavel": {
         "solve_interval_s": scaled(1920.0),
-        "turn_restarts": ParameterRange(0.0, 40.0),
         "round_s": INTERVAL,
     },
     "sia": {
@@ -71,7 +70,6 @@ RANGES: dict[str, dict[str, ParameterRange]] = {
     "themis": {
         "fairness": ParameterRange(0.0, 0.95),
         "lease_s": scaled(600.0),
-        "lease_restarts": scaled(20.0),
         "round_s": INTERVAL,
     },
     "elasticflow-ls": {"least_slack": scaled(1.0), "round_s": INTERVAL},

@@ -9,19 +9,17 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.parameter_types import Fraction, NonNegativeFloat, Period, PositiveFraction
+from clustergym.common.parameter_types import Fraction, Period, PositiveFraction
 from clustergym.results.metrics.fairness import FluidSharing
-from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 
 from .shared.marginal import Target, per_gpu_efficiency, times_or_guess
 from .shared.requests import find_requested_level, get_requested_time_s
-
-CONSERVING_HYSTERESIS = 4.0
-"""How many restarts a change must save in our own work-conserving variant."""
+from .shared.restart_guard import GuardedPolicy
 
 
 @dataclass
-class Ares(Policy):
+class Ares(GuardedPolicy):
     """The policy Ares (TACO 2025), which serves elastic jobs in the order that fair sharing would end them.
 
     Virtual time V grows by M / N(t), with N(t) the jobs active under fluid fair sharing of the M GPUs
@@ -48,10 +46,10 @@ class Ares(Policy):
     it; without a pool such a job counts as one of the mean size of the known jobs so far. The information
     class is `data_parallel`, as Ares profiles data-parallel jobs.
 
-    With `work_conserving` this is not Ares but a strong baseline of our own on its order: no job has more
-    than max(1, 2 M / jobs in the system) GPUs at first, even if it asked for more; jobs shrink rather
-    than wait; the remaining GPUs go to the jobs that they speed up most, whatever the efficiency; and no
-    allotment changes unless that is worth its restart or makes room.
+    With `work_conserving` this is not Ares but a strong baseline of our own on its order, always with
+    `guard`: no job has more than max(1, 2 M / jobs in the system) GPUs at first, even if it asked for more;
+    jobs shrink rather than wait; and the remaining GPUs go to the jobs that they speed up most, whatever the
+    efficiency.
 
     Parameters
     ----------
@@ -61,9 +59,8 @@ class Ares(Policy):
         Share of the GPUs on which jobs of unknown size go first, least attained service first.
     work_conserving : bool
         Our own variant, above.
-    hysteresis : float or None
-        How many times its restart a change of a running job must save to be made for its sake; 0:
-        any that makes it faster is made. None: 0, as the paper has none, and 4 if `work_conserving`.
+    guard : bool
+        Whether changes of running jobs have to repay their restarts (`GuardedPolicy`).
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
@@ -73,13 +70,16 @@ class Ares(Policy):
     alpha: PositiveFraction = 0.75
     unknown_pool: Fraction = 0.0
     work_conserving: bool = False
-    hysteresis: NonNegativeFloat | None = None
     round_s: Period | None = 60.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.guard = self.guard or self.work_conserving
 
     @property
     def steady(self) -> bool:
         """Whether the policy repeats its decision as long as the same jobs hold the same GPUs."""
-        return not self.work_conserving and self._hysteresis() == 0 and self.unknown_pool == 0
+        return not self.guard and self.unknown_pool == 0
 
     @property
     def consistent(self) -> bool:
@@ -88,6 +88,7 @@ class Ares(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget the last run; the virtual clock starts at 0."""
+        super().reset(setting, rng)
         self._queue = FairQueue(float(setting.capacity.sum()))
         self._known, self._known_jobs = np.zeros(0, dtype=np.bool_), 0
         self._known_gpu_s = 0.0
@@ -102,7 +103,7 @@ class Ares(Policy):
         finish = self._queue.finishes(view, np.where(known, size, self._mean_size(view, size)))
         # Smallest virtual finish first; preemptive (section 3.2), so running jobs have no precedence.
         order = np.lexsort((view.job, finish))
-        target = Target(view, times_or_guess(view), self._hysteresis())
+        target = Target(view, times_or_guess(view), self.guard, self.find_guarded(view))
         if self.work_conserving:
             return self._conserve(view, target, order)
 
@@ -112,11 +113,6 @@ class Ares(Policy):
         self._serve_pool(view, target, ~known, double)
         target.place(order, double)
         return target.decision()
-
-    def _hysteresis(self) -> float:
-        if self.hysteresis is not None:
-            return self.hysteresis
-        return CONSERVING_HYSTERESIS if self.work_conserving else 0.0
 
     def _size_gpu_s(self, view: View) -> Floats:
         """Return L, each job's GPU-seconds at its request at the mean speed of the types; inf: unknown."""

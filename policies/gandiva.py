@@ -9,10 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.common.arrays import Ints
-from clustergym.common.parameter_types import NonNegativeFloat, Period
-from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.common.parameter_types import Period
+from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 
 from .shared.requests import Allotments, find_held_level, find_requested_level, request_options
+from .shared.restart_guard import GuardedPolicy
 
 Allotment = tuple[int, int]
 """(Type index, count index)."""
@@ -97,7 +98,7 @@ class PackingTable(Allotments):
 
 
 @dataclass
-class Gandiva(Policy):
+class Gandiva(GuardedPolicy):
     """The policy Gandiva (OSDI '18), which scales, moves and time-slices jobs by speeds that it measures.
 
     It knows no speeds beforehand: it measures each job's progress on the GPUs that the job holds. Jobs
@@ -107,8 +108,8 @@ class Gandiva(Policy):
     that type or for the job's own. Time slicing: when a job has waited for a slice, the jobs that have
     run longest give way, each only after a slice of its own.
 
-    Growth and migration are trials: a job that measures slower there goes back if it then ends earlier, and
-    is not tried there again. It is a baseline of Crius.
+    Growth and migration are trials: a job that measures slower there goes back, and is not tried there
+    again. It is a baseline of Crius.
 
     Packing, where the scenario has speeds of pairs: a job that still waits shares the GPUs of a running
     job of equal count, drawn at random as Gavel's simulator does. A pair whose measured total is less
@@ -116,20 +117,20 @@ class Gandiva(Policy):
     not run alone counts as half. A slice of a pair ends for both.
 
     Differences from the paper: at most two jobs share, and not those of the least utilisation first, which is
-    not known here; migration for locality is left to the placer; a trial must be able to repay its restart;
-    a slice is long, and at least `slice_per_restart` times what resuming costs, because a suspension saves
+    not known here; migration for locality is left to the placer; a slice is long, because a suspension saves
     and loads a checkpoint here and takes about a second in the paper.
 
     Parameters
     ----------
     slice_s : float
         Least seconds that a job runs before it gives way to one that has waited as long.
-    slice_per_restart : float
-        Least run time as a multiple of the standstill that resuming costs.
     grow, migrate : bool
         Whether jobs are doubled, and moved to other types, where GPUs are idle.
     pack : bool
         Whether jobs that wait share GPUs; without effect where the scenario has no pairs.
+    guard : bool
+        Whether a job gives way, or tries other GPUs, only once it has held its own for 20 restarts
+        (`GuardedPolicy`).
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
@@ -137,7 +138,6 @@ class Gandiva(Policy):
     name: ClassVar[str] = "gandiva"
     information_class: ClassVar[InformationClass] = InformationClass.NONE
     slice_s: Period = 3600.0
-    slice_per_restart: NonNegativeFloat = 20.0
     grow: bool = True
     migrate: bool = True
     pack: bool = False
@@ -148,6 +148,7 @@ class Gandiva(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all jobs and speeds of the last run."""
+        super().reset(setting, rng)
         self._watch, self._counts = {}, {}
         self._rng, self._apart = rng, set()
 
@@ -160,6 +161,7 @@ class Gandiva(Policy):
         """Measure speeds, make room for waiting jobs, undo trials that slowed a job, and begin new trials."""
         self._measure(view)
         table = PackingTable(view)
+        self._guarded = self.find_guarded(view)
         waiting = [int(at) for at in np.flatnonzero(view.gpus == 0)]
         waiting.sort(key=lambda at: (float(view.queued_s[at]), int(view.job[at])))
         # From the cheapest way to the dearest: all jobs are tried with idle GPUs before anybody shrinks, and
@@ -232,7 +234,8 @@ class Gandiva(Policy):
 
     def _shrink(self, table: PackingTable, at: int, gpu_type: int, missing: int) -> bool:
         """Shrink grown jobs of a type to their requests if that frees enough GPUs."""
-        grown = np.flatnonzero((table.gpu_type == gpu_type) & (table.level > table.requested))
+        above = (table.gpu_type == gpu_type) & (table.level > table.requested)
+        grown = np.flatnonzero(above & ~self._guarded)
         grown = grown[table.view.feasible[grown, gpu_type, table.requested[grown]]]
         freed = table.counts[table.level[grown]] - table.counts[table.requested[grown]]
         chosen = self._oldest(table, grown, freed, missing)
@@ -247,13 +250,13 @@ class Gandiva(Policy):
         view = table.view
         if view.now_s - view.queued_s[at] < self.slice_s:
             return False
-        running = np.flatnonzero((table.gpu_type == gpu_type) & (view.gpus > 0))
+        running = np.flatnonzero((table.gpu_type == gpu_type) & (view.gpus > 0) & ~self._guarded)
         # A pair counts once, and ends its slice together: both jobs stop, and free their GPUs once.
         running = running[
             [table.partner.get(position, position) >= position for position in running.tolist()]
         ]
-        over = np.array([self._has_slice_ended(table, int(position)) for position in running], dtype=np.bool_)
-        running = running[over]
+        ran_s = [view.now_s - self._watch[row].works_from_s for row in view.job[running].tolist()]
+        running = running[np.array(ran_s) >= self.slice_s]
         chosen = self._oldest(table, running, table.counts[table.level[running]], missing)
         for position in chosen:
             other = table.partner.get(position)
@@ -261,13 +264,6 @@ class Gandiva(Policy):
                 table.give(one, -1, -1)
         self._count("slices_ended", len(chosen))
         return bool(chosen)
-
-    def _has_slice_ended(self, table: PackingTable, at: int) -> bool:
-        # The cost of resuming is estimated by the cheapest change of allotment now.
-        cost_s = table.cost_s[at]
-        resume_s = float(np.min(cost_s[cost_s > 0], initial=np.inf)) if (cost_s > 0).any() else 0.0
-        ran_s = table.view.now_s - self._watch[int(table.view.job[at])].works_from_s
-        return ran_s >= max(self.slice_s, self.slice_per_restart * resume_s)
 
     def _oldest(self, table: PackingTable, jobs: Ints, freed: Ints, missing: int) -> list[int]:
         """Return the jobs that changed least recently and together free enough; empty if even all do not."""
@@ -314,20 +310,16 @@ class Gandiva(Policy):
     # Trials
 
     def _judge(self, table: PackingTable) -> None:
-        """Undo each trial that made its job slower, if going back ends the job earlier."""
+        """Undo each trial that made its job slower."""
         view = table.view
-        for at in np.flatnonzero(table.gpu_type >= 0):
+        for at in np.flatnonzero((table.gpu_type >= 0) & ~self._guarded):
             watch = self._watch[int(view.job[at])]
             now = (int(table.gpu_type[at]), int(table.level[at]))
             before = None if int(at) in table.partner else watch.came_from
             if before is None or now not in watch.speed or before not in watch.speed:
                 continue
             watch.came_from = None
-            left, back_s = float(view.remaining_iterations[at]), float(table.cost_s[at, before[0], before[1]])
-            # Both sides in iterations: going back ends earlier if, restart included, less would be done
-            # meanwhile.
-            slower = watch.speed[now] * (left / watch.speed[before] + back_s) < left
-            if slower and table.fits(int(at), *before):
+            if watch.speed[now] < watch.speed[before] and table.fits(int(at), *before):
                 table.give(int(at), *before)
                 self._count("taken_back")
 
@@ -335,7 +327,7 @@ class Gandiva(Policy):
         """Double or migrate running jobs onto idle GPUs that no job waits for."""
         asked = table.options[np.array(waiting, dtype=np.int64)]
         wanted = np.asarray(asked.any(axis=0), dtype=np.bool_)
-        running = [int(at) for at in np.flatnonzero((table.gpu_type >= 0) & (table.view.gpus > 0))]
+        running = np.flatnonzero((table.gpu_type >= 0) & (table.view.gpus > 0) & ~self._guarded).tolist()
         running.sort(key=lambda at: (self._watch[int(table.view.job[at])].since_s, at))
         for at in (one for one in running if one not in table.partner):
             gpu_type, level = int(table.gpu_type[at]), int(table.level[at])
@@ -351,17 +343,13 @@ class Gandiva(Policy):
                     break
 
     def _worth_trying(self, table: PackingTable, at: int, there: Allotment) -> bool:
-        """Return whether a trial allotment has room, was not slower before, and could repay its restart."""
-        view, watch = table.view, self._watch[int(table.view.job[at])]
+        """Return whether a trial allotment has room, and was not slower before."""
+        watch = self._watch[int(table.view.job[at])]
         now = (int(table.gpu_type[at]), int(table.level[at]))
         if now not in watch.speed or watch.came_from is not None or not table.fits(at, *there):
             return False
-        left_s = float(view.remaining_iterations[at]) / watch.speed[now]
-        # An allotment never tried is credited with the best case, twice the speed; if that does not repay the
-        # restart, no trial can.
-        speed = watch.speed.get(there, 2 * watch.speed[now])
-        saved_s = left_s - left_s * watch.speed[now] / speed
-        return saved_s > float(table.cost_s[at, there[0], there[1]])
+        # An allotment that was never tried is credited with the best case.
+        return watch.speed.get(there, np.inf) > watch.speed[now]
 
     def _count(self, what: str, by: int = 1) -> None:
         self._counts[what] = self._counts.get(what, 0) + by

@@ -7,21 +7,22 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-from annotated_types import Interval
 
 from clustergym.common.arrays import Floats, Ints
+from clustergym.common.errors import require
 from clustergym.common.parameter_types import NonNegativeFloat, OneOf, Period
-from clustergym.scenario.policy import Decision, InformationClass, PairOptions, Policy, Setting, View
+from clustergym.scenario.policy import Decision, InformationClass, PairOptions, Setting, View
 
 from .shared import finish_times, linear_programs
 from .shared.integer_programs import SolverError
 from .shared.linear_programs import ShareProblem
 from .shared.packed_programs import compute_packed_shares, fifo_decision
+from .shared.restart_guard import GuardedPolicy
 from .shared.rounds import PackedRounds, RoundMechanism
 
 
 @dataclass
-class Gavel(Policy):
+class Gavel(GuardedPolicy):
     """The policy Gavel (OSDI '20), which runs rounds of jobs by shares of time from linear programs.
 
     An objective of section 4 is solved for x[job, type], the share of time each job has of
@@ -46,12 +47,12 @@ class Gavel(Policy):
     isolated share is capped; groups of like jobs are solved as one; what a job is owed is kept
     from one solution to the next, where Gavel's simulator begins anew; a job without a share
     gets idle GPUs only if its restart is shorter than a round. All weights are 1. Ours, off by
-    default: `second_stage`, `turn_restarts` and `hold_ties`.
+    default: `second_stage`, `hold_ties` and `guard`.
 
     Packed (3.1): pairs of jobs of equal GPU count share GPUs where the scenario has speeds of pairs
     (`scenario.pairs`). The programs then have shares of pairs too, and rounds are filled with jobs and
-    pairs; `turn_restarts` and `hold_ties` do not apply. The share of two groups' pairs is divided among all
-    pairs of their jobs.
+    pairs; `hold_ties` does not apply, and `guard` is refused. The share of two groups' pairs is divided
+    among all pairs of their jobs.
 
     `fifo` is Gavel's FIFO, without shares of time: jobs start in order of arrival on the fastest type
     with room, none overtakes, all run to their ends. With packing, the first job that finds no room
@@ -73,10 +74,10 @@ class Gavel(Policy):
     second_stage : bool
         Solve a second program that spends what max-min fairness, finish-time fairness or makespan
         leaves idle, for the greatest total; the other objectives leave nothing. False: any optimum.
-    turn_restarts : float
-        Least length of a job's turn, in restarts that it cost; 0: a round.
     hold_ties : bool
         Of equal priorities, the job that holds the GPUs comes first; False: the first type does.
+    guard : bool
+        Whether a job's turn lasts for 20 restarts (`GuardedPolicy`); False: for a round.
     round_s : float or None
         Seconds between decision points (Gavel: 360).
     """
@@ -87,20 +88,21 @@ class Gavel(Policy):
     packed: bool = False
     solve_interval_s: NonNegativeFloat = 1920.0
     second_stage: bool = False
-    turn_restarts: Annotated[float, Interval(ge=0, lt=1e6)] = 0.0
     hold_ties: bool = False
     round_s: Period | None = 360.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(not (self.guard and self.packed), "policy.guard", True, "give false, as pairs have none")
         self._start()
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all jobs of the last run."""
+        super().reset(setting, rng)
         self._start()
 
     def _start(self) -> None:
-        self._rounds = RoundMechanism(self.round_s or 360.0, self.turn_restarts, self.hold_ties)
+        self._rounds = RoundMechanism(self.round_s or 360.0, self.hold_ties)
         self._packed_rounds = PackedRounds(self.round_s or 360.0)
         self._solved_for: tuple[bytes, ...] = ()
         self._solved_s = -np.inf
@@ -127,7 +129,7 @@ class Gavel(Policy):
         # Section 5: what each job was owed and got is booked before new shares are solved.
         self._rounds.account(view)
         share = self._solve(view, times) if self._due(view, times) else self._rounds.share[view.job]
-        return self._rounds.decide(view, share, times.time_s)
+        return self._rounds.decide(view, share, times.time_s, self.find_guarded(view))
 
     def _decide_packed(self, view: View, times: finish_times.RequestTimes, pairs: PairOptions) -> Decision:
         rounds = self._packed_rounds

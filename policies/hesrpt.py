@@ -8,10 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.parameter_types import AtLeastOne, Period
-from clustergym.scenario.policy import Decision, InformationClass, Policy, View
+from clustergym.common.parameter_types import Period
+from clustergym.scenario.policy import Decision, InformationClass, View
 
 from .shared.marginal import Target, times_or_guess
+from .shared.restart_guard import GuardedPolicy
 
 EXPONENTS = (0.01, 0.99)
 """Bounds of a fitted exponent: speedup must be strictly concave."""
@@ -48,7 +49,7 @@ def fit_speedup(counts: Ints, time_s: Floats) -> tuple[Floats, Floats]:
 
 
 @dataclass
-class HighEfficiencySrpt(Policy):
+class HighEfficiencySrpt(GuardedPolicy):
     """The policy heSRPT, whose GPU shares have the least mean flow time for jobs of concave speedup.
 
     Source: Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020, theorem 4.
@@ -59,51 +60,41 @@ class HighEfficiencySrpt(Policy):
 
     Differences from the paper: p is fitted for each job to its profile (least squares of log speed over log
     GPUs, the best type at each count), and the shares are scaled to add up to 1; sizes are in seconds on one
-    GPU by that fit; shares are recomputed as jobs arrive, which the paper gives as a heuristic; a share is
-    rounded down to a count (a power of two; 0.7 GPUs are one), the shortest job first, each on the fastest
-    type with room; jobs that rounding leaves without GPUs get their least count while there is room, and GPUs
-    left over go, one enlargement at a time, where they speed up a job most relative to its remaining
-    iterations. A running job keeps what it holds until its share is less than half of that, or a larger one
-    repays its restart.
+    GPU by that fit; shares are recomputed as jobs arrive, which the paper gives as a heuristic. Shares are
+    rounded, as GPUs cannot be divided: down to a count, the shortest job first, each on the fastest type with
+    room; then jobs without GPUs get their least count while there is room, and the rest goes, one enlargement
+    at a time, where it speeds up a job most relative to its remaining iterations.
 
     Parameters
     ----------
-    leftover : bool
-        Whether GPUs left over by rounding are handed out.
-    hysteresis : float
-        A change made for a running job's own sake must save this many times its restart.
+    guard : bool
+        Whether changes of running jobs have to repay their restarts (`GuardedPolicy`).
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
 
     name: ClassVar[str] = "hesrpt"
     information_class: ClassVar[InformationClass] = InformationClass.PROFILED
-    leftover: bool = True
-    hysteresis: AtLeastOne = 4.0
     round_s: Period | None = 60.0
 
     def schedule(self, view: View) -> Decision:
         """Give each job its share of the GPUs, by the rank of its remaining size."""
         if not len(view):
             return Decision.keep(view)
-        target = Target(view, times_or_guess(view), self.hysteresis)
+        target = Target(view, times_or_guess(view), self.guard, self.find_guarded(view))
         exponent, one_gpu_s = fit_speedup(view.setting.counts, target.time_s)
         size_s = view.remaining_iterations * one_gpu_s
         # The shortest first: rounding down must not cost those whose shares are largest.
         order = np.lexsort((view.job, size_s))
         share = optimal_shares(size_s, exponent) * float(view.available.sum())
         counts, usable = view.setting.counts, np.isfinite(target.time_s)
-        held = counts == view.gpus[:, None, None]
-        # What a job holds is allowed up to twice its share, so that a share that shrinks a little restarts
-        # nobody.
-        most = np.where(held, 2.0, 1.0) * _round_down(share, counts)[:, None, None]
-        target.place(order, usable & (counts <= most))
-        if self.leftover:
-            least = np.argmax(usable, axis=2)
-            target.place(order, usable & (np.arange(len(counts)) == least[..., None]))
-        target.keep_running(order)
-        if self.leftover:
-            target.grow(1.0 / view.remaining_iterations)
+        target.place(order, usable & (counts <= share[:, None, None]))
+        # Rounding down leaves GPUs over, which the theorem gives to somebody at every instant.
+        least = np.argmax(usable, axis=2)
+        target.place(order, usable & (np.arange(len(counts)) == least[..., None]))
+        if self.guard:
+            target.keep_running(order)
+        target.grow(1.0 / view.remaining_iterations)
         return target.decision()
 
 
@@ -128,12 +119,3 @@ def optimal_shares(size: Floats, exponent: Floats) -> Floats:
     share = (rank / m) ** power - ((rank - 1.0) / m) ** power
     scaled: Floats = share / share.sum() if m else share
     return scaled
-
-
-def _round_down(share: Floats, counts: Ints) -> Ints:
-    """Return the largest count within each share; the least count from 0.7 of it up, and 0 below."""
-    bounds = counts.astype(np.float64)
-    # The geometric middle between half and one: from there on one GPU is nearer than none.
-    bounds[0] *= np.sqrt(0.5)
-    rounded: Ints = np.concatenate([[0], counts])[np.searchsorted(bounds, share, side="right")]
-    return rounded

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.parameter_types import FractionBelowOne, NonNegativeFloat, Period
-from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.common.parameter_types import Period
+from clustergym.scenario.policy import Decision, InformationClass, View
 
+from .shared.finish_times import standstill_s
 from .shared.integer_programs import Choices, improve_choice
 from .shared.marginal import times_or_guess
 from .shared.requests import find_held_level
+from .shared.restart_guard import GuardedPolicy
 
 
 @dataclass
-class Optimus(Policy):
+class Optimus(GuardedPolicy):
     """The policy Optimus (EuroSys '18), which gives GPUs to the job whose remaining time falls most per GPU.
 
     Every job first gets the least count it runs on, those with the least remaining time first; then,
@@ -26,31 +28,20 @@ class Optimus(Policy):
 
     Differences from the paper: jobs have no parameter servers, so a GPU is the one resource; counts grow
     to any that is allowed, not by one; GPU types differ, so a job's type is chosen with its count, and a
-    change of type counts all GPUs it takes. The remaining time counts the standstill of a restart and a
-    change must save more than `hysteresis` of the time that is left (the paper rescales in intervals of
-    10 minutes instead); a launched job keeps its GPUs for at least `turn_restarts` times its restart.
-    Speeds are profiles of data parallelism instead of fits to short runs; a job without such a profile
-    runs as requested, at a guessed speed.
+    change of type counts all GPUs it takes. Speeds are profiles of data parallelism instead of fits to short
+    runs; a job without such a profile runs as requested, at a guessed speed.
 
     Parameters
     ----------
-    hysteresis : float
-        Least share of its remaining time that a running job must save to be rescaled; one that must
-        give GPUs up is rescaled all the same.
+    guard : bool
+        Whether rescaling has to repay its restart (`GuardedPolicy`).
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
 
     name: ClassVar[str] = "optimus"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
-    hysteresis: FractionBelowOne = 0.1
-    turn_restarts: NonNegativeFloat = 20.0
     round_s: Period | None = 60.0
-    _since: dict[int, tuple[int, int, float]] = field(default_factory=dict, init=False, repr=False)
-
-    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget when jobs of the last run were launched."""
-        self._since = {}
 
     def schedule(self, view: View) -> Decision:
         """Give every job its fewest GPUs, then more GPUs one step at a time to the job that gains most."""
@@ -58,10 +49,10 @@ class Optimus(Policy):
             return Decision.keep(view)
         # Section 4.1: the estimated remaining time on every allotment is all that decides.
         left_s = self._left_s(view)
-        stays = self._in_turn(view)
+        stays = np.flatnonzero(self.find_guarded(view))
         only = np.zeros_like(left_s, dtype=np.bool_)
         only[stays, view.gpu_type[stays], find_held_level(view)[stays]] = True
-        # A job in its turn gets exactly what it holds: value 0 cannot be improved, all else is impossible.
+        # What the guard keeps: value 0 cannot be improved, and all else is impossible.
         left_s[stays] = np.where(only[stays], 0.0, np.inf)
         types, counts = left_s.shape[1:]
         gpu_type, level = np.divmod(np.arange(types * counts), counts)
@@ -70,40 +61,13 @@ class Optimus(Policy):
         # Section 4.1: after the first allotment of each job the greatest marginal gain decides, GPU by GPU.
         choice = improve_choice(problem, self._first(problem, flat), none=-np.inf)
         row = np.flatnonzero(choice >= 0)
-        decision = Decision(view.job[row], gpu_type[choice[row]], problem.gpus[choice[row]])
-        self._record_launches(view, decision)
-        return decision
-
-    def _in_turn(self, view: View) -> Ints:
-        """Return the positions of running jobs that were launched too recently to be changed."""
-        restart_s = np.where(view.feasible, view.restart_cost_s(), 0.0).max(axis=(1, 2))
-        since_s = [self._since[job][2] if job in self._since else -np.inf for job in view.job.tolist()]
-        young = view.now_s - np.array(since_s) < self.turn_restarts * restart_s
-        return np.flatnonzero(young & (view.gpus > 0))
-
-    def _record_launches(self, view: View, decision: Decision) -> None:
-        """Record when each job was launched on its present allotment."""
-        before, self._since = self._since, {}
-        allotments = zip(
-            decision.job.tolist(), decision.gpu_type.tolist(), decision.gpus.tolist(), strict=True
-        )
-        for job, gpu_type, gpus in allotments:
-            known = before.get(job)
-            # A change of type or count starts a new turn; keeping the allotment goes on with the old one.
-            same = known is not None and known[:2] == (gpu_type, gpus)
-            self._since[job] = known if known and same else (gpu_type, gpus, view.now_s)
+        return Decision(view.job[row], gpu_type[choice[row]], problem.gpus[choice[row]])
 
     def _left_s(self, view: View) -> Floats:
-        """Return the estimated seconds until each job ends, restart included, shape (n, T, K)."""
+        """Return the estimated seconds until each job ends, with `guard` restart included, (n, T, K)."""
         time_s = np.where(view.feasible, times_or_guess(view), np.inf)
         work_s: Floats = view.remaining_iterations[:, None, None] * time_s
-        left_s = work_s + view.restart_cost_s()
-        held = np.flatnonzero(view.gpus > 0)
-        gpu_type, level = view.gpu_type[held], find_held_level(view)[held]
-        # All but the present allotment look that much slower, which is the share that a change must save.
-        left_s[held] /= 1.0 - self.hysteresis
-        left_s[held, gpu_type, level] = work_s[held, gpu_type, level] + view.standstill_s[held]
-        return left_s
+        return work_s + standstill_s(view) if self.guard else work_s
 
     def _first(self, problem: Choices, left_s: Floats) -> Ints:
         """Return each job's smallest allotment, given in order of remaining time while GPUs are free."""

@@ -11,15 +11,16 @@ import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.parameter_types import FractionBelowOne, NonNegativeFloat, OneOf, Period
-from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 
 from .shared import finish_times
 from .shared.integer_programs import OPTIMAL, Choices, improve_choice, solve
 from .shared.requests import find_held_level, find_requested_level
+from .shared.restart_guard import GuardedPolicy
 
 
 @dataclass
-class Themis(Policy):
+class Themis(GuardedPolicy):
     """The policy Themis (NSDI '20), which auctions GPUs to the jobs with the worst finish-time fairness.
 
     A job's rho is its finish time in the shared cluster / that on an exclusive 1/N of the cluster
@@ -31,9 +32,8 @@ class Themis(Policy):
     Differences from the paper: hidden payments, which leave GPUs over for the other jobs, are left out,
     since jobs bid truthfully here; remaining GPUs go to the job with the worst rho, not to a random one;
     a gang is moved whole; a bid for no GPUs counts as waiting for one more lease and then having the 1/N
-    share, so that the product is finite; bids count the restart, and a lease lasts at least
-    `lease_restarts` times the restart that opens it, as models here may take minutes to restart. N is the
-    mean number of jobs since the job came. Bids use data-parallel profiles; the speed of a job without
+    share, so that the product is finite; bids count the restart. N is the mean number of jobs since the job
+    came. Bids use data-parallel profiles; the speed of a job without
     one is guessed (`finish_times.request_times`, counted in `counters`).
 
     Parameters
@@ -42,13 +42,13 @@ class Themis(Policy):
         The knob f, at least 0 and below 1: larger offers to fewer jobs.
     lease_s : float
         Seconds a job keeps GPUs that it was given before they are offered again.
-    lease_restarts : float
-        Least length of a lease in restarts, where a restart opens it; 0: `lease_s` alone.
     auction : str
         `greedy`: by improvement per GPU; `ilp`: the paper's integer program.
     counts : str
         `up_to_request`: bids for the requested count and smaller ones, as a bid in the paper is for any
         part of the offer; `request`: for that alone, so that wide gangs starve behind narrow ones.
+    guard : bool
+        Whether a lease lasts for 20 restarts at least (`GuardedPolicy`).
     round_s : float or None
         Seconds between decision points.
     """
@@ -60,7 +60,6 @@ class Themis(Policy):
     auction: Annotated[str, OneOf(AUCTIONS)] = "greedy"
     counts: Literal["request", "up_to_request"] = "up_to_request"
     round_s: Period | None = 360.0
-    lease_restarts: NonNegativeFloat = 20.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,6 +67,7 @@ class Themis(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all jobs of the last run."""
+        super().reset(setting, rng)
         self._start()
 
     def _start(self) -> None:
@@ -142,25 +142,17 @@ class Themis(Policy):
 
     def _list_leased(self, view: View) -> dict[int, tuple[int, int]]:
         """Return the type and GPUs of each job whose lease still runs, by its position in the View."""
+        guarded = self.find_guarded(view)
         return {
             int(at): (int(view.gpu_type[at]), int(view.gpus[at]))
             for at in np.flatnonzero(view.gpus > 0)
-            if self._lease_end_s.get(int(view.job[at]), 0.0) > view.now_s
+            if guarded[at] or self._lease_end_s.get(int(view.job[at]), 0.0) > view.now_s
         }
 
     def _leases(self, view: View, chosen: Mapping[int, tuple[int, int]]) -> dict[int, float]:
         """Return when the lease ends of each job that will hold GPUs."""
-        ends, cost_s = {}, view.restart_cost_s()
-        for at, (gpu_type, gpus) in chosen.items():
-            row = int(view.job[at])
-            end_s = self._lease_end_s.get(row, 0.0)
-            if end_s <= view.now_s:
-                level = int(np.searchsorted(view.setting.counts, gpus))
-                end_s = view.now_s + max(
-                    self.lease_s, self.lease_restarts * float(cost_s[at, gpu_type, level])
-                )
-            ends[row] = end_s
-        return ends
+        ends = {row: self._lease_end_s.get(row, 0.0) for row in view.job[list(chosen)].tolist()}
+        return {row: end if end > view.now_s else view.now_s + self.lease_s for row, end in ends.items()}
 
     def _auction(
         self, view: View, offered: Ints, gain: Floats, chosen: Mapping[int, tuple[int, int]]

@@ -10,13 +10,14 @@ import numpy as np
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import require
 from clustergym.common.parameter_types import AscendingFloats, NonNegativeFloat, Period, PositiveFloat
-from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 
-from .shared.queues import fill, find_queue_index, first_type, restart_gpu_s, staying_options
+from .shared.queues import fill, find_queue_index, first_type, staying_options
+from .shared.restart_guard import GuardedPolicy
 
 
 @dataclass
-class Tiresias(Policy):
+class Tiresias(GuardedPolicy):
     """The policy Tiresias (NSDI '19): queues by GPU-seconds received (2D-LAS), or also a Gittins index.
 
     A job's service is GPUs times time. Each threshold that it reaches moves a job one queue down; queues
@@ -30,8 +31,7 @@ class Tiresias(Policy):
     takes the first GPU type of its request with room and keeps it while it runs. For `gittins` without
     `sizes`, the distribution of sizes is the service that jobs which have left this run had received,
     computed from the iterations they had done when last seen; until a job has left, jobs go in order of their
-    start. The index of a job that does not run counts the GPU-seconds a restart would waste as service, so
-    that jobs of a queue do not take turns.
+    start.
 
     Parameters
     ----------
@@ -44,6 +44,8 @@ class Tiresias(Policy):
         Order within a queue by Gittins index.
     sizes : tuple of float
         Known sample of the jobs' whole service, GPU-seconds; empty: learnt in the run.
+    guard : bool
+        Whether a running job is preempted only once it has run for 20 restarts (`GuardedPolicy`).
     round_s : float or None
         Seconds between decision points.
     """
@@ -64,6 +66,7 @@ class Tiresias(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all jobs of the last run."""
+        super().reset(setting, rng)
         self._started: dict[int, float] = {}
         self._forgiven: dict[int, float] = {}
         self._whole_gpu_s: dict[int, float] = {}
@@ -81,9 +84,10 @@ class Tiresias(Policy):
         started = self._get_values(view, self._started, np.inf)
         rank = np.zeros(len(view))
         if self.gittins:
-            rank = -gittins_index(service + restart_gpu_s(view), np.array(self._sizes))
-        # lexsort compares its last key first: queue, index, first start (infinite: not yet), submission.
-        order = np.lexsort((view.submit_s, started, rank, queue))
+            rank = -gittins_index(service, np.array(self._sizes))
+        # lexsort compares its last key first: the guard's jobs, queue, index, first start (infinite: not
+        # yet), submission.
+        order = np.lexsort((view.submit_s, started, rank, queue, ~self.find_guarded(view)))
         chosen = fill(view, order, lambda rows: first_type(staying_options(view, rows)), view.available)
         for job, _, _ in chosen:
             self._started.setdefault(job, view.now_s)

@@ -102,6 +102,8 @@ RESAMPLED_WEEKS = RandomStream("resampled weeks", 1)
 REMAINING_RUN_TIMES = RandomStream("remaining run times", 1)
 PARTS_ORDER = RandomStream("parts order")
 LANGUAGE_MODEL_JOBS = RandomStream("language model jobs")
+PRIORITIES = RandomStream("priorities")
+WRONG_FAMILY = RandomStream("wrong family")
 
 # Learning.
 TRAINING_EPISODES = RandomStream("training episodes", words=())

@@ -92,7 +92,7 @@ class Costs(Parameters):
     measured_s: SecondsByName = field(default_factory=dict)
     search: Search = "pruned"
     search_s_per_gpu: SecondsByName = field(default_factory=lambda: {"pruned": 10.0, "full": 150.0})
-    search_s_max: SecondsByName = field(default_factory=lambda: {"pruned": 40.0, "full": 600.0})
+    search_s_max: SecondsByName = field(default_factory=lambda: {"pruned": 90.0, "full": 600.0})
     profile: Mapping[str, ProfilePrice] = field(default_factory=_default_prices)
     profile_reuse: Literal["job", "model"] = "model"
     first_launch: bool = False

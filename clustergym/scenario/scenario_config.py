@@ -16,9 +16,18 @@ import numpy as np
 from clustergym.cluster.cluster_files import cluster_from_config, load_cluster
 from clustergym.cluster.parts import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, require
-from clustergym.common.parameter_types import Delay, Duration, Period, Seed, Window
+from clustergym.common.parameter_types import (
+    Delay,
+    Duration,
+    FractionBelowOne,
+    Period,
+    PositiveInt,
+    Seed,
+    Window,
+)
 from clustergym.common.parameters import Parameters, build, check_value
 from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.oracle.models.catalog import Catalog
@@ -66,6 +75,14 @@ class Rules(Parameters):
         Window of submission of the jobs that are scored (`Scenario.scored_s`); null: all jobs are.
     apart_s : float
         Least seconds between decision points at events (`Scenario.apart_s`).
+    most_gpus : int or None
+        Most GPUs that any job may hold; null: those of its type. A request for more is `oversize`.
+    estimates_off : float
+        Largest share by which policies are told wrong times, drawn for each model class and GPU type.
+    family_off : float
+        Share by which all times of one model family are told too long, or too short; both are drawn.
+    priority_classes : int
+        Classes of priority from which each job's is drawn, from 0 on; 1: the trace's own priorities stay.
     """
 
     config_key: ClassVar[str] = "scenario"
@@ -81,6 +98,10 @@ class Rules(Parameters):
     interference: Interference = "refuse"
     scored_s: Window | None = None
     apart_s: Delay = 0.0
+    most_gpus: PositiveInt | None = None
+    estimates_off: FractionBelowOne = 0.0
+    family_off: FractionBelowOne = 0.0
+    priority_classes: PositiveInt = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,9 +179,15 @@ class Conditions:
         else:
             whole_gpus_alone(trace, cluster)
             trace = _with_cluster_types(trace, cluster, rules)
+        if rules.priority_classes > 1:
+            priority = random_streams.PRIORITIES.generator(seed).integers(
+                rules.priority_classes, size=len(trace)
+            )
+            trace = replace(trace, priority=priority)
         classes = model_classes(trace)
         checkpoint_s = np.array([self._checkpoint(model, trace) for model in classes])
         counts = list_allowed_counts(cluster, rules.counts, trace.gpus if choice.counts == "keep" else ())
+        counts = [count for count in counts if count <= (rules.most_gpus or count)]
         tables, communication_s = self._tables(classes, cluster, counts)
         pairs = None
         if self.pairs is not None:
@@ -188,6 +215,7 @@ class Conditions:
             pairs=pairs,
             apart_s=rules.apart_s,
             scored_s=None if rules.scored_s is None else (rules.scored_s[0], rules.scored_s[1]),
+            estimates_off=_draw_wrong_estimates(rules, classes, trace, len(cluster.gpu_types), seed),
         )
         if not scenario.scored.any():
             remedy = f"the trace's submissions lie from 0 to {scenario.trace.submit_s.max(initial=0.0):g} s"
@@ -344,6 +372,20 @@ def _with_cluster_types(trace: Trace, cluster: ClusterSpec, rules: Rules) -> Tra
         field="gpu_type",
         remedy="name another cluster, or let such jobs run on any type with scenario.other_types=any",
     )
+
+
+def _draw_wrong_estimates(
+    rules: Rules, classes: Sequence[ModelClass], trace: Trace, types: int, seed: int
+) -> Floats | None:
+    """Draw the factors on the times that policies are told, shape (C, T); None if they are told the truth."""
+    by, draws = rules.estimates_off, random_streams.WRONG_FAMILY.generator(seed)
+    if not (by or rules.family_off):
+        return None
+    off = random_streams.WRONG_ESTIMATES.generator(seed).uniform(1 - by, 1 + by, (len(classes), types))
+    # A family is drawn as often as its jobs come, so that one of hardly any jobs seldom is.
+    family = trace.model_classes[int(draws.integers(len(trace)))].family
+    factor = 1 + draws.choice([-1, 1]) * rules.family_off
+    return np.where([[model.family == family] for model in classes], factor, 1.0) * off
 
 
 def _tenants(rules: Rules, trace: Trace, cluster: ClusterSpec) -> Tenants | None:

@@ -62,22 +62,27 @@ class Target(Allotments):
     view : View
     time_s : ndarray of float, shape (n, T, K)
         Seconds per iteration, inf where infeasible or unknown.
-    hysteresis : float
-        A change made for a running job's own sake must save this many times its restart.
+    guard : bool
+        Whether a change made for a running job's own sake must repay its restart.
+    guarded : ndarray of bool, shape (n,), optional
+        Running jobs that keep their GPUs (`GuardedPolicy.find_guarded`).
     """
 
-    def __init__(self, view: View, time_s: Floats, hysteresis: float = 1.0) -> None:
+    def __init__(self, view: View, time_s: Floats, guard: bool = True, guarded: Bools | None = None) -> None:
         super().__init__(view, empty=True)
-        self.hysteresis = hysteresis
+        self.guard = guard
         self.time_s = np.where(view.feasible, time_s, np.inf)
         self.held_level = find_held_level(view)
+        self.guarded = np.zeros(len(view), dtype=np.bool_) if guarded is None else guarded
+        for at in np.flatnonzero(self.guarded).tolist():
+            self.give(at, int(view.gpu_type[at]), int(self.held_level[at]))
 
     def repays(self, at: int, gpu_type: int, level: int) -> bool:
         """Return whether a move of job `at` to `counts[level]` GPUs of a type saves more than it costs."""
         held_type, now_level = int(self.view.gpu_type[at]), int(self.held_level[at])
         faster_s = float(self.time_s[at, held_type, now_level]) - float(self.time_s[at, gpu_type, level])
         standing_s = float(self.cost_s[at, gpu_type, level]) - float(self.view.standstill_s[at])
-        return bool(float(self.view.remaining_iterations[at]) * faster_s > self.hysteresis * standing_s)
+        return bool(float(self.view.remaining_iterations[at]) * faster_s > self.guard * standing_s)
 
     def place(self, order: Ints, allowed: Bools | Callable[[Ints], Bools]) -> None:
         """Give jobs without GPUs in this plan, in order, the fastest allowed type and count that is free.
@@ -158,7 +163,7 @@ class Target(Allotments):
         now = at, self.view.gpu_type[at], self.held_level[at]
         faster_s = self.time_s[now] - self.time_s[at, gpu_type, level]
         standing_s = self.cost_s[at, gpu_type, level] - self.view.standstill_s[at]
-        repay: Bools = self.view.remaining_iterations[at] * faster_s > self.hysteresis * standing_s
+        repay: Bools = self.view.remaining_iterations[at] * faster_s > self.guard * standing_s
         return repay
 
     def keep_running(self, order: Ints) -> None:
@@ -184,7 +189,7 @@ class Target(Allotments):
             What an iteration per second of each job is worth.
         """
         heap: list[tuple[float, int, int]] = []
-        for at in np.flatnonzero(self.gpu_type >= 0).tolist():
+        for at in np.flatnonzero((self.gpu_type >= 0) & ~self.guarded).tolist():
             self._offer(heap, at, weight)
         while heap and self.free.any():
             _, at, level = heapq.heappop(heap)

@@ -173,19 +173,6 @@ def first_type(options: Bools) -> Floats:
     return preference
 
 
-def restart_gpu_s(view: View) -> Floats:
-    """Return the GPU-seconds wasted if each waiting job is started on its requested GPUs, shape (n,).
-
-    The least over the types it may run on; 0 for a job that holds GPUs.
-    """
-    wasted, waiting = np.zeros(len(view)), np.flatnonzero(view.gpus == 0)
-    gpus = view.requested_gpus[waiting]
-    cost = view.restart_cost_s()[waiting, :, np.searchsorted(view.setting.counts, gpus)]
-    least = np.where(request_options(view, waiting), cost, np.inf).min(axis=1)
-    wasted[waiting] = np.where(np.isinf(least), 0.0, least * gpus)
-    return wasted
-
-
 def find_queue_index(service: Floats, thresholds: Sequence[float]) -> Ints:
     """Return each job's queue index: how many thresholds its service (GPU-seconds received) has reached."""
     queue: Ints = np.searchsorted(np.asarray(thresholds, dtype=np.float64), service, side="right")

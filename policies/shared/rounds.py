@@ -26,20 +26,16 @@ class RoundMechanism:
     ----------
     round_s : float
         Length of a round where the setting has none.
-    turn_restarts : float
-        A job that was launched keeps its GPUs for at least this many times the restart
-        that it cost; 0: until the next round.
     hold_ties : bool
         Of equal priorities, the job that holds GPUs of the type comes first.
     """
 
-    def __init__(self, round_s: float, turn_restarts: float = 0.0, hold_ties: bool = False) -> None:
-        self.round_s, self.turn_restarts, self.hold_ties = round_s, turn_restarts, hold_ties
+    def __init__(self, round_s: float, hold_ties: bool = False) -> None:
+        self.round_s, self.hold_ties = round_s, hold_ties
         self.last_s = 0.0
         self.owed_s = np.zeros((0, 0))
         self.received_s = np.zeros((0, 0))
         self.share = np.zeros((0, 0))
-        self.turn_end_s = np.zeros(0)
 
     def account(self, view: View) -> None:
         """Record what time each job received and was due on each GPU type since the last decision."""
@@ -57,9 +53,8 @@ class RoundMechanism:
         for name in ("owed_s", "received_s", "share") if more else ():
             old = getattr(self, name).reshape(-1, types)
             setattr(self, name, np.concatenate([old, np.zeros((max(more, len(old)), types))]))
-        self.turn_end_s = np.concatenate([self.turn_end_s, np.zeros(len(self.share) - len(self.turn_end_s))])
 
-    def decide(self, view: View, share: Floats, time_s: Floats) -> Decision:
+    def decide(self, view: View, share: Floats, time_s: Floats, guarded: Bools) -> Decision:
         """Choose the next round's jobs by shares of time per type; `time_s`: seconds per iteration.
 
         Parameters
@@ -70,11 +65,13 @@ class RoundMechanism:
             Share of time each job is to have of each type.
         time_s : ndarray of float, shape (n, T)
             Seconds per iteration at the request; inf: the job cannot run there.
+        guarded : ndarray of bool, shape (n,)
+            Jobs that keep their GPUs, whatever their shares.
         """
         self._make_room(view)
         self.share[:] = 0.0
         self.share[view.job] = share
-        at, gpu_type = self._order(view, share, time_s)
+        at, gpu_type = self._order(view, share, time_s, guarded)
         free, chosen, placed = view.available.tolist(), [], [False] * len(view)
         gpus = view.requested_gpus.tolist()
         # OSDI '20, Algorithm 1: by priority, each job once, skipping those that no longer fit.
@@ -85,10 +82,9 @@ class RoundMechanism:
                 chosen.append((i, t, gpus[i]))
                 if not any(free):
                     break
-        self._start_turns(view, chosen)
         return Decision.of((int(view.job[i]), t, count) for i, t, count in chosen)
 
-    def _order(self, view: View, share: Floats, time_s: Floats) -> tuple[Ints, Ints]:
+    def _order(self, view: View, share: Floats, time_s: Floats, guarded: Bools) -> tuple[Ints, Ints]:
         """Return all pairs (job position, type) that may run, in descending order of priority."""
         owed, received = self.owed_s[view.job], self.received_s[view.job]
         round_s = view.setting.round_s or self.round_s
@@ -97,7 +93,6 @@ class RoundMechanism:
         priority = (owed + share * round_s) / (received + round_s / 2)
         priority = np.where(share > LEAST_SHARE, priority, 0.0)
         holds = view.gpu_type[:, None] == np.arange(share.shape[1])
-        on_turn = holds & (self.turn_end_s[view.job] > view.now_s)[:, None]
         speed = 1.0 / time_s
         speed = speed / np.maximum(speed.max(axis=1, keepdims=True), 1e-300)
         wait_s = view.restart_cost_s()[np.arange(len(view)), :, find_requested_level(view)]
@@ -106,18 +101,9 @@ class RoundMechanism:
         at, gpu_type = np.nonzero(useful)
         tie = holds if self.hold_ties else np.broadcast_to(-np.arange(share.shape[1]), share.shape)
         # The last key counts first. Priorities are rounded so that sums in another order do not break ties.
-        keys = (speed, owed - received, tie, np.round(priority, 9), on_turn)
+        keys = (speed, owed - received, tie, np.round(priority, 9), holds & guarded[:, None])
         order = np.lexsort([-key[at, gpu_type].astype(np.float64) for key in keys])
         return at[order], gpu_type[order]
-
-    def _start_turns(self, view: View, chosen: list[tuple[int, int, int]]) -> None:
-        if self.turn_restarts <= 0:
-            return
-        cost_s, level = view.restart_cost_s(), find_requested_level(view)
-        for i, gpu_type, _ in chosen:
-            if view.gpu_type[i] != gpu_type:
-                turn_s = self.turn_restarts * float(cost_s[i, gpu_type, level[i]])
-                self.turn_end_s[view.job[i]] = view.now_s + turn_s
 
 
 class PackedRounds:

@@ -112,15 +112,12 @@ def test_doublings_are_of_the_request_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("checkpoint_s", "hysteresis", "end_s"),
-    [(2.0, 4.0, 62.0), (20.0, 4.0, 100.0), (20.0, None, 80.0), (60.0, 0.0, 120.0)],
+    ("checkpoint_s", "guard", "end_s"), [(1.0, True, 61.0), (2.0, True, 100.0), (60.0, False, 120.0)]
 )
-def test_a_running_job_grows_whatever_the_restart_costs_unless_told_otherwise(
-    checkpoint_s, hysteresis, end_s
-):
-    # a holds 2 of 4 GPUs beside b, which ends at 20; then a has 40 iterations left: 80 s on 2, 40 s
-    # on 4. The 40 s saved are over 4 x 2 s of restart, but not over 4 x 20 s. Without hysteresis it
-    # restarts at 20 for 20 s, and even for 60 s, which costs more than it saves.
+def test_a_running_job_grows_whatever_the_restart_costs_but_by_the_guard(checkpoint_s, guard, end_s):
+    # a holds 2 of 4 GPUs beside b, which ends at 20; then a has 40 iterations left: 80 s on 2, 40 s on 4.
+    # As published it restarts even for 60 s, which costs more than it saves. By the guard it has held its
+    # GPUs for 20 restarts of 1 s, but not of 2 s, when b ends, and nothing happens after that.
     jobs = [Job("a", 0, 50, gpus=2), Job("b", 0, 10, gpus=2, family="two")]
     costs = Costs(search="proxy", profile={})
     scenario = small_scenario(
@@ -130,7 +127,7 @@ def test_a_running_job_grows_whatever_the_restart_costs_unless_told_otherwise(
         checkpoint_s={"m": checkpoint_s},
         costs=costs,
     )
-    done = ends(simulate(scenario, Ares(hysteresis=hysteresis, round_s=None), Buddy(defragment_s=None)))
+    done = ends(simulate(scenario, Ares(guard=guard, round_s=None), Buddy(defragment_s=None)))
     assert done == {"b": 20.0, "a": end_s}
 
 
@@ -295,7 +292,6 @@ def test_jobs_of_unknown_size_go_first_on_their_pool(pool, decided):
         ({"alpha": 0.0}, "policy.alpha"),
         ({"alpha": 1.5}, "policy.alpha"),
         ({"unknown_pool": -0.1}, "policy.unknown_pool"),
-        ({"hysteresis": -0.5}, "policy.hysteresis"),
     ],
 )
 def test_senseless_parameters_are_refused(parameters, field):

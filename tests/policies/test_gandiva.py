@@ -61,40 +61,45 @@ def test_a_job_is_moved_to_a_type_that_is_idle_and_back_if_it_is_slower():
 def test_jobs_take_turns():
     # Each needs 400 s of the only GPU, in turns of 100 s: a has 0, 200, 400, 600; b 100, 300, 500, 700.
     jobs = [Job("a", 0, 100), Job("b", 0, 100)]
-    policy = Gandiva(slice_s=100.0, slice_per_restart=0.0)
+    policy = Gandiva(slice_s=100.0)
     run = run_small(jobs, {"X": (1, 1)}, {"m": {"X": {1: 4.0}}}, rounds=50.0, policy=policy)
     assert ends(run) == {"a": 700.0, "b": 800.0}
     # 100, 200, ... 600: whose turn ends; at 700 a is done.
     assert policy.counters()["slices_ended"] == 6
 
 
-def test_a_slice_lasts_a_multiple_of_its_restart():
-    # A checkpoint of 30 s: slices of at least 300 s. a gives way at 300 and resumes when b is done
-    # (300 + 100); 30 s later it works: 430 + 100.
-    jobs = [Job("a", 0, 100, gpu_type="X"), Job("b", 0, 25, gpu_type="X")]
-    policy = Gandiva(slice_s=100.0, slice_per_restart=10.0)
+@pytest.mark.parametrize(
+    ("guard", "expected"), [(False, {"b": 200.0, "a": 930.0}), (True, {"b": 700.0, "a": 930.0})]
+)
+def test_by_the_guard_a_slice_lasts_for_20_restarts(guard, expected):
+    # a takes 800 s. Its slice of 100 s ends at 100, b has 100 to 200, and a works again 30 s later: 230 +
+    # 700. By the guard the slice lasts for 20 x 30 s, b has 600 to 700, and a ends at 730 + 200.
+    jobs = [Job("a", 0, 200, gpu_type="X"), Job("b", 0, 25, gpu_type="X")]
+    policy = Gandiva(slice_s=100.0, guard=guard)
     groups, times = {"X": (1, 1), "Y": (1, 1)}, {"m": {"X": {1: 4.0}}}
     run = run_small(jobs, groups, times, rounds=50.0, policy=policy, checkpoint_s={"m": 30.0})
-    assert ends(run) == {"b": 400.0, "a": 530.0}
+    assert ends(run) == expected
 
 
-def test_no_trial_that_could_not_repay_its_restart():
-    # At 10, 97.5 iterations take 390 s; at twice the speed 195 s less.
-    for checkpoint_s, launches in ((194.0, 2), (196.0, 1)):
-        run = run_small(
-            [Job("a", 0, 100)],
-            {"X": (1, 2)},
-            {"m": {"X": {1: 4.0, 2: 2.0}}},
-            checkpoint_s={"m": checkpoint_s},
-            costs=Costs(search="proxy", profile={}),
-        )
-        assert sum(bool(e.iteration_time_s) for e in run.simulation.log.events) == launches
+@pytest.mark.parametrize(("guard", "end_s"), [(False, 225.0), (True, 400.0)])
+def test_by_the_guard_a_trial_waits_for_20_restarts(guard, end_s):
+    # At 10, 97.5 iterations are left: after a restart of 20 s they take 195 s on 2 GPUs. By the guard a keeps
+    # its GPU for 20 x 20 s, in which it does all.
+    costs = Costs(search="proxy", profile={})
+    run = run_small(
+        [Job("a", 0, 100)],
+        {"X": (1, 2)},
+        {"m": {"X": {1: 4.0, 2: 2.0}}},
+        policy=Gandiva(guard=guard),
+        checkpoint_s={"m": 20.0},
+        costs=costs,
+    )
+    assert ends(run) == {"a": end_s}
 
 
-@pytest.mark.parametrize("name", ["slice_s", "slice_per_restart"])
-def test_bad_parameters(name):
-    with pytest.raises(InputError, match=f"policy.{name}: -1.0 is not valid"):
-        Gandiva(**{name: -1.0})
+def test_bad_parameters():
+    with pytest.raises(InputError, match=r"policy\.slice_s: -1.0 is not valid"):
+        Gandiva(slice_s=-1.0)
 
 
 @settings(max_examples=100, deadline=None)

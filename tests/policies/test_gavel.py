@@ -131,9 +131,9 @@ def test_finish_time_fairness_makes_up_for_time_waited():
 
 
 @settings(max_examples=40, deadline=None)
-@given(random_scenarios(), st.sampled_from(sorted(OBJECTIVES)), st.sampled_from([0.0, 20.0]))
-def test_it_is_legal_and_ends(scenario, objective, turn_restarts):
-    policy = Gavel(objective=objective, turn_restarts=turn_restarts)
+@given(random_scenarios(), st.sampled_from(sorted(OBJECTIVES)), st.booleans())
+def test_it_is_legal_and_ends(scenario, objective, guard):
+    policy = Gavel(objective=objective, guard=guard)
     run_to_the_end(scenario, policy)
     assert policy.counters()["solver_fallbacks"] == 0
 
@@ -183,7 +183,7 @@ def test_it_decides_the_same_again():
     ("parameters", "message"),
     [
         ({"objective": "makespan"}, "did you mean min_makespan"),
-        ({"turn_restarts": -1.0}, "turn_restarts"),
+        ({"guard": True, "packed": True}, "policy.guard"),
         ({"solve_interval_s": -1.0}, "solve_interval_s"),
     ],
 )

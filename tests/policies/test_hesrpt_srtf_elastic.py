@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, decided, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
@@ -77,19 +76,17 @@ def test_hesrpt_rounds_shares_down_and_hands_out_the_rest():
     # longest takes 1 and b cannot double; 2 more for c: 4.
     jobs = [Job("a", 0, 100), Job("b", 0, 200), Job("c", 0, 300)]
     scenario = small_scenario(jobs, {"X": (2, 8)}, ROOT)
-    bare = {"a": ("X", 8), "b": ("X", 4), "c": ("X", 1)}
-    assert allotments(scenario, HighEfficiencySrpt(leftover=False)) == bare
-    assert allotments(scenario, HighEfficiencySrpt()) == {**bare, "c": ("X", 4)}
+    assert allotments(scenario, HighEfficiencySrpt()) == {"a": ("X", 8), "b": ("X", 4), "c": ("X", 4)}
 
 
 @pytest.mark.parametrize(("checkpoint_s", "gpus"), [(1.0, [8, 16]), (1000.0, [8])])
-def test_hesrpt_grows_a_running_job_only_where_that_saves_several_restarts(checkpoint_s, gpus):
+def test_by_the_guard_hesrpt_grows_a_running_job_only_where_that_repays_its_restart(checkpoint_s, gpus):
     # a (short, 16 x 3/4 = 12 GPUs: 8) ends; b holds 4, then 8 (left over), and then could have 16.
     jobs = [Job("a", 0, 100, family="a"), Job("b", 0, 400)]
     times = {**ROOT, "a": ROOT["m"]}
     costs = Costs(search="proxy", profile={})
     scenario = small_scenario(jobs, {"X": (2, 8)}, times, checkpoint_s={"m": checkpoint_s}, costs=costs)
-    log = simulate(scenario, HighEfficiencySrpt(round_s=None), Buddy()).simulation.log.events
+    log = simulate(scenario, HighEfficiencySrpt(guard=True, round_s=None), Buddy()).simulation.log.events
     assert [e.gpus for e in log if e.job == 1 and e.iteration_time_s] == gpus
 
 
@@ -109,24 +106,20 @@ def test_elastic_srtf_leaves_a_running_job_its_surplus_while_nobody_needs_it():
     times = {"m": {"X": {2: 10.0, 4: 6.0, 8: 4.0}}}
     jobs = [Job("a", 0, 1000, gpus=4), Job("b", 10, 10, gpus=2)]
     scenario = small_scenario(jobs, {"X": (1, 10)}, times)
-    log = simulate(scenario, ShortestRemainingTimeFirst(elastic=True, round_s=None), Buddy()).simulation.log
+    log = simulate(
+        scenario, ShortestRemainingTimeFirst(elastic=True, guard=True, round_s=None), Buddy()
+    ).simulation.log
     launches = [(e.time_s, e.job, e.gpus) for e in log.events if e.iteration_time_s]
     assert launches == [(0.0, 0, 8), (10.0, 1, 2)]
 
 
 @given(random_scenarios(), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_hesrpt_decides_legally_and_all_jobs_end(scenario, leftover):
-    assert all_left(simulate(scenario, HighEfficiencySrpt(leftover=leftover), Buddy()))
+def test_hesrpt_decides_legally_and_all_jobs_end(scenario, guard):
+    assert all_left(simulate(scenario, HighEfficiencySrpt(guard=guard), Buddy()))
 
 
 @given(random_scenarios(), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_srtf_decides_legally_and_all_jobs_end(scenario, elastic):
     assert all_left(simulate(scenario, ShortestRemainingTimeFirst(elastic=elastic), Buddy()))
-
-
-@pytest.mark.parametrize("policy", [HighEfficiencySrpt, ShortestRemainingTimeFirst])
-def test_senseless_hysteresis_is_refused(policy):
-    with pytest.raises(InputError, match="hysteresis"):
-        policy(hysteresis=0.0)

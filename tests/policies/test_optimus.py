@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, allotments, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import simulate
@@ -59,37 +58,35 @@ def test_a_job_moves_to_a_faster_type_that_is_free():
     assert allotments(Optimus().schedule(simulation.advance())) == {0: (0, 1)}
 
 
-@pytest.mark.parametrize(("checkpoint_s", "gpus"), [(30.0, 2), (50.0, 1)])
-def test_rescaling_must_repay_its_restart_with_a_margin(checkpoint_s, gpus):
-    # 100 iterations are left at 60 s: 100 s on 1, 50 s on 2. With hysteresis .1 a restart of 30 s makes
-    # it (50 + 30) / .9 = 88.9 < 100; one of 50 s 111.
+@pytest.mark.parametrize(("restart_s", "guard", "gpus"), [(4.0, True, 2), (60.0, True, 1), (60.0, False, 2)])
+def test_by_the_guard_rescaling_must_repay_its_restart(restart_s, guard, gpus):
+    # 100 iterations are left at 1200 s: 100 s on 1, 50 s on 2. A restart of 4 s makes it 54 < 100; one of
+    # 60 s 110, and as published it does not count. 20 restarts, at most 1200 s, are over.
     times = {"m": {"X": {1: 1.0, 2: 0.5}}}
-    simulation = simulation_of([Job("a", 0, 160)], {"X": (1, 2)}, times, {"m": checkpoint_s})
+    simulation = simulation_of([Job("a", 0, 1300)], {"X": (1, 2)}, times, {"m": restart_s})
     simulation.advance()
     simulation.apply(Decision.of([(0, 0, 1)]))
-    assert allotments(Optimus().schedule(simulation.advance())) == {0: (0, gpus)}
+    policy, view = Optimus(guard=guard), simulation.advance()
+    while view.now_s < 1200.0:
+        policy.find_guarded(view)
+        simulation.apply(Decision.keep(view))
+        view = simulation.advance()
+    assert allotments(policy.schedule(view)) == {0: (0, gpus)}
 
 
-@pytest.mark.parametrize(("turn_restarts", "gpus"), [(2.0, [1, 1, 1, 2]), (0.0, [1, 2, 2, 2])])
-def test_a_launched_job_keeps_its_gpus_for_some_restarts(turn_restarts, gpus):
-    # a starts on 1 X at 0 beside b, which ends at 30; a restart takes 80 s, two of them 160 s. Without
-    # turns a grows at 60, with them at 180.
+@pytest.mark.parametrize(("guard", "gpus"), [(True, [1, 1, 1, 2]), (False, [1, 2, 2, 2])])
+def test_by_the_guard_a_launched_job_keeps_its_gpus_for_20_restarts(guard, gpus):
+    # a starts on 1 X at 0 beside b, which ends at 30; 20 restarts of 8 s are 160 s. As published a grows at
+    # 60, by the guard at 180.
     times = {"m": {"X": {1: 1.0, 2: 0.5}}}
     jobs = [Job("a", 0, 10_000), Job("b", 0, 30)]
-    simulation, policy = simulation_of(jobs, {"X": (1, 2)}, times, {"m": 80.0}), Optimus(0.1, turn_restarts)
+    simulation, policy = simulation_of(jobs, {"X": (1, 2)}, times, {"m": 8.0}), Optimus(guard=guard)
     held = []
     for _ in range(4):
         decision = policy.schedule(simulation.advance())
         simulation.apply(decision)
         held.append(allotments(decision)[0][1])
     assert held == gpus
-
-
-def test_bad_hysteresis():
-    with pytest.raises(InputError, match=r"policy\.hysteresis: 1\.0 is not valid"):
-        Optimus(hysteresis=1.0)
-    with pytest.raises(InputError, match=r"policy\.turn_restarts"):
-        Optimus(turn_restarts=-1.0)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)

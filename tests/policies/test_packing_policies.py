@@ -45,7 +45,7 @@ def test_gandiva_parts_a_pair_that_loses_and_does_not_try_it_again():
 def test_gandiva_ends_the_slice_of_a_pair_together():
     # a and b share from 10 on; c may share with neither, and at 10 + 30 both give way to it.
     jobs = [Job("a", 0, 200, family="a"), Job("b", 5, 50, family="a"), Job("c", 5, 10, family="b")]
-    policy = Gandiva(pack=True, slice_s=30.0, slice_per_restart=0.0)
+    policy = Gandiva(pack=True, slice_s=30.0)
     ends, result = ran(jobs, {("a", "a"): (0.8, 0.8)}, policy)
     assert ends["c"] == 60.0
     assert result.jobs.preemptions[:2].tolist() == [1, 1]

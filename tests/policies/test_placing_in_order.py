@@ -37,12 +37,12 @@ def place_one_by_one(target, order, allowed):
     random_views(most_jobs=30),
     st.integers(0, 2**32 - 1),
     st.sampled_from([1, 2, 7, 256]),
-    st.sampled_from([0.0, 1.0, 4.0]),
+    st.booleans(),
     st.booleans(),
 )
-def test_blocks_place_as_jobs_one_by_one(view, seed, block, hysteresis, by_rows):
+def test_blocks_place_as_jobs_one_by_one(view, seed, block, guard, by_rows):
     rng = np.random.default_rng(seed)
-    fast, plain = (Target(view, view.iteration_time_s(), hysteresis) for _ in range(2))
+    fast, plain = (Target(view, view.iteration_time_s(), guard) for _ in range(2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(marginal, "BLOCK", block)
         for _ in range(2):

@@ -89,24 +89,23 @@ def test_who_has_an_allotment_is_not_placed_again():
 
 
 @pytest.mark.parametrize(
-    ("checkpoint_s", "hysteresis", "moves"),
-    [(169.0, 1.0, True), (170.0, 1.0, False), (85.0, 2.0, False), (84.0, 2.0, True)],
+    ("checkpoint_s", "guard", "moves"), [(169.0, True, True), (170.0, True, False), (170.0, False, True)]
 )
-def test_a_running_job_moves_where_that_repays_its_restart(checkpoint_s, hysteresis, moves):
+def test_by_the_guard_a_running_job_moves_where_that_repays_its_restart(checkpoint_s, guard, moves):
     # On 2 X since 0, 2 s an iteration: at 60 s 170 of 200 are left. On 4 X each takes a second less: 170 s.
     jobs = [Job("fast", 0, 200, family="fast")]
     view = view_of(jobs, {"X": (1, 4)}, {0: (0, 2)}, checkpoint_s=checkpoint_s)
     assert view.remaining_iterations.tolist() == [170.0]
-    target = Target(view, view.iteration_time_s(), hysteresis)
+    target = Target(view, view.iteration_time_s(), guard)
     assert target.repays(0, 0, 2) == moves
     target.place(np.array([0]), every(view))
     assert allotments(target) == {0: (0, 4 if moves else 2)}
     # Growing what it holds asks the same; keeping it undoes a growth that does not repay.
-    grown = Target(view, view.iteration_time_s(), hysteresis)
+    grown = Target(view, view.iteration_time_s(), guard)
     grown.give(0, 0, 1)
     grown.grow(np.ones(1))
     assert allotments(grown) == {0: (0, 4 if moves else 2)}
-    kept = Target(view, view.iteration_time_s(), hysteresis)
+    kept = Target(view, view.iteration_time_s(), guard)
     kept.give(0, 0, 2)
     kept.keep_running(np.array([0]))
     assert allotments(kept) == {0: (0, 4 if moves else 2)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from clustergym.policies.gavel import Gavel
 from clustergym.policies.shared.rounds import RoundMechanism
 from round_scenarios import first_view
@@ -14,6 +13,7 @@ from scenarios import Job, small_scenario
 from clustergym.scenario.policy import Decision, View
 
 ROUND_S = 360.0
+NOBODY = np.zeros(2, dtype=np.bool_)
 ONES = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0}, "Y": {1: 1.0, 2: 1.0, 4: 1.0}}}
 
 
@@ -37,7 +37,9 @@ def rounds_of(view, share, count, restart_s=0.0, **parameters):
     mechanism, out = RoundMechanism(ROUND_S, **{"hold_ties": True, **parameters}), []
     for _ in range(count):
         mechanism.account(view)
-        decision = mechanism.decide(view, np.array(share), finish_s(view))
+        decision = mechanism.decide(
+            view, np.array(share), finish_s(view), np.zeros(len(view), dtype=np.bool_)
+        )
         out.append(dict(zip(decision.job.tolist(), decision.gpu_type.tolist(), strict=True)))
         view = next_view(view, decision, restart_s)
     return out
@@ -96,7 +98,7 @@ def test_idle_gpus_go_to_jobs_without_a_share_but_not_for_a_restart_longer_than_
     view = view_of([1, 1], {"X": (1, 2)})
     assert rounds_of(view, [[1.0], [0.0]], 1) == [{0: 0, 1: 0}]
     dear = replace(view, costs=lambda: np.full((2, 1, 2), ROUND_S))
-    decision = RoundMechanism(ROUND_S).decide(dear, np.array([[1.0], [0.0]]), finish_s(view))
+    decision = RoundMechanism(ROUND_S).decide(dear, np.array([[1.0], [0.0]]), finish_s(view), NOBODY)
     assert decision.job.tolist() == [0]
 
 
@@ -104,7 +106,7 @@ def test_of_equal_priorities_the_job_comes_first_that_is_nearer_to_its_best_spee
     # Y is not to be had. a would be twice as fast there; b, ten times as slow as a on X, is best there.
     view = replace(view_of([1, 1], {"X": (1, 1), "Y": (1, 1)}), available=np.array([1, 0]))
     time_s = np.array([[2.0, 1.0], [20.0, np.inf]])
-    decision = RoundMechanism(ROUND_S).decide(view, np.array([[0.5, 0.5], [0.5, 0.0]]), time_s)
+    decision = RoundMechanism(ROUND_S).decide(view, np.array([[0.5, 0.5], [0.5, 0.0]]), time_s, NOBODY)
     assert decision.job.tolist() == [1]
 
 
@@ -117,18 +119,21 @@ def test_what_a_job_is_owed_is_kept_when_shares_change():
     ran = []
     for step in range(6):
         mechanism.account(view)
-        decision = mechanism.decide(view, np.array([[0.5], [0.5]]), only_a if step < 2 else finish_s(view))
+        time_s = only_a if step < 2 else finish_s(view)
+        decision = mechanism.decide(view, np.array([[0.5], [0.5]]), time_s, NOBODY)
         ran.append(int(decision.job[0]))
         view = next_view(view, decision)
     assert ran == [0, 0, 1, 1, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("turn_restarts", "expected"), [(0.0, [0, 1, 1, 0, 0, 1]), (5.0, [0, 0, 1, 1, 1, 0])]
-)
-def test_a_turn_lasts_for_some_restarts(turn_restarts, expected):
-    # Restarts of 100 s: a turn of 500 s reaches into the round after its first, where b is owed more.
+def test_the_guard_comes_before_what_jobs_are_owed():
+    # In the second round b is owed 360/180 and a 360/540; a, which holds the GPU, keeps it by the guard.
     view = view_of([1, 1], {"X": (1, 1)})
-    view = replace(view, costs=lambda: np.full((2, 1, 1), 100.0))
-    ran = rounds_of(view, [[0.5], [0.5]], 6, restart_s=100.0, turn_restarts=turn_restarts)
-    assert [next(iter(r)) for r in ran] == expected
+    mechanism, share = RoundMechanism(ROUND_S), np.array([[0.5], [0.5]])
+    mechanism.account(view)
+    decision = mechanism.decide(view, share, finish_s(view), NOBODY)
+    assert decision.job.tolist() == [0]
+    view = next_view(view, decision)
+    mechanism.account(view)
+    for guarded, runs in ((NOBODY, 1), (np.array([True, False]), 0)):
+        assert mechanism.decide(view, share, finish_s(view), guarded).job.tolist() == [runs]

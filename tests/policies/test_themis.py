@@ -51,14 +51,14 @@ def test_two_jobs_on_one_gpu(parameters, expected, auction):
     assert ends(simulate(scenario, Themis(auction=auction, **parameters), Buddy())) == expected
 
 
-@pytest.mark.parametrize(("lease_restarts", "resumed_s"), [(0.0, 1080.0), (20.0, 1440.0)])
-def test_a_lease_repays_the_restart_that_opens_it(lease_restarts, resumed_s):
-    # Of two like jobs the one without the GPU is the worse off: a starts at 0, b at 360, and a resumes
-    # at 720. Loading it takes 20 s, 20 of which are 400 s: its lease of 60 s then outlives the round
-    # at 1080, and b resumes at 1440 instead.
+@pytest.mark.parametrize(("guard", "resumed_s"), [(False, 1080.0), (True, 2160.0)])
+def test_by_the_guard_a_lease_lasts_for_20_restarts(guard, resumed_s):
+    # Of two like jobs the one without the GPU is the worse off: a starts at 0, b at 360, a resumes at 720
+    # and b at 1080. A restart takes 20 s, 20 of which are 400 s: each lease of 60 s then outlives a round, so
+    # that b starts at 720, a resumes at 1440 and b at 2160.
     jobs = [Job("a", 0, 2000), Job("b", 0, 2000)]
     scenario = small_scenario(jobs, {"X": (1, 1)}, SECOND, checkpoint_s={"m": 20.0}, rounds="policy")
-    policy = Themis(fairness=0.5, lease_s=60.0, lease_restarts=lease_restarts)
+    policy = Themis(fairness=0.5, lease_s=60.0, guard=guard)
     events = simulate(scenario, policy, Buddy()).simulation.log.events
     assert next(e.time_s for e in events if e.job == 1 and e.event_type == EventType.RESUME) == resumed_s
 
@@ -143,7 +143,7 @@ def test_jobs_without_profiles_run_and_are_counted(scenario):
     [
         ({"fairness": 1.0}, "policy.fairness"),
         ({"lease_s": -1.0}, "policy.lease_s"),
-        ({"lease_restarts": -1.0}, "policy.lease_restarts"),
+        ({"guard": 1.5}, "policy.guard"),
         ({"auction": "greed"}, "did you mean greedy"),
         ({"counts": "any"}, "policy.counts"),
     ],

@@ -16,6 +16,7 @@ from scenarios import Job, small_scenario
 from clustergym.common.errors import InputError
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
+from clustergym.sim.stalls import StalledError
 
 FOUR = {"m": {"X": {4: 1.0}}}
 
@@ -115,12 +116,13 @@ def test_las_serves_the_one_that_had_least():
     assert ends(jobs, LeastAttainedService(), rounds=10.0) == {"b": 80, "a": 100}
 
 
-def test_las_does_not_preempt_for_less_than_the_restart_costs():
-    # A restart wastes 4 x 15 = 60 GPU s. At 60 a has had 240, b waits with none and no checkpoint: it
-    # starts. a's turn would cost 60, so b keeps its GPUs while it has had under 240 + 60, until 135;
-    # it ends at 130. a then stands still for 15 s and has 40 left.
-    jobs = [Job("a", 0, 100, gpus=4), Job("b", 60, 70, gpus=4)]
-    assert ends(jobs, LeastAttainedService(), rounds=5.0, checkpoint_s=15.0) == {"b": 130, "a": 185}
+def test_by_the_guard_las_lets_a_job_run_for_20_restarts():
+    # A restart of 15 s: b, which has had least, waits for 300 s of a, and runs for 140 s; a then stands still
+    # for 15 s and has 200 left. As published they take turns in which neither gets nearer to its end.
+    jobs = [Job("a", 0, 500, gpus=4), Job("b", 60, 140, gpus=4)]
+    assert ends(jobs, LeastAttainedService(guard=True), rounds=5.0, checkpoint_s=15.0) == {"b": 440, "a": 655}
+    with pytest.raises(StalledError):
+        ends(jobs, LeastAttainedService(), rounds=5.0, checkpoint_s=15.0)
 
 
 @given(random_scenarios(), st.sampled_from([0.0, 2.0]), st.booleans())
