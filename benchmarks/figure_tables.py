@@ -60,7 +60,8 @@ def compared_table() -> str:
         cells = []
         for name in tables:
             families = [one for one in found[row, name].families.values() if one]
-            shown, each = format_ratio(found[row, name].overall), " · ".join(f"{one.value:.2f}" for one in families)
+            shown = format_ratio(found[row, name].overall)
+            each = " · ".join(f"{one.value:.2f}" for one in families)
             seeds = min((one.seeds for one in families), default=0)
             whole = found[row, name].overall is not None and len(families) > 1
             cells.append(f"{shown} ({each}) {seeds}" if whole else shown)
@@ -69,7 +70,8 @@ def compared_table() -> str:
     heads = ["policy", "rules", *(CLUSTERS[name] for name in tables)]
     families = ", ".join(first.keys.scenarios)
     return (
-        f"{describe_table(first)} In parentheses the families {families}, then n. [?]: fewer than eight seeds.\n\n"
+        f"{describe_table(first)} In parentheses the families {families}, then n. "
+        "[?]: fewer than eight seeds.\n\n"
         + table(heads, rows, words=(0, 1))
         + "\n\n"
         + against_backfill(tables)

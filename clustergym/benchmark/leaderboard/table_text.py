@@ -82,7 +82,8 @@ def describe_table(table: FigureTable) -> str:
     halves = "" if tau is None else f" Kendall's tau of the order between odd and even seeds: {tau:.2f}."
     return (
         f"Mean JCT over that of {title} on the same trace: geometric mean over n seeds in each family, "
-        f"families with equal weight; 95 % intervals by Student's t on logarithms, none below eight seeds.{halves}"
+        f"families with equal weight; 95 % "
+        f"intervals by Student's t on logarithms, none below eight seeds.{halves}"
     )
 
 

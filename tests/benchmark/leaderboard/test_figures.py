@@ -1,4 +1,4 @@
-"""Tables of figures: what is run, when a row is stale, what ratios and intervals are, and what a check finds."""
+"""Tables of figures: what is run, when a row is stale, ratios, intervals, and what a check finds."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ from clustergym.benchmark.leaderboard.pairs import (
     correlate_halves,
     mean_hours,
 )
+from clustergym.benchmark.leaderboard.sealing import draw_sealed_seeds, seal
 from clustergym.common.errors import InputError
 from clustergym.common.random_streams import RandomStream
 
 POLICIES = {
+    "drawn": {"title": "drawn", "rules": "learned", "policy": {"name": "random"}},
     "srtf": {"title": "SRTF", "rules": "simple", "policy": {"name": "srtf"}},
     "fcfs": {"title": "FCFS", "rules": "simple", "policy": {"name": "fcfs"}},
 }
@@ -80,7 +82,7 @@ def test_pairs_come_first_then_conditions_then_seeds_of_the_widest(
         Place("srtf", "philly", 2, ""),
     ]
     assert [place.seed for place in order if place.condition] == [1, 1, 2, 2]
-    # Eight seeds of three rows and two of two under the condition; then two more pairs, as no interval is 1 %.
+    # Eight seeds of three rows, two of two under the condition; then two more pairs: no interval is 1 %.
     assert len(order) == 24 + 4
     assert len(filled.rows) == 24 + 4 + 4
     assert list(list_missing(filled)) == []
@@ -230,7 +232,7 @@ def test_a_name_that_no_list_has_is_refused(tmp_path: Path) -> None:
 
 
 def made_rows(ratios: dict[str, list[float]]) -> dict[Place, Row]:
-    """Return rows of a policy `a` with these ratios by family, and of `b`, whose mean JCT is always 3,600 s."""
+    """Return rows of a policy `a` with these ratios by family, and of `b`, whose mean JCT is 3,600 s."""
     rows = {}
     for family, values in ratios.items():
         for seed, ratio in enumerate(values):
@@ -267,13 +269,13 @@ def test_a_ratio_is_the_geometric_mean_of_families_with_equal_weight() -> None:
 
 
 def test_an_interval_is_students_on_logarithms() -> None:
-    # Logarithms of nine ratios: mean 0, sample variance 9 x 0.01 / 8, standard error sqrt(0.01125 / 9) = 0.035355;
-    # t of 8 degrees of freedom is 2.306004: half 0.081529.
+    # Logarithms of nine ratios, mean 0: variance 8 x 0.01 / 8, standard error sqrt(0.01 / 9) = 0.033333;
+    # t of 8 degrees of freedom is 2.306004: half 0.076867.
     logs = np.array([0.1, -0.1] * 4 + [0.0])
-    logs = np.where(logs == 0.0, 0.0, logs)
-    error = math.sqrt(8 * 0.01 / 8 / 9)
+    error = math.sqrt(0.01 / 9)
     found = aggregate_ratios([logs])
-    assert found.low is not None and found.high is not None
+    assert found.low is not None
+    assert found.high is not None
     assert math.log(found.high) == pytest.approx(2.306004 * error, rel=1e-6)
     assert found.low * found.high == pytest.approx(1.0)
     # Two families of the same spread: half the variance, and 16 degrees of freedom (t = 2.119905).
@@ -292,14 +294,15 @@ def test_a_run_that_does_not_end_leaves_no_ratio_but_its_reason() -> None:
 
 
 def test_intervals_cover_known_ratios() -> None:
-    """Worlds with known ratios: logarithms with sd 0.3, one seed in ten with four times that, three families."""
+    """Worlds with known ratios: logarithms with sd 0.3, one seed in ten with four times that."""
     draw = RandomStream("coverage of intervals").generator(7)
     inside, worlds = 0, 2000
     for _ in range(worlds):
         truth = draw.normal(0.0, 1.0, 3)
         spread = np.where(draw.random((3, 12)) < 0.1, 1.2, 0.3)
         found = aggregate_ratios(list(truth[:, None] + spread * draw.normal(size=(3, 12))))
-        assert found.low is not None and found.high is not None
+        assert found.low is not None
+        assert found.high is not None
         inside += found.low <= math.exp(truth.mean()) <= found.high
     assert 0.92 <= inside / worlds <= 0.98
 
@@ -308,3 +311,27 @@ def test_the_order_of_halves_agrees_where_rows_differ() -> None:
     table = table_of(made_rows({"philly": [2.0] * 8}))
     assert correlate_halves(table, ["a", "b"]) == 1.0
     assert correlate_halves(table, ["a"]) is None
+
+
+def test_sealed_seeds_hang_on_parameters_weights_and_version_and_pairs_are_run(tmp_path: Path) -> None:
+    table = make_table(tmp_path, policies=["srtf", "fcfs", "drawn"], conditions={})
+    prints = take_fingerprints(table)
+    seeds = draw_sealed_seeds(table, "drawn")
+    assert len({*seeds}) == table.keys.least
+    assert seeds == draw_sealed_seeds(table, "drawn")
+    newer = table._replace(board=table.board.with_keys(version=2))
+    assert not {*seeds} & {*draw_sealed_seeds(newer, "drawn")}
+    other = {
+        **table.policies,
+        "drawn": table.policies["drawn"].model_copy(update={"policy": {"name": "random", "redraw": 0.2}}),
+    }
+    assert not {*seeds} & {*draw_sealed_seeds(table._replace(policies=other), "drawn")}
+    # No policy of a paper: the reference is the only rival. Two runs a seed.
+    assert seal(table, prints, "drawn", 1.0, say=lambda line: None) == 2 * table.keys.least
+    done = drop_stale(table.reread(), prints)
+    ratio = compare_with_reference(done, "drawn", "sealed-drawn").overall
+    assert ratio is not None
+    assert ratio.seeds == table.keys.least
+    assert compare_with_reference(done, "drawn").overall is None
+    with pytest.raises(InputError, match="'fcfs' is no learned or tuned policy of small"):
+        seal(table, prints, "fcfs", 1.0)
