@@ -49,7 +49,7 @@ def find_side(ratio: Ratio) -> str:
 
 
 def list_reversals(table: FigureTable, found: Mapping[str, Ratio]) -> list[str]:
-    """Return the conditions under which a policy that is ahead or behind has a point estimate of the other sign."""
+    """Return the conditions under which a policy that is ahead or behind is on the other side."""
     out = []
     for label in table.keys.conditions:
         turned = [
