@@ -116,9 +116,14 @@ def _values(table: FigureTable, name: str, family: str, condition: str) -> dict[
 
 
 def mean_hours(table: FigureTable, name: str, condition: str = "") -> float | None:
-    """Return a policy's mean JCT in hours: of seeds, then of families; None where one is missing."""
+    """Return a policy's mean JCT in hours, of seeds and then of families; None with too few seeds in one.
+
+    Unlike ratios, means of different seeds cannot be compared.
+    """
     means = [[*_values(table, name, family, condition).values()] for family in table.keys.scenarios]
-    return float(np.mean([np.mean(values) for values in means])) / 3600 if all(means) else None
+    if any(len(values) < LEAST_SEEDS for values in means):
+        return None
+    return float(np.mean([np.mean(values) for values in means])) / 3600
 
 
 def find_missing(table: FigureTable, name: str) -> list[Place]:
