@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
@@ -89,12 +88,6 @@ def test_no_trial_that_could_not_repay_its_restart():
             costs=Costs(search="proxy", profile={}),
         )
         assert sum(bool(e.iteration_time_s) for e in run.simulation.log.events) == launches
-
-
-@pytest.mark.parametrize("name", ["slice_s", "slice_per_restart"])
-def test_bad_parameters(name):
-    with pytest.raises(InputError, match=f"policy.{name}: -1.0 is not valid"):
-        Gandiva(**{name: -1.0})
 
 
 @settings(max_examples=100, deadline=None)

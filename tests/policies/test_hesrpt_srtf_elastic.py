@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, decided, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
@@ -124,9 +123,3 @@ def test_hesrpt_decides_legally_and_all_jobs_end(scenario, leftover):
 @settings(max_examples=60, deadline=None)
 def test_srtf_decides_legally_and_all_jobs_end(scenario, elastic):
     assert all_left(simulate(scenario, ShortestRemainingTimeFirst(elastic=elastic), Buddy()))
-
-
-@pytest.mark.parametrize("policy", [HighEfficiencySrpt, ShortestRemainingTimeFirst])
-def test_senseless_hysteresis_is_refused(policy):
-    with pytest.raises(InputError, match="hysteresis"):
-        policy(hysteresis=0.0)

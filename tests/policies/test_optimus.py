@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, allotments, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import simulate
@@ -83,13 +82,6 @@ def test_a_launched_job_keeps_its_gpus_for_some_restarts(turn_restarts, gpus):
         simulation.apply(decision)
         held.append(allotments(decision)[0][1])
     assert held == gpus
-
-
-def test_bad_hysteresis():
-    with pytest.raises(InputError, match=r"policy\.hysteresis: 1\.0 is not valid"):
-        Optimus(hysteresis=1.0)
-    with pytest.raises(InputError, match=r"policy\.turn_restarts"):
-        Optimus(turn_restarts=-1.0)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)

@@ -21,7 +21,6 @@ from scenarios import Job, small_scenario
 
 from clustergym.common.errors import InputError
 from clustergym.scenario.disturbances.time_limits import TimeLimits
-from clustergym.scenario.registry import make_policy
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import LAUNCHES, EventType
@@ -495,25 +494,6 @@ def test_backfill_by_limits_delays_no_reservation(rows, backfill):
                 if free < head.gpus:
                     free, due_s = free + gpus, end_s
             assert starts[head.job_id] <= due_s
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"name": "kueue", "queueing": "fifo"}, "policy.queueing: unknown value 'fifo'"),
-        ({"name": "kueue", "fair_sharing": 3}, "policy.fair_sharing: 3 is not"),
-        ({"name": "slurm-multifactor", "backfill": "all"}, "policy.backfill: unknown value 'all'"),
-        ({"name": "slurm-multifactor", "weight_aje": 1}, "policy.weight_aje: unknown key 'weight_aje'"),
-        ({"name": "slurm-multifactor", "weight_age": -1}, "policy.weight_age: -1"),
-        ({"name": "slurm-multifactor", "half_life_s": 0}, "policy.half_life_s: 0 is not valid"),
-        ({"name": "kai", "round_s": -1}, "policy.round_s: -1"),
-        ({"name": "capacity", "guarantee": 1}, "policy.guarantee: unknown key 'guarantee'"),
-    ],
-)
-def test_parameters_that_are_wrong_are_one_line(given, told):
-    with pytest.raises(InputError) as caught:
-        make_policy(given)
-    assert str(caught.value).startswith(told)
 
 
 # The time that an eviction takes
