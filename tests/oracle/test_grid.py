@@ -187,21 +187,6 @@ def test_bad_classes_and_counts(oracle: GridOracle) -> None:
         oracle.tables(MODELS, cluster(), [0, 1])
 
 
-@pytest.mark.parametrize(
-    ("mapping", "message"),
-    [
-        ({"strategy": "asembly"}, "did you mean assembly"),
-        ({"micro_batches": "six"}, "did you mean fixed"),
-        ({"micro_batches": -4}, "-4 is not positive"),
-        ({"strategie": "frontier"}, "strategy"),
-        ({"stack": "/nowhere.yaml"}, "no such file"),
-    ],
-)
-def test_bad_configuration(mapping: dict[str, str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        oracle_from_config({"name": "grid", **mapping})
-
-
 def test_micro_batches_must_divide_the_batch() -> None:
     odd = make_operators_oracle(CATALOG, micro_batches=12)
     for ask in (
