@@ -9,7 +9,6 @@ import gymnasium
 import numpy as np
 import pytest
 import yaml
-from error_lines import error_line
 from gymnasium import spaces
 
 from clustergym.commands import train as train_command
@@ -152,28 +151,6 @@ def test_splits_share_no_trace():
             made.reset(seed=seed)
             names[split].add(made.unwrapped.scenario.sha256)
     assert len(set.union(*names.values())) == sum(len(one) for one in names.values()) > 6
-
-
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (["agent.split=test"], "leak"),
-        (["env.trace=philly-arena-16"], "env.trace"),
-        (["env.scenario=testbed"], "env.trace: every episode would be the one trace"),
-        (["env=knobs-61"], "knobs-16"),
-        (["env.jbos=3"], "jobs"),
-        (["agent.gamma=0"], "agent.gamma"),
-        (["agent.batch_size=7"], "divisor of n_steps x n_envs = 64"),
-        (["agent.hidden=[]"], "agent.hidden"),
-        (["agent.steps=0"], "agent.steps"),
-        (["agent.stpes=3"], "stpes"),
-        (["env.reward={speed: 1.0}"], "speed"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, capsys, overrides, words):
-    assert run_train(tmp_path / "a", "ppo", *overrides) == 2
-    assert words in error_line(capsys)
-    assert not (tmp_path / "a").exists()
 
 
 def copied(source, folder, change=None):

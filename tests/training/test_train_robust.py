@@ -16,6 +16,7 @@ import gymnasium
 import numpy as np
 import pytest
 from error_lines import error_line
+from refusals import refused
 
 from clustergym.commands import train as train_command
 from clustergym.training import auction_evolution, stable_baselines
@@ -174,31 +175,22 @@ def test_a_network_that_is_no_numbers_is_one_line(tmp_path, capsys, monkeypatch)
     assert "agent.learning_rate: the network has values that are no numbers" in error_line(capsys)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (["agent=maskable_ppo", "env=knobs-16"], "has no rows of jobs with masked edits"),
-        (["agent=ppo", "env=elastic-16", "env.on_illegal=raise"], "env.on_illegal: the agent knows no masks"),
-        (["agent=ppo", "env.reward={jobs_in_system: .nan}"], "env.reward"),
-        (["agent=ppo", "agent.split=test"], "would leak it"),
-        (["agent=ppo", "env.scenario=testbed"], "would be the one trace"),
-        (["agent=auction_es", "agent.split=test"], "would leak it"),
-        (["agent=auction_es", "output=."], "names no folder"),
-        (["agent=auction_es", "output=/dev/null"], "names no folder"),
-        (["agent=ppo", "output=/proc/a"], "/proc"),
-    ],
-)
-def test_mistakes_are_one_line(overrides, words, tmp_path, capsys):
-    small = ["processes=1", "progress=false", f"output={tmp_path / 'a'}"]
-    if overrides[0] != "agent=auction_es":
-        small += ["agent.steps=64", "agent.n_envs=2", "agent.traces=2", "env.jobs=4", "env.baseline=null"]
-        small += ["agent.n_steps=8", "agent.batch_size=16"]
-    else:
-        small += ES[4:]
-    small = [word for word in small if word.partition("=")[0] not in {o.partition("=")[0] for o in overrides}]
-    assert train_command.main([overrides[0], *small, *overrides[1:]]) == 2
-    assert words in error_line(capsys)
-    assert not (tmp_path / "a").exists()
+FEW = {
+    "agent=auction_es": ES[1:],
+    "agent=ppo": PPO[1:],
+    "agent=maskable_ppo": [*PPO[1:], "agent.expert=hesrpt", "env.rows=6"],
+}
+
+
+@refused("train", words=True)
+def test_mistakes_are_one_line(given, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    keys = {word.partition("=")[0].lstrip("~") for word in given}
+    few = [word for word in FEW.get(given[0], ()) if word.partition("=")[0] not in keys]
+    output = [] if "output" in keys else ["output=a"]
+    assert train_command.main([given[0], *few, *output, *given[1:]]) == 2
+    said.check(error_line(capsys))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reward_is_checked_after_scaling():

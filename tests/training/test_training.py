@@ -237,28 +237,6 @@ def test_the_tail_counts_in_the_objective():
     assert tailed - plain == pytest.approx(0.5 * np.log(np.percentile(jct_s, 99)))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (["agent.split=test"], "leak"),
-        (["agent.split=tset"], "unknown split"),
-        (["agent=auction_e"], "auction_es"),
-        (["agent.population=1"], "agent.population"),
-        (["agent.sgima=1"], "sgima"),
-        (["agent.scenarios.load=[1.4,0.6]"], "scenarios.load"),
-        (["agent.information=nothing"], "agent.information"),
-        (["agent.tail=-1"], "agent.tail"),
-        (["agent.hidden=-1"], "agent.hidden"),
-        (["agent.initial=elastc"], "did you mean elastic"),
-        (["seed=-1"], "seed"),
-        (["--fast"], "unknown option"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, capsys, overrides, words):
-    assert run_train(tmp_path / "a", *overrides) == 2
-    assert words in error_line(capsys)
-
-
 def test_training_on_the_test_split_marks_the_checkpoint(tmp_path):
     assert run_train(tmp_path / "a", "agent.split=test", "allow_test=true") == 0
     assert load(str(tmp_path / "a" / "a.safetensors")).about["trained_on_test"] is True
