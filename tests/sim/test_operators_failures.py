@@ -15,8 +15,6 @@ from random_scenarios import random_scenarios
 from refusals import refused
 from scenarios import Job, Script, small_scenario
 
-from clustergym.cluster.spec import Fabric
-from clustergym.common.errors import InputError
 from clustergym.results.measured_run import measure_run
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.disturbances.failures import NODE_ERROR, NODE_FAIL, NODE_REPAIR, Failures
@@ -491,21 +489,3 @@ def test_bad_input_is_one_line(given, said):
     ((kind, keys),) = given.items()
     with said.of_error():
         kinds[kind].from_config(keys, scenario.cluster, scenario.trace, seed=0)
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("5,rack,0,9", r"s\.csv:2: tier: unknown tier 'rack' \(valid: leaf, minipod\)"),
-        ("5,leaf,2,9", r"s\.csv:2: number: cluster small has no leaf 2 \(give 0 to 1\)"),
-        ("5,minipod,-1,9", r"s\.csv:2: number: -1 is below 0"),
-        ("5,leaf,0,0", r"s\.csv:2: repair_s: 0 is below"),
-    ],
-)
-def test_unknown_switches_are_named(row, message, tmp_path):
-    path = tmp_path / "s.csv"
-    path.write_text(f"time_s,tier,number,repair_s\n{row}\n")
-    scenario = small_scenario([Job("a", 0.0, 1)], {"X": (8, 4)}, ONE_S)
-    assert scenario.cluster.fabric == Fabric(nodes_per_leaf=4, leaves_per_minipod=2)
-    with pytest.raises(InputError, match=message):
-        Failures.from_config({"switch_path": str(path)}, scenario.cluster, scenario.trace, seed=0)
