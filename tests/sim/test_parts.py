@@ -356,26 +356,6 @@ def test_who_cannot_divide_says_so(overrides, message):
         simulate(build_scenario(config), make_policy(config["policy"]), make_placer(config["placer"]))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (
-            ["cluster=arena-a"],
-            r"gpu_milli: job openb-\d+ asks for no GPU, but CPU or memory, which cluster arena-a",
-        ),
-        (["costs=default"], r"costs.profile: .*costs=free"),
-        (["scenario.counts=power_of_two"], r"scenario.counts: .*give any"),
-        (["scenario.contention=true"], r"scenario.contention"),
-        (["scenario.queues=user"], r"scenario.queues: user is not valid \(queues hold whole GPUs"),
-        (["trace.jobs=1"], r"trace.jobs: 1 is out of range"),
-        (["trace.load=0"], r"trace.load: 0 is not valid"),
-    ],
-)
-def test_conditions_that_do_not_go_with_parts(overrides, message):
-    with pytest.raises(InputError, match=message):
-        build_scenario(compose(["scenario=sharing", "trace.jobs=20", *overrides]))
-
-
 def test_requests_that_no_node_has(tmp_path):
     with pytest.raises(
         InputError, match=r"jobs.csv:2: gpus: job a asks for 3 x 1000 .*scenario.oversize=drop"
