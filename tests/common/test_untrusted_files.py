@@ -22,7 +22,6 @@ from clustergym.common.errors import InputError, alike, visible, visible_all
 from clustergym.common.reading import read_json, read_regular
 from clustergym.oracle.table_cache import Store, pack
 
-ROOT = Path(__file__).parents[2]
 Command = Callable[[Path], int]
 
 

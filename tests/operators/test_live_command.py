@@ -13,6 +13,7 @@ from clustergym.operators.live.checks import LiveOptions, choose_words
 from clustergym.operators.live.slurm import Slurm, SlurmWords
 from clustergym.operators.live.slurm_backend import SlurmBackend
 from error_lines import error_line
+from refusals import refused as refused_of
 
 from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.commands import collect, replay
@@ -193,19 +194,9 @@ def test_a_controller_that_does_not_answer(slurm, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["live.partition=gpus"], "live.partition: no partition 'gpus' (did you mean gpu or cpu?)"),
-        (["live.nodes=[a40-1,a40-2,a10-1,a10-1]"], "live.nodes: node a10-1 is named twice (name each once)"),
-        (["scenario.contention=true"], "scenario.contention: jobs would share links"),
-        (["policy=srtf"], "policy: policy srtf must know the times jobs will really run at"),
-        (["scenario.failures.mtbf_s=1e5"], "scenario.failures: would set nodes of your cluster down"),
-        (["live.seconds_per_hour=0"], "live.seconds_per_hour: "),
-    ],
-)
-def test_what_is_refused(slurm, tmp_path, capsys, words, told):
-    assert told in refused(capsys, tmp_path, *words)
+@refused_of("live", words=True)
+def test_what_is_refused(given, said, slurm, tmp_path, capsys):
+    said.check(refused(capsys, tmp_path, *given), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ HEADER = (
 )
 GPT = ModelClass("gpt3", "1.3B", 128)
 COUNTS = [1, 2, 4, 8]
-NAN = float("nan")
 
 
 def write(folder: Path, *rows: str, header: str = HEADER) -> Path:

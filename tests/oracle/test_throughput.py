@@ -36,7 +36,6 @@ from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.step_time import kernel_share
 from clustergym.oracle.stacks.throughput import newest, read_throughput, strong_scaling
 
-TABLE = DATA / "modern" / "throughput.csv"
 needs_data = needs("modern/throughput.csv")
 
 ROW = {
@@ -273,9 +272,6 @@ def test_explain_shows_plan_parts_and_what_does_not_fit(tmp_path, capsys):
     proxy = min((grid["proxy_plan"] for grid in shown["grids"]), key=lambda one: one["estimated_s"])
     assert proxy["plan"]["step_s"] < 1.05 * plan["step_s"]
     assert all(other["memory_gb"] > 0.95 * 80 for other in shown["too_large"])
-
-
-EXPLAIN = ["explain", "--model", "llama3-8B"]
 
 
 @needs_data

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import clustergym
 from clustergym.cluster.allocation import AllocationError, PartAllocations
@@ -341,18 +342,10 @@ def test_jobs_have_what_they_ask_for(tmp_path):
         simulation.apply(Decision.of([(0, 0, 2)]))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["policy=arena"], r"policy: arena gives whole GPUs.*choose policy=fcfs"),
-        (["placer=buddy"], r"placer: buddy gives whole GPUs.*placer=fgd"),
-        (["placer=arnold"], r"placer: minipod gives whole GPUs"),
-        (["policy=fcfs", "policy.backfill=easy"], r"policy.backfill: easy makes no reservations"),
-    ],
-)
-def test_who_cannot_divide_says_so(overrides, message):
-    config = compose(["scenario=sharing", "trace.jobs=20", "policy=fcfs", *overrides])
-    with pytest.raises(InputError, match=message):
+@refused("divisible", words=True)
+def test_who_cannot_divide_says_so(given, said):
+    config = compose(["scenario=sharing", "trace.jobs=20", "policy=fcfs", *given])
+    with said.of_error():
         simulate(build_scenario(config), make_policy(config["policy"]), make_placer(config["placer"]))
 
 

@@ -140,15 +140,6 @@ def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
     assert (killed / "killed.safetensors").read_bytes() == (whole / "whole.safetensors").read_bytes()
 
 
-def test_a_state_of_another_training_is_refused(tmp_path, capsys):
-    assert run_train(tmp_path / "a") == 0
-    assert run_train(tmp_path / "a", "seed=7") == 2
-    assert "of a training with other parameters" in capsys.readouterr().err
-    (tmp_path / "a" / "state.json").write_text("[1, 2")
-    assert run_train(tmp_path / "a") == 2
-    error_line(capsys)
-
-
 @pytest.mark.parametrize(
     ("fitness", "validated"),
     [
