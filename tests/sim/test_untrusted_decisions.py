@@ -129,6 +129,10 @@ LINES = {
         [(0, 0, 1), (1, 0, 3)],
         "job b: has 3 GPUs, which is not an allowed count (choose among setting.counts)",
     ),
+    "no GPUs": (
+        [(0, 0, 1), (1, 0, 0)],
+        "job b: has 0 GPUs, which is not an allowed count (choose among setting.counts)",
+    ),
     "a type it does not fit on": (
         [(0, 1, 1), (1, 1, 2)],
         "job b: does not fit on 2 Y (choose where view.feasible is true)",
