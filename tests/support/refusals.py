@@ -7,6 +7,7 @@ A line of such a file is an input, as YAML or as a command's words; the indented
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from clustergym.common.errors import InputError
 
 FOLDER = Path(__file__).parents[1] / "golden" / "refused"
 INDENT = "    "
+OF_LIBRARIES = re.compile(r"(is not valid YAML|\(choose from|was raised from the environment creator).*")
+"""What libraries word, each version in its own way."""
 
 
 class Said(NamedTuple):
@@ -34,6 +37,7 @@ class Said(NamedTuple):
         found = found.rstrip("\n").removeprefix("error: ")
         found = found.replace(f"{folder}/", "").replace(f"{folder}", "") if folder else found
         assert "\n" not in found
+        found = OF_LIBRARIES.sub(r"\1 …", found)
         if os.environ.get("GOLDEN") == "write":
             lines = self.path.read_text(encoding="utf-8").split("\n")
             at = lines.index(self.given)
