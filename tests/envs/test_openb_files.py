@@ -68,9 +68,3 @@ def test_pods_that_ask_for_what_there_is_not(given, said, tmp_path):
     (tmp_path / "pods.csv").write_text(f"cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n{given}\n")
     with said.of_error(tmp_path):
         read_requests(tmp_path / "pods.csv", ("A10", "T4"))
-
-
-def test_a_list_of_nodes_has_gpus(tmp_path):
-    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,8000,100,0,T4\n")
-    with pytest.raises(InputError, match=r"nodes\.csv: gpu: no node has a GPU"):
-        read_nodes(tmp_path / "nodes.csv")
