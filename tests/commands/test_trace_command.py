@@ -237,3 +237,9 @@ def test_the_same_import_in_two_processes_is_the_same_to_the_byte(helios: Path) 
         assert run.stderr == "left out 1 job: CPU job\n"
         written.append((out.read_bytes(), out.with_name(f"out{seed}.provenance.json").read_bytes()))
     assert written[0] == written[1]
+
+
+def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    said = "no command given (give one of import, validate, slice, describe, generate, pairs)"
+    assert said in error_line(capsys)

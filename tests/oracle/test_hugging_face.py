@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from refusals import refused
 
+from clustergym.common.errors import InputError
 from clustergym.common.left_out import recording
 from clustergym.oracle.models.shape import TransformerShape
 from clustergym.oracle.models.shape_files import load_transformer
@@ -212,3 +213,8 @@ def test_keys_that_do_not_count_are_named(tmp_path):
     with recording() as notes:
         read(tmp_path, BASE | {"model_type": "llama", "attention_dropout": 0.1, "pretraining_tp": 1})
     assert notes.lines() == []
+
+
+def test_a_list_is_no_config(tmp_path):
+    with pytest.raises(InputError, match=r"config\.json: is not an object"):
+        read(tmp_path, [])

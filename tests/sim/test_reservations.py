@@ -10,6 +10,7 @@ from clustergym.policies.placers.buddy import Buddy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios, with_queues_for
+from refusals import refused
 from scenarios import Job, price, small_scenario, small_trace
 
 import clustergym
@@ -319,3 +320,10 @@ def test_a_node_that_is_free_exactly_at_the_planned_start_is_not_busy(iterations
     )
     assert nodes_of(run, "p") == [(100.0, ((node, 4),))]
     assert events_of(run, EventType.PREEMPT) == []
+
+
+@refused("reservations")
+def test_a_bad_file_is_named_by_line_and_column(given, said, tmp_path):
+    (tmp_path / "r.csv").write_text(f"job_id,start_s\n{given}\n")
+    with said.of_error(tmp_path):
+        planned_from({"path": str(tmp_path / "r.csv")}, TRACE)

@@ -21,7 +21,9 @@ from clustergym.common.errors import InputError
 
 FOLDER = Path(__file__).parents[1] / "golden" / "refused"
 INDENT = "    "
-OF_LIBRARIES = re.compile(r"(is not valid YAML|\(choose from|was raised from the environment creator).*")
+OF_LIBRARIES = re.compile(
+    r"(is not valid YAML|broken JSON|\(choose from|was raised from the environment creator).*"
+)
 """What libraries word, each version in its own way."""
 
 

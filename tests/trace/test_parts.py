@@ -68,6 +68,12 @@ def test_pods_of_openb(tmp_path):
         at_load(trace, 2, 0.0)
 
 
+def test_pods_without_a_time_of_scheduling_ran_since_their_creation(tmp_path):
+    path = tmp_path / "pods.csv"
+    path.write_text(PODS.replace(",scheduled_time", "") + "a,1000,10,1,1000,,40,60\n")
+    assert load_trace(path, "openb").iterations.tolist() == [20]
+
+
 def test_pods_that_never_ran(tmp_path):
     path = tmp_path / "pods.csv"
     path.write_text(PODS + "a,1000,10,1,500,,0,10,\n")

@@ -22,7 +22,7 @@ from clustergym.results.report.colours import COLOURS, DASHES, Style, choose_sty
 from clustergym.results.report.event_curves import collect_log, overhead_gpu_h, read_log
 from clustergym.results.report.payload import payload, place_boxes, shares
 from clustergym.results.report.seeds import band_of_distributions, band_over_time
-from clustergym.results.report.series import cdf, resample_steps
+from clustergym.results.report.series import cdf, read_table, resample_steps
 from clustergym.results.result_files import read_results
 from clustergym.results.result_writing import FILES
 
@@ -422,6 +422,12 @@ def test_the_page_of_several_runs_lies_where_one_stands(finished, tmp_path, monk
     assert main([str(finished.parent)]) == 0
     assert capsys.readouterr().out == "wrote report.html: 2 results\n" * 2
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_bytes_that_are_no_text_are_no_table(tmp_path):
+    (tmp_path / "timeline.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="is not CSV text"):
+        read_table(tmp_path / "timeline.csv", ("time_s",))
 
 
 @pytest.mark.parametrize("argv", [[], ["no-such-folder"], ["--out"]])
