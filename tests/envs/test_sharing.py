@@ -296,38 +296,33 @@ def test_text_by_hand(folder):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "options", "message"),
+    ("given", "message"),
     [
-        ({"nodes": 0}, {}, r"env\.nodes: 0 .*give"),
-        ({"load": -1.0}, {}, r"env\.load: -1"),
-        ({"reward": {"gpus": 1.0}}, {}, r"reward\.gpus: unknown term 'gpus'"),
-        ({"data": "/nowhere"}, {}, "/nowhere"),
-        ({}, {"orders": 1}, r"options\.orders: unknown option 'orders'"),
-        ({}, {"order": 42}, r"options\.order: there is no order of seed 42 .*give data"),
-        ({}, {"stream": 3}, r"options\.stream: is not a Stream"),
-        (
-            {"data": "folder"},
-            {"stream": stream_of(WHOLE)._replace(leaves_at=np.zeros(1))},
-            r"leaves_at: has a request that leaves before it comes .*give NEVER",
-        ),
-        (
-            {"data": "folder"},
-            {"stream": stream_of(3)},
-            r"arrivals: names a request that is not one of its 3 .*give 0 to 2",
-        ),
-        (
-            {"data": "folder"},
-            {"stream": stream_of(0)._replace(requests=REQUESTS._replace(gpus=np.array([2, 1, 0])))},
-            r"gpu_milli: request 0 asks for 500 thousandths of 2 GPUs",
-        ),
-        ({}, {"stream": stream_of(HALF)}, r"options\.stream: has 2 nodes of up to 2 GPUs .*give 4 nodes"),
+        ({"orders": 1}, r"options\.orders: unknown option 'orders'"),
+        ({"order": 42}, r"options\.order: there is no order of seed 42 .*give data"),
+        ({"stream": 3}, r"options\.stream: is not a Stream"),
+        ({"stream": stream_of(HALF)}, r"options\.stream: has 2 nodes of up to 2 GPUs .*give 4 nodes"),
     ],
 )
-def test_bad_input_is_told_in_a_line(parameters, options, message, folder):
-    if parameters.get("data") == "folder":
-        parameters = {"data": str(folder)}
+def test_bad_options_are_told_in_a_line(given, message):
     with pytest.raises(InputError, match=message):
-        SharingEnv(**({} if "data" in parameters else {"nodes": 4}) | parameters).reset(options=options)
+        SharingEnv(nodes=4).reset(options=given)
+
+
+@pytest.mark.parametrize(
+    ("stream", "message"),
+    [
+        (stream_of(WHOLE)._replace(leaves_at=np.zeros(1)), r"leaves before it comes .*give NEVER"),
+        (stream_of(3), r"arrivals: names a request that is not one of its 3 .*give 0 to 2"),
+        (
+            stream_of(0)._replace(requests=REQUESTS._replace(gpus=np.array([2, 1, 0]))),
+            r"gpu_milli: request 0 asks for 500 thousandths of 2 GPUs",
+        ),
+    ],
+)
+def test_bad_streams_are_told_in_a_line(stream, message, folder):
+    with pytest.raises(InputError, match=message):
+        SharingEnv(data=str(folder)).reset(options={"stream": stream})
 
 
 def test_generated_nodes_go_with_no_folder(folder):

@@ -214,17 +214,9 @@ def test_a_gpu_type_of_a_cluster_file(tmp_path: Path) -> None:
         ORACLE.tables(CLASSES[:1], own_cluster(tmp_path, ""), (8,))
 
 
-def test_configuration_and_refusals(tmp_path: Path) -> None:
+def test_configuration_and_refusals() -> None:
     oracle = oracle_from_config({"name": "stack", "stack": "megatron-2026", "models": None})
     assert isinstance(oracle, StackOracle)
-    with pytest.raises(InputError, match="unknown stack"):
-        oracle_from_config({"name": "stack", "stack": "megatron-2062"})
-    with pytest.raises(InputError, match="unknown value 'bf8'"):
-        oracle_from_config({"name": "stack", "precision": "bf8"})
-    with pytest.raises(InputError, match="no sequence"):
-        oracle_from_config({"name": "stack", "sequence_length": 0})
-    with pytest.raises(InputError, match="no segment"):
-        oracle_from_config({"name": "stack", "segment": 0})
     with pytest.raises(InputError, match="does not know llama3-8B"):
         RooflineOracle().tables(CLASSES[:1], LLM, (8,))
 
