@@ -20,7 +20,7 @@ from clustergym.oracle.calibration.validation import Figures, summary
 from clustergym.oracle.models.shape import Machine, ParallelPlan
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
 from clustergym.oracle.stacks.catalog import choose_for_shape, current_stacks, load_stack
-from clustergym.oracle.stacks.memory import compute_needed_bytes, loss_bytes, usable_bytes
+from clustergym.oracle.stacks.memory import activation_bytes, loss_bytes, state_bytes, usable_bytes
 from clustergym.oracle.stacks.search import assess_plan
 from clustergym.oracle.stacks.step_time import ATTENTION_BACKWARD, StackConstants
 from clustergym.oracle.stacks.throughput import OPTIONAL, REQUIRED, Setting, make_rows
@@ -126,10 +126,10 @@ def read_steps(
 def predict_bytes(step: MeasuredStep) -> float:
     """Return the bytes that a measured step needs on its GPU."""
     one, loss = step.setting, loss_bytes(step.setting.plan, _constants(step))
-    if step.changed == WITHOUT_LOSS:
-        loss = 0.0
-    recompute = one.plan.recompute or 0.0
-    return compute_needed_bytes(one.shape, one.plan, loss, recompute, one.global_batch, one.sequence_length)
+    # Without an output layer there is no word to have a loss, though its weights stand there.
+    shape = replace(one.shape, vocabulary=0) if step.changed == WITHOUT_LOSS else one.shape
+    given = loss, one.plan.recompute or 0.0, one.global_batch, one.sequence_length
+    return state_bytes(one.shape, one.plan) + activation_bytes(shape, one.plan, *given)
 
 
 def _constants(step: MeasuredStep) -> StackConstants:

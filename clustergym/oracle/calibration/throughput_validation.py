@@ -23,9 +23,9 @@ from clustergym.oracle.calibration.step_fit import (
 )
 from clustergym.oracle.calibration.validation import summarise_groups, summary
 from clustergym.oracle.models.shape import Machine, Precision, TransformerShape
-from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, choose_for_shape, load_stack
+from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, choose_for_shape, load_stack, of_framework
 from clustergym.oracle.stacks.search import assess_plan, best_steps
-from clustergym.oracle.stacks.step_time import StackConstants, StepParts
+from clustergym.oracle.stacks.step_time import ASSUMED, StackConstants, StepParts
 from clustergym.oracle.stacks.throughput import ThroughputRow, newest, read_throughput
 
 PUBLISHED = tuple(Path(name) / "throughput.csv" for name in ("modern", "modern-2026-11"))
@@ -289,13 +289,15 @@ def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -
 def leave_out_sources(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -> dict[str, Any]:
     """Return prediction errors of each source by fits to the others, as of a world with the rows' settings.
 
-    A row has the stack that the oracle chooses for its model, GPU type and year among those that are left.
+    A row has the stack that the oracle chooses for its model, GPU type and year among those that are left of
+    its framework, which a user knows.
 
     Returns
     -------
     dict
         By source and architecture, those of dense models also by GPU type and precision: the figures of
-        `summary`, the `median_ratio` of predicted to measured speed, and the `stacks` chosen.
+        `summary`, the `median_ratio` of predicted to measured speed, the `stacks` chosen, and the
+        `any_median_ape` with the stack that is chosen among those of all frameworks.
     """
     scored = [
         row
@@ -312,22 +314,26 @@ def leave_out_sources(rows: Sequence[ThroughputRow], tell: Callable[[str], None]
         others = [row for row in rows if row.source != source]
         names = [name for name in FREE if usable_rows(others, name)]
         stacks = [fitted_stack(others, name, fit_stack(others, name)) for name in names]
-        pairs: dict[str, list[tuple[float, str]]] = {}
+        pairs: dict[str, list[tuple[float, float, str]]] = {}
         for row in scored:
             if row.source == source and row.setting and row.measured:
                 one = row.setting
-                used = choose_for_shape(one.shape, one.machine, int(row.stack[-4:]), stacks).stack
-                ratio = tokens_per_s_per_gpu(one, used.step_constants) / row.measured
+                year, own = int(row.stack[-4:]), of_framework(stacks, row.stack)
+                used, other = (choose_for_shape(one.shape, one.machine, year, s).stack for s in (own, stacks))
+                ratio, without = (
+                    tokens_per_s_per_gpu(one, stack.step_constants) / row.measured for stack in (used, other)
+                )
                 keys = [f"{source}, {EXPERTS if one.shape.experts else DENSE}"]
                 if not one.shape.experts:
                     keys.append(f"{keys[0]}, {row.gpu_type}, {one.plan.precision}")
                 for key in keys:
-                    pairs.setdefault(key, []).append((ratio, used.name))
+                    pairs.setdefault(key, []).append((ratio, without, used.name))
         for key, of_key in sorted(pairs.items()):
-            ratios = np.array([ratio for ratio, _ in of_key])
+            ratios, untold = (np.array([one[at] for one in of_key]) for at in (0, 1))
             found[key] = summary(np.abs(ratios - 1)) | {
                 "median_ratio": float(np.median(ratios)),
-                "stacks": sorted({name for _, name in of_key}),
+                "stacks": sorted({name for *_, name in of_key}),
+                "any_median_ape": float(np.median(np.abs(untold - 1))),
             }
     return found
 
@@ -347,7 +353,7 @@ def errors_without_constants(
         constants = {}
         for stack, free in FREE.items():
             if any(row.stack == stack for row in kept):
-                off = name if name in (*free[0], *free[1]) else ""
+                off = name if name in (*free[0], *free[1], *ASSUMED) else ""
                 constants[stack] = fit_stack(rows, stack, off)
         rates = [tokens_per_s_per_gpu(row.setting, constants[row.stack]) for row in kept if row.setting]
         errors = np.array([_error(row, rate) for row, rate in zip(kept, rates, strict=True)])

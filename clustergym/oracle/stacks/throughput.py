@@ -13,7 +13,7 @@ from clustergym.common.left_out import leave_out
 from clustergym.common.text_files import TextTable, read_csv
 from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, Sharding, TransformerShape
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
-from clustergym.oracle.stacks.catalog import choose_for_shape
+from clustergym.oracle.stacks.catalog import choose_for_shape, current_stacks, of_framework
 from clustergym.oracle.stacks.search import PlannedStep, best_steps
 
 REQUIRED = ("id", "model", "gpu_type", "gpus", "tokens_per_s_per_gpu")
@@ -96,14 +96,18 @@ class ThroughputRow:
     def stack(self) -> str:
         """Name of the software stack with which the row was measured.
 
-        Rows of a source that no stack is fitted to have the stack of a world with their model, GPU and year.
+        Rows of a source that no stack is fitted to have the stack of a world with their model, GPU, year and
+        framework.
         """
         if "megatron" in self.source:
             return "megatron-2025" if self.year in (2024, 2025) else "megatron-2026"
         own = next((stack for name, stack in SOURCES.items() if name in self.source), "")
         if own or self.setting is None:
             return own
-        return choose_for_shape(self.setting.shape, self.setting.machine, self.year).stack.name
+        # Sharded weights are those of FSDP; other plans leave the framework open.
+        name = "fsdp" if self.setting.plan.sharding != "optimizer" else ""
+        stacks = of_framework(current_stacks(), name)
+        return choose_for_shape(self.setting.shape, self.setting.machine, self.year, stacks).stack.name
 
     @property
     def year(self) -> int | None:
