@@ -10,7 +10,7 @@ import numpy as np
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, nearest
 from clustergym.oracle.models.shape_files import load_accelerator
-from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, Stack
+from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, FRAMEWORKS, Stack
 from clustergym.oracle.stacks.step_time import ASSUMED, RATES, StackConstants, kernel_share, step_parts
 from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest
 
@@ -56,7 +56,7 @@ PRIORS = {
     "network_rate": Prior(0.5, 0.02, 1.2, 1.0),
     "offload_ns": Prior(0.3, 0.001, 10.0, 1.0),
     "offload_shard_ns": Prior(0.5, 0.001, 10.0, 1.0),
-    "sharded_exchange": Prior(1.0, 0.5, 3.0, 0.5),
+    "sharded_exchange": Prior(1.0, 0.05, 3.0, 0.5),
 }
 KERNEL_WIDTH = 0.05
 """Relative error of a kernel's measured share of peak."""
@@ -86,8 +86,8 @@ FREE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (),
     ),
     "dgxc-2025": MEGATRON,
-    "fsdp-2023": ((*OF_DENSE, "attention_decline"), ()),
-    "fsdp-2025": ((*OF_DENSE, "fp8_rate", "tensor_exposed", "uncompiled_traffic"), ()),
+    "fsdp-2023": ((*OF_DENSE, "attention_decline", "sharded_exchange"), ()),
+    "fsdp-2025": ((*OF_DENSE, "fp8_rate", "tensor_exposed", "uncompiled_traffic", "sharded_exchange"), ()),
     "megatron-2025": MEGATRON,
     "megatron-2026": MEGATRON,
 }
@@ -184,6 +184,10 @@ def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> S
     known = list_priors(stack)
     priors = {name: prior for name, prior in known.items() if name != without}
     constants = StackConstants(**{name: prior.centre for name, prior in known.items()}, **ASSUMED)
+    if stack.startswith(FRAMEWORKS["fsdp"]):
+        # A share of its exchanges is exposed, whatever there is to hide them: without it, groups of llm-foundry
+        # that are left out have a mean error of 5.2 instead of 4.1 %.
+        constants = replace(constants, overlap=0.0)
     if without:
         constants = replace(constants, **{without: 0.0})
     # Releases of one framework, and frameworks of one time, differ little: what all have in common is where
@@ -201,10 +205,12 @@ def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> S
             for name, prior in priors.items()
         }
     found = _fit_both(usable_rows(rows, stack), constants, stack, priors, KERNELS.get(stack, MATMUL))
-    # Of a narrow precision that none of these rows has, fp8 tells more than a prior does.
+    # Of a precision that none of these rows has, the next wider one tells more than a prior does.
     told = {row.setting.plan.precision for row in shared if row.setting and not row.setting.shape.experts}
-    untold = {RATES[name] for name in ("mxfp8", "fp4") if name not in told or RATES[name] not in dense}
-    return replace(found, **dict.fromkeys(untold, found.fp8_rate)) if "fp8" in told else found
+    for narrow, wide in (("fp8", "bf16"), ("mxfp8", "fp8"), ("fp4", "mxfp8")):
+        if narrow not in told or RATES[narrow] not in dense:
+            found = replace(found, **{RATES[narrow]: getattr(found, RATES[wide])})
+    return found
 
 
 def _fit_both(

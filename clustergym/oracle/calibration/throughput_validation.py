@@ -286,6 +286,37 @@ def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -
     return {**shown["errors"], **shown["by_source"]}
 
 
+def _scored(rows: Sequence[ThroughputRow]) -> list[ThroughputRow]:
+    """Return the rows that can be predicted: of pre-training, the newest release, and no known defect."""
+    return [
+        row
+        for row in newest(rows)
+        if row.setting
+        and row.setting.planned
+        and row.measured
+        and row.job == "pretrain"
+        and not row.defective
+    ]
+
+
+def compare_sources(rows: Sequence[ThroughputRow]) -> dict[str, list[float]]:
+    """Return, by architecture, how much faster a setting's fastest source is than its slowest.
+
+    A setting, of those that several sources measured, has a model, GPU type, number of GPUs, precision and
+    sequence length. Of each source the fastest plan counts.
+    """
+    speeds: dict[tuple[object, ...], dict[str, float]] = {}
+    for row in _scored(rows):
+        if row.setting and row.measured:
+            of = speeds.setdefault((bool(row.setting.shape.experts), *row.configuration[2:]), {})
+            of[row.source] = max(row.measured, of.get(row.source, 0.0))
+    found: dict[str, list[float]] = {DENSE: [], EXPERTS: []}
+    for (experts, *_), of in speeds.items():
+        if len(of) > 1:
+            found[EXPERTS if experts else DENSE].append(max(of.values()) / min(of.values()))
+    return found
+
+
 def leave_out_sources(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -> dict[str, Any]:
     """Return prediction errors of each source by fits to the others, as of a world with the rows' settings.
 
@@ -299,15 +330,7 @@ def leave_out_sources(rows: Sequence[ThroughputRow], tell: Callable[[str], None]
         `summary`, the `median_ratio` of predicted to measured speed, the `stacks` chosen, and the
         `any_median_ape` with the stack that is chosen among those of all frameworks.
     """
-    scored = [
-        row
-        for row in newest(rows)
-        if row.setting
-        and row.setting.planned
-        and row.measured
-        and row.job == "pretrain"
-        and not row.defective
-    ]
+    scored = _scored(rows)
     found: dict[str, Any] = {}
     for source in sorted({row.source for row in scored}):
         tell(f"fitting without {source}")

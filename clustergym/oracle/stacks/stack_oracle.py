@@ -38,7 +38,7 @@ from clustergym.oracle.stacks.proxies import estimate_step, list_grids
 from clustergym.oracle.stacks.search import PlannedStep, assess_plan, search_plans
 from clustergym.oracle.stacks.step_time import StackConstants
 
-VERSION = 2
+VERSION = 3
 """Raised whenever the tables of equal input change."""
 AUTO = "auto"
 TRIED = 64

@@ -70,7 +70,7 @@ class StackConstants:
     optimizer_bytes : float
         Bytes that a step of Adam reads and writes for each parameter in mixed precision.
     sharded_exchange : float
-        Time of exchanging sharded state, over that of a ring.
+        Time of exchanging sharded state, over that of a ring; with an `overlap` of 0, what is exposed of it.
     network_rate : float
         Rate of a GPU's network port, over that of a DGX H100 at the same line rate.
     offload_ns, offload_shard_ns : float
