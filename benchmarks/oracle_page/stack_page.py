@@ -35,10 +35,11 @@ configuration counts, since the releases of one configuration differ by factors 
 
 One oracle contains all stacks (`oracle=stack`, the default). For each model and GPU type it uses the
 stack, of those measured on both, whose year is nearest to `oracle.year` (by default the newest), among
-those of a framework if `oracle.stack` names one. If there is none, it extrapolates the stack of the nearest year and prints a note: of Megatron on GPUs with fp8
-arithmetic, of FSDP on others. For the papers' models on their GPUs the stack is `alpa-2022`, and the times
-are those of [`oracle=grid`](#the-grid-based-estimates-of-adaptive-parallelism). The settings of papers and
-some frozen boards still use `oracle=roofline`; board `llm-2026` names a former fit.
+those of a framework if `oracle.stack` names one (`fsdp`, `megatron`). If there is none, it extrapolates
+the stack of the nearest year and prints a note: of Megatron on GPUs with fp8 arithmetic, of FSDP on
+others. For the papers' models on their GPUs the stack is `alpa-2022`, and the times are those of
+[`oracle=grid`](#the-grid-based-estimates-of-adaptive-parallelism). The settings of papers and some frozen
+boards still use `oracle=roofline`; board `llm-2026` names a former fit.
 
 Fits from 2025 on keep to two shares of an H100's bf16 peak, which a step's time tells poorly: that of
 large matrix products (0.73, the fastest of those in `benchmarks/measured/h100-curves.csv`), as
@@ -55,18 +56,17 @@ TARGETS = {
 SOURCES_NOTE = """\
 A user's own software is none of these stacks. In the next table, each source is left out whole: stacks
 are fitted to the other sources, and a row has the stack that the oracle chooses among those of its
-framework (`oracle.stack=fsdp` or `megatron`: dgxc's and Megatron-Bridge's are Megatron, the others FSDP)
-for its model, GPU type and year. *ratio* is the median of the predicted over the measured speed. The last
-column has the stacks that are chosen if the framework is not told (`auto`). This is the error to expect of
-a model of one's own; the errors above are of software that a stack was fitted to.
+framework (dgxc-benchmarking and Megatron-Bridge are Megatron, the others FSDP) for its model, GPU type and
+year. *ratio* is the median of the predicted over the measured speed. *untold* is the median error of the
+stacks that are chosen if the framework is not told. This is the error to expect of a model of one's own;
+the errors above are of software that a stack was fitted to.
 """
 
 MISSED_NOTE = """\
-If left out of the fit, rows of three types are predicted 20 to 50 % too fast:
+If left out of the fit, dense rows of three types are predicted too fast by a fifth or more:
 
 - torchtitan with rowwise fp8. Its release has a known defect, to which no stack is fitted.
-- mpt-30B on 8 GPUs with a micro-batch of one sequence of 8,192 tokens, and mpt-70B on 64 A100-40. The
-  former fills more of the GPU's memory than any other row (0.91 of it).
+- mpt-30B on 8 GPUs with a micro-batch of one sequence of 8,192 tokens, and mpt-70B on 64 A100-40.
 - mpt-760M on 8 A100-80 with up to 1,024 tokens, and mpt-1B on 32 A100-40. The former runs as predicted
   on H100, the latter on 16 and 64 GPUs.
 
@@ -76,9 +76,9 @@ Torchtitan's selective recomputation is assumed to recompute half of the forward
 starts from the result of a joint fit to its own rows and those of Megatron-Bridge; the joint fit, too,
 leaves the group out.
 
-Mixtures of experts in release 26.08 (DeepSeek-V3, Qwen3) are predicted 10 to 35 % too slow, as slow as
-in earlier releases, because one set of constants covers all of 2026. Few rows have an all-to-all over
-more than eight GPUs, and the constant `exchange_exposed` depends on these rows.
+Mixtures of experts in release 26.08 (DeepSeek-V3, Qwen3) are predicted too slow, as slow as in earlier
+releases, because one set of constants covers all of 2026. Few rows have an all-to-all over more than
+eight GPUs, and the constant `exchange_exposed` depends on these rows.
 """
 
 SPEED_NOTE = """\
@@ -273,7 +273,7 @@ def _left_out_sources(figures: Figures) -> str:
         for name, row in figures.items()
     ]
     three = ("median", "mean", "90th percentile")
-    return table(("left out", "rows", *three, "ratio", "stacks chosen", "any framework: median"), rows)
+    return table(("left out", "rows", *three, "ratio", "stacks chosen", "untold: median"), rows)
 
 
 def _two_sources(ratios: Figures) -> tuple[str, ...]:

@@ -88,8 +88,8 @@ def test_state_of_a_small_case():
 
 
 def test_activations_of_a_small_case():
-    # 34 bytes of a token, layer and hidden number where the network is 4 times as wide (Korthikanti et al.), in
-    # the fit of a frozen board.
+    # A frozen board's fit: 34 bytes of a token, layer and hidden number where the network is 4 times as wide
+    # (Korthikanti et al.).
     tokens = 2 * 16
     assert activation_bytes(TINY, ParallelPlan(micro_batch=2), 0.0, 0.0, 2, 16) == 34 * tokens * 8 * 2
     # Recomputed: 2 bytes of each of 2 layers, and the one that is computed again.

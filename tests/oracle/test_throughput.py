@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from published_data import DATA, needs
 
-from benchmarks.oracle_page.stack_page import stack_section
 from clustergym.commands.oracle import main
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_csv
@@ -377,63 +376,6 @@ def test_fits_keep_to_measured_matrix_products():
     for name in ("megatron-2025", "megatron-2026", "fsdp-2025"):
         share = kernel_share(load_accelerator("H100"), load_stack(name).constants, "linear_rate")
         assert share == pytest.approx(MATMUL["linear_rate"], rel=0.06)
-
-
-def test_the_page_shows_what_was_measured():
-    error = {"rows": 3, "median_ape": 0.031, "mape": 0.05, "p90": 0.1}
-    part = {"rows": 3, "share_of_step_median": 0.25, "median_ape": 0.03, "median_ape_without": 0.2}
-    point = {"gpus": 8, "relative": 1.0, "compute": 0.9, "communication": 0.08, "bubble": 0.02}
-    text = stack_section(
-        {
-            "errors": {"dense, newest release": error},
-            "left_out": {"dense, newest release": error | {"median_ape": 0.044}},
-            "measured_rows": 5,
-            "expressed": 4,
-            "refused": 1,
-            "slower_than_published": 0,
-            "by_source": {"mine": error},
-            "by_gpu_type": {"H100-80": error},
-            "by_model": {"llama3-8B": error},
-            "per_gpu_speed": {"8 to 64": {"rows": 2, "mean_points": 1.25, "largest_points": 3.0}},
-            "per_gpu_curves": [],
-            "without_a_source": {"mine, dense": error | {"median_ratio": 1.12, "stacks": ["fsdp-2025"]}},
-            "without_a_part": {"bubble": part | {"mape": 0.05, "mape_without": 0.3}},
-            "grids": {
-                "frontier": {
-                    "allocations": 6,
-                    "share_mean": 0.987,
-                    "share_worst": 0.9,
-                    "estimate_error_mean": 0.012,
-                    "frontier_plans_most": 4,
-                }
-            },
-            "collectives": {"H100": {"send_recv": {"rows": 7, "mape_before": 0.91, "mape": 0.025}}},
-            "without_a_constant": {
-                "traffic": {
-                    "dense_median_ape": 0.1,
-                    "dense_mape": 0.2,
-                    "experts_median_ape": 0.3,
-                    "experts_mape": 0.4,
-                }
-            },
-            "strong_scaling": [
-                {"model": "m", "machine": "A", "curve": [point, point | {"gpus": 32, "relative": 0.5}]},
-                {"model": "m", "machine": "B", "curve": [point | {"gpus": 16}]},
-            ],
-        }
-    )
-    for line in (
-        "| dense, newest release | 3 | 3.1 % | 5.0 % | 10.0 % | 4.4 % | 5.0 % | 10.0 % | 4.5, 7, 13 % |",
-        "| mine | 3 | 3.1 % | 5.0 % | 10.0 % | - | - | - |",
-        "| 8 to 64 GPUs | 2 | 1.2 | 3.0 |",
-        "| bubble | 3 | 25.0 % | 3.0 % to 20.0 % | 5.0 % to 30.0 % |",
-        "| traffic | 10.0 % | 20.0 % | 30.0 % | 40.0 % |",
-        "| m, A | 1.00 | - | 0.50 | 90 % | 8 % | 2 % |",
-        "| m, B | - | 1.00 | - | 90 % | 8 % | 2 % |",
-        "| `strategy=frontier` | 6 | 98.7 % | 90.0 % | 1.2 % | 4 |",
-        "| H100 send_recv | 7 | 91.0 % | 2.5 % |",
-    ):
-        assert line in text.splitlines()
 
 
 def test_strong_scaling_is_of_the_same_batch():

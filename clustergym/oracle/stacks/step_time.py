@@ -110,10 +110,10 @@ class StackConstants:
 
 
 ASSUMED = {"power_decline": 1 / 3, "loss_bytes": 4.0, "usable_memory": 1.055}
-"""What fits assume; a frozen board's file has values of its own. Dynamic power goes with the clock and the square
-of the voltage, which goes with the clock: a clock follows the cube root of its power. A fused cross entropy holds the logits and their gradient in 16 bit (flash-attention's `CrossEntropyLoss`, which
-llm-foundry uses). An H100's 80 GB are 80 x 2^30 bytes, of which 84.5e9 are free to a process
-(`benchmarks/measured`)."""
+"""What fits assume; a frozen board's file has values of its own. Dynamic power goes with the clock and the
+square of the voltage, which goes with the clock: a clock follows the cube root of its power. A fused cross
+entropy holds the logits and their gradient in 16 bit (flash-attention's `CrossEntropyLoss`, which llm-foundry
+uses). An H100's 80 GB are 80 x 2^30 bytes, of which 84.5e9 are free to a process (`benchmarks/measured`)."""
 
 
 @dataclass(frozen=True)

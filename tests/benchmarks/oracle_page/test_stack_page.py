@@ -78,7 +78,7 @@ def test_every_row() -> None:
         "|  | rows | median | mean | 90th percentile | left out: median | mean | 90th percentile | target |",
         "| dense, newest release | 200 | 2.5 % | 5.0 % | 7.5 % | 3.8 % | 7.5 % | 11.2 % | 4.5, 7, 13 % |",
         "| all | 300 | 5.0 % | 10.0 % | 15.0 % | - | - | - |  |",
-        "| left out | rows | median | mean | 90th percentile | ratio | stacks chosen | any framework: median |",
+        "| left out | rows | median | mean | 90th percentile | ratio | stacks chosen | untold: median |",
         "| llm-foundry | 90 | 17.0 % | 34.0 % | 51.0 % | 0.95 | fsdp-2025 | 33.0 % |",
         "| source | rows | median | mean | 90th percentile | left out: median | mean | 90th percentile |",
         "| llm-foundry | 90 | 2.0 % | 4.0 % | 6.0 % | 4.0 % | 8.0 % | 12.0 % |",
