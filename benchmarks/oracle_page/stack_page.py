@@ -135,23 +135,6 @@ Policies that profile get the best estimate of the grids' proxy plans, which inc
 nor the optimizer's step.
 """
 
-SCALING_NOTE = """\
-### Fixed batch: not validated
-
-All published scaling is weak: the batch grows with the GPUs. How much slower each GPU becomes if a job
-with a fixed batch runs on more GPUs follows from the oracle's model alone; **no measurement validates
-these curves**. The batch has 256 sequences of 8,192 tokens, the precision is bf16, and each number of
-GPUs has the fastest plan that the search finds. The figures are the speed per GPU, relative to that on
-the smallest number of GPUs on which the model fits. The last columns are shares of the step at the
-largest number of GPUs: `communication` is exposed communication and the wait for the slowest GPU, and
-`bubble` is that of the pipeline.
-
-From 512 GPUs on there are more GPUs than sequences: one sequence is then divided among tensor, context
-or pipeline ranks. A pipeline with fewer micro-batches than stages runs one stage after another. On A100,
-mixtures of experts have default constants, since the stack `fsdp-2023` was measured on dense models
-only.
-"""
-
 
 def stack_section(figures: Figures) -> str:
     """Return the accuracy page's section on errors of predicted throughput by software stack, in Markdown."""
@@ -207,7 +190,7 @@ def stack_section(figures: Figures) -> str:
             SOURCES_NOTE,
             _left_out_sources(figures["without_a_source"]),
             "",
-            *_two_sources(figures["between_sources"]),
+            _two_sources(figures["between_sources"]),
             MISSED_NOTE,
             *(f"{group}\n" for group in groups),
             SPEED_NOTE,
@@ -225,9 +208,6 @@ def stack_section(figures: Figures) -> str:
             *_collectives(figures.get("collectives", {})),
             GRIDS_NOTE,
             _grids(figures["grids"]),
-            "",
-            SCALING_NOTE,
-            _scaling(figures["strong_scaling"]),
             "",
         )
     )
@@ -276,15 +256,12 @@ def _left_out_sources(figures: Figures) -> str:
     return table(("left out", "rows", *three, "ratio", "stacks chosen", "untold: median"), rows)
 
 
-def _two_sources(ratios: Figures) -> tuple[str, ...]:
-    said = (
-        f"up to {max(of):.2f} times in {len(of)} settings of {name} models"
-        for name, of in ratios.items()
-        if of
-    )
+def _two_sources(ratios: Figures) -> str:
+    said = (f"{max(of):.2f} times as fast for {name} ({len(of)})" for name, of in ratios.items() if of)
     return (
-        "Sources differ by themselves. The fastest plan of a model on equal GPUs, with equal precision and\n"
-        "sequence length, is faster in one source than in another by\n" + ",\n".join(said) + ".\n",
+        "Sources differ by themselves: a model on equal GPUs, with equal precision and sequence length, is\n"
+        f"in one source up to {', up to '.join(said)} as in another.\n"
+        "In brackets is the number of settings that several have.\n"
     )
 
 
@@ -323,25 +300,12 @@ def _rows(groups: Figures) -> list[tuple[str, ...]]:
     return [(name, f"{row['rows']}", *_three(row)) for name, row in groups.items()]
 
 
-def _scaling(curves: list[Figures]) -> str:
-    counts = sorted({point["gpus"] for curve in curves for point in curve["curve"]})
-    rows = []
-    for curve in curves:
-        points = {point["gpus"]: point for point in curve["curve"]}
-        last = points[max(points)]
-        speeds = [f"{points[gpus]['relative']:.2f}" if gpus in points else "-" for gpus in counts]
-        shares = [percent(last[name], 0) for name in ("compute", "communication", "bubble")]
-        rows.append((f"{curve['model']}, {curve['machine']}", *speeds, *shares))
-    return table(("", *map(str, counts), "compute", "communication", "bubble"), rows)
-
-
 def measure_stacks(data: Path, progress: Callable[[str], None]) -> Figures:
     """Return errors of the throughput predicted for software stacks, given a folder of measurements.
 
-    Beside them are those of strong scaling, of estimated plans and of collectives.
+    Beside them are those of estimated plans and of collectives.
     """
     from clustergym.oracle.calibration import throughput_validation as validation
-    from clustergym.oracle.stacks.throughput import strong_scaling
 
     rows = validation.read_published(data)
     return {
@@ -351,7 +315,6 @@ def measure_stacks(data: Path, progress: Callable[[str], None]) -> Figures:
         "between_sources": validation.compare_sources(rows),
         "without_a_part": validation.errors_without_parts(rows),
         "without_a_constant": validation.errors_without_constants(rows, progress),
-        "strong_scaling": strong_scaling(),
         "grids": measure_grids(),
         "collectives": measure_collectives(data / "modern" / "collectives"),
     }

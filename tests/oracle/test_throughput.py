@@ -32,7 +32,7 @@ from clustergym.oracle.calibration.throughput_validation import (
 from clustergym.oracle.models.shape_files import load_accelerator
 from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.step_time import kernel_share
-from clustergym.oracle.stacks.throughput import newest, read_throughput, strong_scaling
+from clustergym.oracle.stacks.throughput import newest, read_throughput
 
 TABLE = DATA / "modern" / "throughput.csv"
 needs_data = needs("modern/throughput.csv")
@@ -376,13 +376,3 @@ def test_fits_keep_to_measured_matrix_products():
     for name in ("megatron-2025", "megatron-2026", "fsdp-2025"):
         share = kernel_share(load_accelerator("H100"), load_stack(name).constants, "linear_rate")
         assert share == pytest.approx(MATMUL["linear_rate"], rel=0.06)
-
-
-def test_strong_scaling_is_of_the_same_batch():
-    curve = strong_scaling(["llama3-8B"], ["H100-80"], [8, 512])[0]["curve"]
-    assert [point["gpus"] for point in curve] == [8, 512]
-    assert curve[0]["relative"] == 1
-    # 256 sequences do not give each of 512 GPUs one.
-    assert 0.5 < curve[1]["relative"] < 1
-    for point in curve:
-        assert point["compute"] + point["communication"] + point["bubble"] == pytest.approx(1)

@@ -36,11 +36,9 @@ BESIDE = (
 """Columns of a measurement that are not compared with predictions."""
 CURVE_COLUMNS = ("tokens", "inside", "outside", "sequence_length", "heads", "width", "bytes", "seconds")
 """Columns that say at which size a point of a curve was measured."""
-"""Columns besides those of measured throughput. `changed` is empty, or names what differs from the usual
-step."""
 WITHOUT_LOSS, DROPPED, COMPILED = "loss", "gradients_kept", "compiled"
 SEGMENTS, REPEATED = "segments", "repeat"
-"""Values of `changed`; the last has a number."""
+"""Values of `changed`: what differs from the usual step; the last has a number."""
 LARGEST_MICRO_BATCH = 2**16
 
 
