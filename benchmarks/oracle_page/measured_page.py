@@ -109,11 +109,11 @@ def _findings(figures: Figures) -> str:
         that ran. Its largest micro-batch is {border["median"]:.2f} times the largest that ran, in the median
         of {border["pairs"]} models, lengths and recomputations ({border["least"]:.2f} to
         {border["most"]:.2f}). It refuses {percent(border["recall"], 0)} of the micro-batches that were just
-        too large; the target is 80 %, and the rest is the allocator's. Of {segments["failed"]} such
-        micro-batches {segments["ran"]} ran with its expandable segments, and the oracle refuses
-        {segments["refused"]} of the {segments["failed"] - segments["ran"]} that did not. Without these, the
-        bytes that the allocator reserves without a tensor are {percent(unused["median_share"])} of the bytes
-        of tensors in the median and {percent(unused["p90"])} at the 90th percentile.
+        too large; the target is 80 %. {segments["failed"]} of them were tried again with the allocator's
+        expandable segments: {segments["ran"]} ran, and the oracle refuses {segments["refused"]} of the
+        {segments["failed"] - segments["ran"]} that did not. By default, the bytes that the allocator reserves
+        without a tensor are {percent(unused["median_share"])} of the bytes of tensors in the median and
+        {percent(unused["p90"])} at the 90th percentile.
         {repeats["repeats"]} steps were measured again on the second machine. Their seconds differ by
         {percent(repeats["median_ape"])} in the median and {percent(repeats["most_ape"])} at most, and their
         bytes by {percent(repeats["memory_most_ape"])}. Why steps take more or fewer seconds than predicted is
