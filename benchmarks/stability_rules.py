@@ -110,11 +110,6 @@ def compute_scores(values: Mapping[str, Sequence[float]], best: Sequence[float])
         A metric that is the better the lower, of each policy in each cell; `random` must be among them.
     best : sequence of float
         Best known value of each cell.
-
-    Raises
-    ------
-    InputError
-        If `random` is missing, or a value is below the best known one.
     """
     if RANDOM not in values:
         raise InputError("the score needs the policy random", field="policies", remedy="add it")

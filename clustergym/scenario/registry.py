@@ -101,13 +101,7 @@ def choose_class(component: str, name: str, keys: Collection[str]) -> type[Any]:
 
 
 def find_class(component: str, name: str) -> type[Any]:
-    """Return the class of a policy or placer by its registered name; load its module if necessary.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown, or its class cannot be imported or is not of the component's base class.
-    """
+    """Return the class of a policy or placer by its registered name; load its module if necessary."""
     base, points = COMPONENTS[component].base, entry_points(component)
     if name not in points:
         raise InputError(

@@ -275,12 +275,6 @@ class StepTimeCost:
     problem : Problem
     model : mapping of str to int
         Fields of `clustergym.envs.placement.step_time.PretrainingModel`, but its name.
-
-    Raises
-    ------
-    InputError
-        By `check`, or when first asked: if the model is not possible, or does not divide into the job's
-        stages.
     """
 
     def __init__(self, problem: Problem, model: Mapping[str, Any]) -> None:

@@ -171,12 +171,6 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
         A single environment of the same parameters, which is never reset.
     batch : EpisodeBatch
         The episodes.
-
-    Raises
-    ------
-    InputError
-        If a parameter, an option of `reset` or an action is not valid, or if compiled episodes do not cover
-        what the parameters ask for.
     """
 
     shared = (*EpisodesVectorEnv.shared, "features", "placer")

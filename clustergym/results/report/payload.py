@@ -50,13 +50,7 @@ NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
 
 
 def payload(results: Sequence[ResultFile], steps: int = STEPS) -> dict[str, Any]:
-    """Return the data that a report's page embeds; curves over time have at most `steps` steps.
-
-    Raises
-    ------
-    InputError
-        If the results disagree, or a file beside one of them cannot be read.
-    """
+    """Return the data that a report's page embeds; curves over time have at most `steps` steps."""
     share = max(ROWS // len(results), 200)
     return {
         "schema": "clustergym.report/1",

@@ -196,11 +196,6 @@ def generate_llm(workload: LlmWorkload, cluster: ClusterSpec, times: ReferenceTi
     times : callable
         Iteration times on the cluster. A duration is that on GPUs of mean speed over the types on which the
         job fits, weighted by their numbers.
-
-    Raises
-    ------
-    InputError
-        If no model fits, or the load cannot be reached.
     """
     draft = _fit_load(_draft(workload, cluster, times), workload, cluster)
     order = np.lexsort((draft.submit_s,))
