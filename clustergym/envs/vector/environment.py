@@ -31,7 +31,6 @@ from clustergym.envs.vector.lazy_info import LazyInfo
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 
 ENGINES = ("auto", "simpy", "compiled")
-Observations = dict[str, Singles] | Singles
 
 
 class CompiledEpisodes:
@@ -209,21 +208,6 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
     def row_jobs(self) -> Ints:
         """Return the position in the trace of each observed row's job, -1 if empty, (num_envs, R)."""
         return self.batch.row_jobs()
-
-    def time_in_system_s(self, jobs: Ints) -> Floats:
-        """Return jobs' seconds from submission to end, or until now, shape (num_envs, m); NaN for job -1.
-
-        Parameters
-        ----------
-        jobs : ndarray of int, shape (num_envs, m)
-            As `row_jobs` gives them; -1: none.
-
-        Returns
-        -------
-        ndarray of float, shape (num_envs, m)
-            NaN where there is no job. Where an episode is over: up to its end, until the next one begins.
-        """
-        return self.batch.time_in_system_s(jobs)
 
     def all_jobs(self) -> Ints:
         """Return the positions in the trace of each episode's jobs, padded with -1, shape (num_envs, m)."""
