@@ -57,6 +57,7 @@ class CompiledEpisodes:
         self.single, self.batch, self.scenarios = single, batch, scenarios
         self.copy, self.summaries = copy, summaries
         self.names: list[str] = list(single.parameters.reward)
+        self.check_actions, self.find_legal, self.draw = batch.check_actions, batch.find_legal, batch.draw
 
     def begin(
         self, rows: Sequence[int], options: Mapping[str, Any], rngs: Sequence[np.random.Generator]
@@ -71,14 +72,6 @@ class CompiledEpisodes:
             raise NothingToDecideError(
                 "no job comes to a decision", field="env", remedy="choose another trace"
             )
-
-    def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
-        """Return the actions, one for each row, as an array."""
-        return self.batch.check_actions(actions)
-
-    def find_legal(self, taken: Any) -> Bools:
-        """Return in which rows the action is legal."""
-        return self.batch.legal(taken)
 
     def describe_illegal(self, row: int, taken: Any) -> str:
         """Return a number and what it means."""
@@ -105,10 +98,6 @@ class CompiledEpisodes:
     def get_masks(self) -> Bytes:
         """Return the masks, which the next step overwrites."""
         return self.batch.episode_states.mask
-
-    def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
-        """Return a random legal action of each row; this advances the random generators' states."""
-        return self.batch.draw(states)
 
     def get_columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the time of each row's episode."""

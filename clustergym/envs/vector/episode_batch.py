@@ -149,7 +149,7 @@ class EpisodeBatch:
         """Check the actions, one per episode, and return them as an array that `take` accepts."""
         return check_discrete(actions, self.size, self.episode_states.mask.shape[1])
 
-    def legal(self, taken: Any) -> Bools:
+    def find_legal(self, taken: Any) -> Bools:
         """Return a mask of the episodes in which the given action is legal, shape (size,)."""
         return self.episode_states.mask[self._rows, taken] > 0
 
