@@ -160,7 +160,7 @@ def read_csv(
     *,
     names: Sequence[str] | None = None,
     known: Iterable[str] | None = None,
-    optional: Iterable[str] = (),
+    optional: Iterable[str] | None = (),
 ) -> TextTable:
     """Read a comma-separated file as columns of text; note columns that no reader of the format uses.
 
@@ -174,7 +174,8 @@ def read_csv(
     known : iterable of str, optional
         All columns there may be; others are an error.
     optional : iterable of str
-        Columns that the format has besides, read or not; others are noted as not read.
+        Columns that the format has besides, read or not; others are noted as not read. None: any, and there
+        may be no rows.
     """
     text, sha256 = read_text(path)
     rows, lines = _rows(text, path)
@@ -182,22 +183,17 @@ def read_csv(
         found = [cell.strip() for cell in rows[0]]
         required = list(required)
         _check_header(found, required, path, None if known is None else list(known))
-        not_read(
-            [f"column {name}" for name in found],
-            [f"column {name}" for name in (*required, *(known or ()), *optional)],
-        )
+        usual = found if optional is None else (*required, *(known or ()), *optional)
+        not_read([f"column {name}" for name in found], [f"column {name}" for name in usual])
         rows, lines = rows[1:], lines[1:]
     else:
         found = list(names)
         skip = [cell.strip() for cell in rows[0]] == found
         rows, lines = rows[skip:], lines[skip:]
-    if not rows:
+    if not rows and optional is not None:
         raise InputError("there is a header but no rows", file=path, remedy="give at least one job")
     _check_lengths(rows, lines, len(found), path)
-    columns = {
-        name: [cell.strip() for cell in cells]
-        for name, cells in zip(found, zip(*rows, strict=True), strict=True)
-    }
+    columns = {name: [row[at].strip() for row in rows] for at, name in enumerate(found)}
     return TextTable(path, columns, lines, sha256)
 
 

@@ -211,9 +211,13 @@ EDITED: dict[str, tuple[Callable[[Path], None], Command, list[str]]] = {
     ),
     "a job twice": (doubled("jobs.csv"), reported, ["jobs.csv:8: job_id", "stands in line 2 too"]),
     "a job without a time": (field("jobs.csv", "submit_s", ""), reported, ["jobs.csv:2: submit_s: is empty"]),
-    "a job before time": (field("jobs.csv", "submit_s", "-5"), reported, ["jobs.csv:2: submit_s: '-5'"]),
+    "a job before time": (
+        field("jobs.csv", "submit_s", "-5"),
+        reported,
+        ["jobs.csv:2: submit_s: -5 is below 0"],
+    ),
     "GPUs without end": (field("jobs.csv", "request_gpus", "1e999"), reported, ["jobs.csv:2: request_gpus"]),
-    "a column less": (text("jobs.csv", "jct_s", "jct"), reported, ["jobs.csv:1: jct_s: column is missing"]),
+    "a column less": (text("jobs.csv", "jct_s", "jct"), reported, ["jobs.csv:1: jct_s: column missing"]),
     "a sample before time": (field("timeline.csv", "time_s", "-1"), reported, ["timeline.csv:2: time_s"]),
     "a sample after the end": (
         field("timeline.csv", "time_s", "1e14", row=-1),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.common.processes import cores
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
@@ -299,8 +299,7 @@ def make_vector(
         As of `SchedulingVectorEnv`.
     engine : {"auto", "simpy", "compiled"}
     """
-    if engine not in ENGINES:
-        raise InputError(f"unknown engine {engine!r}", field="engine", remedy=nearest(str(engine), ENGINES))
+    require_known(engine, ENGINES, "engine", "engine")
     shared: dict[str, Any] = {"autoreset_mode": autoreset_mode, "copy": copy}
     if engine != "simpy":
         try:
