@@ -1,8 +1,5 @@
 """Whether a ranking of policies stays as it is when the conditions change: Kendall's tau under seven changes.
 
-How much of what can be gained over chance a policy gains: its score between random decisions and the best
-known ones.
-
 To compare tuned policies, each keeps the best of 20 settings drawn from its ranges on two train cells.
 """
 
@@ -11,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -22,10 +18,6 @@ from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
-
-RANDOM = "random"
-"""The policy of score 0."""
-COMMON_CLOCK = ("scenario.rounds=event", "scenario.apart_s=60")
 
 
 @dataclass(frozen=True)
@@ -85,38 +77,6 @@ def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Chan
     )
 
 
-def compute_score(random: float, value: float, best: float) -> float:
-    """Return (random - value) / (random - best): 0 is random play, 1 the best known; NaN if undefined."""
-    return (random - value) / (random - best) if random != best else float("nan")
-
-
-def compute_scores(values: Mapping[str, Sequence[float]], best: Sequence[float]) -> dict[str, float]:
-    """Return each policy's mean score over cells (scenario, seed): 0 is random play, 1 the best known.
-
-    Parameters
-    ----------
-    values : mapping of str to sequence of float
-        A metric that is the better the lower, of each policy in each cell; `random` must be among them.
-    best : sequence of float
-        Best known value of each cell.
-
-    Raises
-    ------
-    InputError
-        If `random` is missing, or a value is below the best known one.
-    """
-    if RANDOM not in values:
-        raise InputError("the score needs the policy random", field="policies", remedy="add it")
-    for name, row in values.items():
-        if any(value < least * (1 - 1e-12) for value, least in zip(row, best, strict=True)):
-            remedy = "the best known value of a cell is the least that anybody has"
-            raise InputError(f"{name} is better than the best known", field="best", remedy=remedy)
-    return {
-        name: float(np.mean([compute_score(*cell) for cell in zip(values[RANDOM], row, best, strict=True)]))
-        for name, row in values.items()
-    }
-
-
 def compute_tau(values: Mapping[str, float], other: Mapping[str, float]) -> float:
     """Return Kendall's tau-b between two rankings of the same policies, given a metric's values."""
     from scipy.stats import kendalltau
@@ -146,77 +106,6 @@ def measure_cells(
 def _policy_words(policy: str) -> list[str]:
     name, *parameters = policy.split()
     return [f"policy={name}", *(f"policy.{word}" for word in parameters)]
-
-
-def measure_stability(
-    overrides: Sequence[str],
-    policies: Sequence[str],
-    seeds: Sequence[int],
-    changes: Sequence[Change],
-    tell: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Run policies without and with each change of conditions; return JCTs and how rankings change.
-
-    Parameters
-    ----------
-    overrides : sequence of str
-        Words of the configuration of the world.
-    policies : sequence of str
-        Names, each with its parameters: `fcfs backfill=easy`.
-    seeds : sequence of int
-        A cell each.
-    changes : sequence of Change
-    tell : callable
-        Called with a text on what is run.
-
-    Returns
-    -------
-    dict
-        `base` and `changes` by name, each with the mean JCT of each policy by cell (`cells`), its mean over
-        cells relative to that of the first policy (`relative`), and scores where `random` is among the
-        policies; for each change `tau` against the base, and pairs of policies that change places (`swaps`).
-    """
-    tell("as it is")
-    base = _summarise(_collect(overrides, None, policies, seeds))
-    found: dict[str, Any] = {"base": base, "changes": {}}
-    for change in changes:
-        tell(change.name)
-        one = _summarise(_collect(overrides, change, policies, seeds))
-        one["tau"] = compute_tau(base["relative"], one["relative"])
-        one["swaps"] = _list_swaps(base["relative"], one["relative"])
-        found["changes"][change.name] = one
-    return found
-
-
-def _collect(
-    overrides: Sequence[str], change: Change | None, policies: Sequence[str], seeds: Sequence[int]
-) -> dict[str, list[float]]:
-    cells: dict[str, list[float]] = {policy: [] for policy in policies}
-    for policy, _, jct_s in measure_cells(overrides, change, policies, seeds):
-        cells[policy].append(jct_s)
-    return cells
-
-
-def _summarise(cells: dict[str, list[float]]) -> dict[str, Any]:
-    first = np.array(next(iter(cells.values())))
-    best = np.array(list(cells.values())).min(axis=0).tolist()
-    found: dict[str, Any] = {
-        "cells": cells,
-        "relative": {name: float(np.mean(np.array(row) / first)) for name, row in cells.items()},
-    }
-    if RANDOM in cells:
-        found["scores"] = compute_scores(cells, best)
-    return found
-
-
-def _list_swaps(values: Mapping[str, float], other: Mapping[str, float]) -> list[tuple[str, str]]:
-    order = sorted(values, key=lambda name: values[name])
-    return [
-        (better, worse)
-        for at, better in enumerate(order)
-        for worse in order[at + 1 :]
-        if other[better] > other[worse]
-    ]
 
 
 SETTINGS = 20

@@ -14,8 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ROWS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["clustergym"]["lines"]
-SUM = 171_940
-"""The sum of the rows."""
+SUM = 173_715
+"""The sum of the rows when they were first written."""
 
 
 def files(room: str) -> list[Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.benchmark.leaderboard import DECISION_LIMIT_S
-from clustergym.common.errors import InputError, Parser, exits_on_bad_input
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, require_known
 from clustergym.common.processes import Processes
 
 OVERRIDES = (("", "="), ("", "."), ("+", "."))
@@ -462,13 +462,11 @@ def _curves(options: argparse.Namespace) -> int:
 def _bound(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.board import load_board
     from clustergym.benchmark.leaderboard.bounds import add_bounds
-    from clustergym.common.errors import nearest
 
     board = load_board(options.board, options.root)
     names = [scenario.name for scenario in board.scenarios]
     for name in options.scenario:
-        if name not in names:
-            raise InputError(f"unknown scenario {name!r}", field="scenario", remedy=nearest(name, names))
+        require_known(name, names, "scenario", "scenario")
     print(f"wrote {add_bounds(board, _workers(options), options.scenario)}")
     return 0
 

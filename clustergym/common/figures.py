@@ -23,13 +23,7 @@ SETTINGS = {"svg.hashsalt": "clustergym", "svg.fonttype": "none"}
 
 
 def check_figure(path: Path | None, option: str | None = None) -> None:
-    """Raise an `InputError` if a file's suffix is no picture format, or Matplotlib is not installed.
-
-    Raises
-    ------
-    InputError
-        If the suffix is none of `FORMATS`, or Matplotlib is not installed.
-    """
+    """Raise an `InputError` if a file's suffix is no picture format, or Matplotlib is not installed."""
     if path is None:
         return
     if path.suffix.lower() not in FORMATS:

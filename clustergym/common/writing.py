@@ -27,11 +27,6 @@ def atomic_path(path: Path, option: str | None = None) -> Iterator[Path]:
     """Give a context with a temporary path that replaces `path` on success and is deleted on failure.
 
     A link stays, and the file that it points to is replaced. A device or a pipe stays, and is written to.
-
-    Raises
-    ------
-    InputError
-        If `path`, which `option` gave, is a folder, or cannot be written.
     """
     try:
         device = _is_device(path, option)
@@ -96,11 +91,6 @@ def write_files(files: Mapping[Path, bytes], option: str | None = None) -> None:
         The content of each.
     option : str, optional
         The option or key that names them, for the message.
-
-    Raises
-    ------
-    InputError
-        If one cannot be written.
     """
     where = Path()
     try:

@@ -14,7 +14,7 @@ import yaml
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, nearest, require_known
 from clustergym.common.parameter_types import NonNegativeInt
 from clustergym.common.parameters import check_value
 from clustergym.common.paths import conf_dir, traces_dir
@@ -119,9 +119,7 @@ class Episodes:
             Draws what the options leave open.
         """
         for name in options:
-            if name not in OPTIONS:
-                remedy = nearest(str(name), OPTIONS)
-                raise InputError(f"unknown option {name!r}", field=f"options.{name}", remedy=remedy)
+            require_known(name, OPTIONS, "option", f"options.{name}")
         if "scenario" in options:
             return self._check_given(options["scenario"])
         if "trace" in options:

@@ -194,13 +194,7 @@ def _play_to_the_end(env: Recorder, seed: int, choose: Callable[[Mapping[str, An
 
 
 def episodes(env: gymnasium.Env[Any, Any], play: Play, number: int) -> Iterator[Episode]:
-    """Play the first `number` traces of the train split with a function, and yield the recorded episodes.
-
-    Raises
-    ------
-    InputError
-        If the environment schedules no jobs, or its observations are no vectors; and as `drive`.
-    """
+    """Play the first `number` traces of the train split with a function, and yield the recorded episodes."""
     if not isinstance(env.unwrapped, SchedulingEnv):
         raise InputError("schedules no jobs", field="env.id", remedy="give elastic-16, or another that does")
     if not isinstance(env.observation_space, gymnasium.spaces.Box):
@@ -238,11 +232,6 @@ def write(
     played : iterable of Episode
     algorithm : str
         What played.
-
-    Raises
-    ------
-    InputError
-        If Minari is not there, or the data set is there already.
     """
     needs_minari()
     import minari

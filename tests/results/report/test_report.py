@@ -426,7 +426,7 @@ def test_the_page_of_several_runs_lies_where_one_stands(finished, tmp_path, monk
 
 def test_bytes_that_are_no_text_are_no_table(tmp_path):
     (tmp_path / "timeline.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="is not CSV text"):
+    with pytest.raises(InputError, match="is not UTF-8"):
         read_table(tmp_path / "timeline.csv", ("time_s",))
 
 
