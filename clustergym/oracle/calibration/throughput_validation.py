@@ -160,12 +160,12 @@ def errors_without_parts(rows: Sequence[ThroughputRow]) -> dict[str, dict[str, A
     Rows whose step has none of a part do not count for it.
     """
     steps = []
-    for row, one, measured in _scored(rows):
+    for row, one, rate in _scored(rows):
         constants = load_stack(row.stack).step_constants
         given = {"global_batch": one.global_batch, "sequence_length": one.sequence_length}
         step = assess_plan(one.shape, one.machine, one.plan, constants, **given)
         if step.fits:
-            steps.append((measured, compute_rate(one, step.seconds), step))
+            steps.append((rate, compute_rate(one, step.seconds), step))
     table = {}
     for part in fields(StepParts):
         chosen = [(m, p, getattr(s.parts, part.name) / s.seconds) for m, p, s in steps]
