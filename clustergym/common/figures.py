@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError
-from clustergym.common.paths import install_line
+from clustergym.common.paths import require_extra
 from clustergym.common.writing import write_files
 
 FORMATS: dict[str, dict[str, Any]] = {
@@ -29,11 +29,8 @@ def check_figure(path: Path | None, option: str | None = None) -> None:
     if path.suffix.lower() not in FORMATS:
         message, remedy = f"{path.suffix!r} is no format of a picture", f"end it in {', '.join(FORMATS)}"
         raise InputError(message, file=path, field=option, remedy=remedy)
-    try:
+    with require_extra("needs Matplotlib, which is not installed", "report", option):
         import matplotlib.figure  # noqa: F401
-    except ImportError:
-        remedy = install_line("report")
-        raise InputError("needs Matplotlib, which is not installed", field=option, remedy=remedy) from None
 
 
 def draw_figure(

@@ -11,7 +11,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,17 @@ def _write_through(content: bytes, path: Path) -> None:
 def _unwritable(path: Path, error: Exception, option: str | None) -> InputError:
     message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
     return InputError(message, file=path, field=option, remedy="make room, or name another file")
+
+
+def refuse_overwrite(paths: Iterable[Path], force: bool) -> None:
+    """Raise an `InputError` if an output file is a folder, or exists and `force` is not given."""
+    for path in paths:
+        if path.is_dir():
+            raise InputError("is a folder", file=path, field="--output", remedy="name a file")
+        if path.exists() and not force:
+            raise InputError(
+                "exists already", file=path, field="--output", remedy="choose another name, or --force"
+            )
 
 
 def write_files(files: Mapping[Path, bytes], option: str | None = None) -> None:

@@ -222,8 +222,7 @@ class Episodes:
 def _check_name(group: str, name: str, field: str) -> None:
     """Raise an InputError unless conf/GROUP has a file NAME.yaml."""
     known = [found.stem for found in (conf_dir() / group).glob("*.yaml")]
-    if name not in known:
-        raise InputError(f"unknown {group} {name!r}", field=f"env.{field}", remedy=nearest(name, known))
+    require_known(name, known, group, f"env.{field}")
 
 
 def _read_group(group: str, name: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from clustergym.agents import auction_features as features
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
-from clustergym.common.paths import install_line
+from clustergym.common.paths import require_extra
 from clustergym.common.version import __version__
 from clustergym.envs.auction_actions import BASE_OF_DOUBLING, PER_PRIORITY, PRIORITIES, SCORES, AuctionActions
 from clustergym.envs.driver import drive
@@ -207,13 +207,10 @@ def episodes(env: gymnasium.Env[Any, Any], play: Play, number: int) -> Iterator[
 
 def needs_minari() -> None:
     """Raise an InputError if Minari, or a package that it stores data sets with, is not installed."""
-    try:
+    with require_extra("needs the package minari", "offline", "offline"):
         import h5py  # noqa: F401
         import minari  # noqa: F401
         import PIL  # noqa: F401
-    except ImportError as error:
-        remedy = install_line("offline")
-        raise InputError("needs the package minari", field="offline", remedy=remedy) from error
 
 
 def write(

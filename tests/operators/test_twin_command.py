@@ -180,7 +180,7 @@ def test_rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> 
     for name in ("queues.yaml", "policy.yaml"):
         (tmp_path / name).write_text("")
         assert main(["rules", "a", "-o", str(tmp_path)]) == 2
-        remedy = "exists already (choose another folder, or --force)"
+        remedy = "exists already (choose another name, or --force)"
         assert capsys.readouterr().err == f"error: {tmp_path / name}: --output: {remedy}\n"
         assert main(["rules", "a", "-o", str(tmp_path), "--force"]) == 0
         (tmp_path / name).unlink()

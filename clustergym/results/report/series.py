@@ -9,6 +9,7 @@ import numpy as np
 
 from clustergym.common.arrays import Floats
 from clustergym.common.columns import numbers
+from clustergym.common.errors import InputError
 from clustergym.common.text_files import TextTable, read_csv
 from clustergym.results.columns import check_lines
 
@@ -82,11 +83,14 @@ def round_series(values: Floats) -> list[float]:
 
 
 REMEDY = "run it again, or leave it out"
+LARGEST_BYTES = 2**27
 
 
 def read_table(path: Path, needed: Sequence[str]) -> TextTable:
     """Read a CSV file of a result, which must have the needed columns."""
     check_lines(path)
+    if path.exists() and path.stat().st_size > LARGEST_BYTES:
+        raise InputError(f"is larger than {LARGEST_BYTES:,} bytes", file=path, remedy=REMEDY)
     return read_csv(path, needed, optional=None)
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from clustergym.common.errors import InputError
 from clustergym.common.parameters import Parameters, build
-from clustergym.common.paths import install_line
+from clustergym.common.paths import require_extra
 
 MOST_ROWS = 10_000
 """Rows of jobs.csv shown as a table; the artifact has all."""
@@ -52,11 +52,8 @@ def read_logger_choice(config: Mapping[str, Any]) -> LoggerChoice:
 
 
 def _wandb() -> Any:
-    try:
+    with require_extra("wandb is not installed", "wandb", "logger", ", or logger=none"):
         import wandb
-    except ImportError as error:
-        remedy = f"{install_line('wandb')}, or logger=none"
-        raise InputError("wandb is not installed", field="logger", remedy=remedy) from error
     return wandb
 
 
