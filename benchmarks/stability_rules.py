@@ -1,30 +1,18 @@
-"""Whether a ranking of policies stays as it is when the conditions change: Kendall's tau under seven changes.
-
-How much of what can be gained over chance a policy gains: its score between random decisions and the best
-known ones.
-
-To compare tuned policies, each keeps the best of 20 settings drawn from its ranges on two train cells.
-"""
+"""Whether a ranking of policies stays as it is when conditions change: Kendall's tau under seven changes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from clustergym.common import random_streams
-from clustergym.common.errors import InputError
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
 
-RANDOM = "random"
-"""The policy of score 0."""
 COMMON_CLOCK = ("scenario.rounds=event", "scenario.apart_s=60")
 
 
@@ -85,38 +73,6 @@ def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Chan
     )
 
 
-def compute_score(random: float, value: float, best: float) -> float:
-    """Return (random - value) / (random - best): 0 is random play, 1 the best known; NaN if undefined."""
-    return (random - value) / (random - best) if random != best else float("nan")
-
-
-def compute_scores(values: Mapping[str, Sequence[float]], best: Sequence[float]) -> dict[str, float]:
-    """Return each policy's mean score over cells (scenario, seed): 0 is random play, 1 the best known.
-
-    Parameters
-    ----------
-    values : mapping of str to sequence of float
-        A metric that is the better the lower, of each policy in each cell; `random` must be among them.
-    best : sequence of float
-        Best known value of each cell.
-
-    Raises
-    ------
-    InputError
-        If `random` is missing, or a value is below the best known one.
-    """
-    if RANDOM not in values:
-        raise InputError("the score needs the policy random", field="policies", remedy="add it")
-    for name, row in values.items():
-        if any(value < least * (1 - 1e-12) for value, least in zip(row, best, strict=True)):
-            remedy = "the best known value of a cell is the least that anybody has"
-            raise InputError(f"{name} is better than the best known", field="best", remedy=remedy)
-    return {
-        name: float(np.mean([compute_score(*cell) for cell in zip(values[RANDOM], row, best, strict=True)]))
-        for name, row in values.items()
-    }
-
-
 def compute_tau(values: Mapping[str, float], other: Mapping[str, float]) -> float:
     """Return Kendall's tau-b between two rankings of the same policies, given a metric's values."""
     from scipy.stats import kendalltau
@@ -146,185 +102,3 @@ def measure_cells(
 def _policy_words(policy: str) -> list[str]:
     name, *parameters = policy.split()
     return [f"policy={name}", *(f"policy.{word}" for word in parameters)]
-
-
-def measure_stability(
-    overrides: Sequence[str],
-    policies: Sequence[str],
-    seeds: Sequence[int],
-    changes: Sequence[Change],
-    tell: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Run policies without and with each change of conditions; return JCTs and how rankings change.
-
-    Parameters
-    ----------
-    overrides : sequence of str
-        Words of the configuration of the world.
-    policies : sequence of str
-        Names, each with its parameters: `fcfs backfill=easy`.
-    seeds : sequence of int
-        A cell each.
-    changes : sequence of Change
-    tell : callable
-        Called with a text on what is run.
-
-    Returns
-    -------
-    dict
-        `base` and `changes` by name, each with the mean JCT of each policy by cell (`cells`), its mean over
-        cells relative to that of the first policy (`relative`), and scores where `random` is among the
-        policies; for each change `tau` against the base, and pairs of policies that change places (`swaps`).
-    """
-    tell("as it is")
-    base = _summarise(_collect(overrides, None, policies, seeds))
-    found: dict[str, Any] = {"base": base, "changes": {}}
-    for change in changes:
-        tell(change.name)
-        one = _summarise(_collect(overrides, change, policies, seeds))
-        one["tau"] = compute_tau(base["relative"], one["relative"])
-        one["swaps"] = _list_swaps(base["relative"], one["relative"])
-        found["changes"][change.name] = one
-    return found
-
-
-def _collect(
-    overrides: Sequence[str], change: Change | None, policies: Sequence[str], seeds: Sequence[int]
-) -> dict[str, list[float]]:
-    cells: dict[str, list[float]] = {policy: [] for policy in policies}
-    for policy, _, jct_s in measure_cells(overrides, change, policies, seeds):
-        cells[policy].append(jct_s)
-    return cells
-
-
-def _summarise(cells: dict[str, list[float]]) -> dict[str, Any]:
-    first = np.array(next(iter(cells.values())))
-    best = np.array(list(cells.values())).min(axis=0).tolist()
-    found: dict[str, Any] = {
-        "cells": cells,
-        "relative": {name: float(np.mean(np.array(row) / first)) for name, row in cells.items()},
-    }
-    if RANDOM in cells:
-        found["scores"] = compute_scores(cells, best)
-    return found
-
-
-def _list_swaps(values: Mapping[str, float], other: Mapping[str, float]) -> list[tuple[str, str]]:
-    order = sorted(values, key=lambda name: values[name])
-    return [
-        (better, worse)
-        for at, better in enumerate(order)
-        for worse in order[at + 1 :]
-        if other[better] > other[worse]
-    ]
-
-
-SETTINGS = 20
-TRAIN_SEEDS = (0, 1)
-
-
-@dataclass(frozen=True)
-class ParameterRange:
-    """The range of values from which a policy's parameter is sampled.
-
-    Attributes
-    ----------
-    low, high : float
-        Both inclusive.
-    logarithmic : bool
-        Whether values are drawn evenly by their logarithm.
-    whole : bool
-        Whether values are whole numbers.
-    source : str
-        Who publishes the range.
-    times : tuple of float
-        For a parameter that is a list: these values, each times the one that is drawn. Empty: not a list.
-    """
-
-    low: float
-    high: float
-    logarithmic: bool = False
-    whole: bool = False
-    source: str = ""
-    times: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.low <= self.high or (self.logarithmic and self.low <= 0):
-            message = f"{self.low:g} to {self.high:g} is no range"
-            raise InputError(message, field="ranges", remedy="give low <= high, above 0 if logarithmic")
-
-    def value(self, chance: float) -> float | int | list[float]:
-        """Return the parameter's value at a quantile of the range, from 0 to 1."""
-        if self.times:
-            return [float(f"{each * self._between(chance):.6g}") for each in self.times]
-        if self.whole:
-            if self.logarithmic:
-                return round(self._between(chance))
-            return math.floor(self.low + chance * (self.high - self.low + 1))
-        return float(f"{self._between(chance):.6g}")
-
-    def _between(self, chance: float) -> float:
-        if self.logarithmic:
-            return math.exp(math.log(self.low) + chance * (math.log(self.high) - math.log(self.low)))
-        return self.low + chance * (self.high - self.low)
-
-
-Setting = tuple[tuple[str, float | int | list[float]], ...]
-"""Values of parameters by name."""
-
-
-def draw_settings(
-    ranges: Mapping[str, ParameterRange], number: int = SETTINGS, seed: int = 0
-) -> list[Setting]:
-    """Sample parameter settings at random from ranges; equal ranges and seeds give equal settings."""
-    if not ranges or number < 1:
-        raise InputError("nothing to draw", field="ranges", remedy="give a range, and at least one setting")
-    chance = random_streams.TUNED_SETTINGS.generator(seed).random((number, len(ranges)))
-    return [
-        tuple((name, one.value(float(at))) for (name, one), at in zip(ranges.items(), row, strict=True))
-        for row in chance
-    ]
-
-
-def choose_tuned(
-    policy: str,
-    ranges: Mapping[str, ParameterRange],
-    overrides: Sequence[str],
-    seeds: Sequence[int] = TRAIN_SEEDS,
-    number: int = SETTINGS,
-    tell: Callable[[str], None] = lambda _: None,
-) -> tuple[str, list[tuple[str, float]]]:
-    """Try random settings of a policy; return the one with the least mean JCT, and all with their JCTs (s).
-
-    The policy with its own defaults is tried first, and stays where no setting is better.
-
-    Parameters
-    ----------
-    policy : str
-    ranges : mapping of str to ParameterRange
-        By parameter of the policy.
-    overrides : sequence of str
-        Words of the configuration of the train cells.
-    seeds : sequence of int
-        A cell each.
-    number : int
-        Settings that are drawn.
-    tell : callable
-        Called with a text on each trial and its mean JCT.
-
-    Returns
-    -------
-    str, list of (str, float)
-        As `measure_cells` takes it, `NAME KEY=VALUE …`; each that was tried with its mean JCT over cells, s.
-    """
-    words = [policy]
-    words += [
-        " ".join([policy, *(f"{key}={value}".replace(" ", "") for key, value in setting)])
-        for setting in draw_settings(ranges, number)
-    ]
-    tried = []
-    for word in dict.fromkeys(words):
-        jct_s = float(np.mean([each for _, _, each in measure_cells(overrides, None, [word], seeds)]))
-        tell(f"{word}: {jct_s:.6g} s")
-        tried.append((word, jct_s))
-    return min(tried, key=lambda one: one[1])[0], tried
