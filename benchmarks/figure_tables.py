@@ -56,7 +56,7 @@ def compared_table() -> str:
         f"{describe_table(first)} In parentheses the families {families}, then n.",
         table(heads, rows, words=(0, 1)),
         compare_with_backfill(tables),
-        describe_limits(),
+        describe_limits(first),
         speeds_of(one.board for one in tables.values()),
     ]
     return "\n\n".join(filter(None, parts))
@@ -91,14 +91,20 @@ def compare_with_backfill(tables: Mapping[str, FigureTable]) -> str:
     return "Mean JCT in hours: " + ". ".join(parts) + "." if parts else ""
 
 
-def describe_limits() -> str:
-    """Return what the figures cannot say: what is extrapolated, and what a search costs."""
+def describe_limits(one: FigureTable) -> str:
+    """Return what is extrapolated, what a search costs, and what the training of learned policies saw."""
     costs = yaml.safe_load((conf_dir() / "costs" / "default.yaml").read_text(encoding="utf-8"))
-    return (
-        f"Speeds on more than {max(PAPER_COUNTS)} GPUs are extrapolated, and a search for a parallel plan costs "
-        f"at most {costs['search_s_max'][costs['search']]:.0f} s on Arena's clusters; the boards' conditions "
-        "change both."
+    longest_s = costs["search_s_max"][costs["search"]]
+    saw = [
+        f"The training of {policy.title} saw other jobs, but the boards' {', '.join(policy.seen)}."
+        for policy in (one.policies[row] for row in COMPARED if row in one.policies)
+        if policy.seen
+    ]
+    text = (
+        f"Speeds on more than {max(PAPER_COUNTS)} GPUs are extrapolated, and on Arena's clusters a search for a "
+        f"parallel plan costs at most {longest_s:.0f} s; the boards' conditions change both."
     )
+    return " ".join([text, *saw])
 
 
 def all_tables() -> str:

@@ -1,8 +1,9 @@
-"""Tables of figures: what is run, when a row is stale, what ratios and intervals are, and what a check finds."""
+"""Tables of figures: what is run, when a row is stale, what ratios and intervals are, what a check finds."""
 
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import os
 import signal
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import yaml
 from boards import small_board
+from error_lines import error_line
 
 from clustergym.benchmark.leaderboard import fingerprint
 from clustergym.benchmark.leaderboard.board import load_board
@@ -28,6 +30,7 @@ from clustergym.benchmark.leaderboard.pairs import (
     correlate_halves,
     mean_hours,
 )
+from clustergym.commands.leaderboard import main
 from clustergym.common.errors import InputError
 from clustergym.common.random_streams import RandomStream
 
@@ -80,7 +83,7 @@ def test_pairs_come_first_then_conditions_then_seeds_of_the_widest(
         Place("srtf", "philly", 2, ""),
     ]
     assert [place.seed for place in order if place.condition] == [1, 1, 2, 2]
-    # Eight seeds of three rows and two of two under the condition; then two more pairs, as no interval is 1 %.
+    # Eight seeds of three rows, two of two under the condition; then two more pairs: no interval is 1 %.
     assert len(order) == 24 + 4
     assert len(filled.rows) == 24 + 4 + 4
     assert list(list_missing(filled)) == []
@@ -93,6 +96,28 @@ def test_every_row_is_at_least_its_bound_and_runs_again_are_equal(filled: Figure
     assert (len(found.again), found.wrong, found.stale) == (3, [], 0)
     assert found.forged_cell == pytest.approx(3 / 32)
     assert found.forged_policy == 1.0
+
+
+def test_commands_on_a_board_with_a_table(
+    filled: FigureTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, file = ["--root", str(filled.board.folder.parent)], tmp_path / "found.json"
+    assert main([*root, "check", "small", "--cells", "2", "--workers", "1", "--json", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "small: 2 of 32 rows run again, equal, and none below its bound",
+        "  a forged row is found with probability 0.062, a policy of forged rows 0.67; 0 rows are stale and "
+        "not shown",
+    ]
+    assert json.loads(file.read_text()) == {"small": []}
+    for words in (["check", "small", "fcfs"], ["score", "small"], ["add", "small", "mine", "policy=las"]):
+        assert main([*root, *words]) == 2
+        assert "has a table of figures, and no entries" in error_line(capsys)
+    assert main([*root, "render", "--check", "small"]) == 2
+    assert main([*root, "render", "small"]) == 0
+    assert main([*root, "render", "--check", "small"]) == 0
+    assert "| SRTF | simple | 1.00 [1.00, 1.00] | 1.00 [1.00, 1.00] |" in (
+        filled.board.folder / "README.md"
+    ).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +255,7 @@ def test_a_name_that_no_list_has_is_refused(tmp_path: Path) -> None:
 
 
 def made_rows(ratios: dict[str, list[float]]) -> dict[Place, Row]:
-    """Return rows of a policy `a` with these ratios by family, and of `b`, whose mean JCT is always 3,600 s."""
+    """Return rows of a policy `a` with these ratios by family, and of `b`, whose mean JCT is 3,600 s."""
     rows = {}
     for family, values in ratios.items():
         for seed, ratio in enumerate(values):
@@ -267,13 +292,13 @@ def test_a_ratio_is_the_geometric_mean_of_families_with_equal_weight() -> None:
 
 
 def test_an_interval_is_students_on_logarithms() -> None:
-    # Logarithms of nine ratios: mean 0, sample variance 9 x 0.01 / 8, standard error sqrt(0.01125 / 9) = 0.035355;
-    # t of 8 degrees of freedom is 2.306004: half 0.081529.
+    # Logarithms of nine ratios: mean 0, sample variance 8 x 0.01 / 8, standard error sqrt(0.01 / 9) = 0.03333;
+    # t of 8 degrees of freedom is 2.306004: half 0.076867.
     logs = np.array([0.1, -0.1] * 4 + [0.0])
-    logs = np.where(logs == 0.0, 0.0, logs)
     error = math.sqrt(8 * 0.01 / 8 / 9)
     found = aggregate_ratios([logs])
-    assert found.low is not None and found.high is not None
+    assert found.low is not None
+    assert found.high is not None
     assert math.log(found.high) == pytest.approx(2.306004 * error, rel=1e-6)
     assert found.low * found.high == pytest.approx(1.0)
     # Two families of the same spread: half the variance, and 16 degrees of freedom (t = 2.119905).
@@ -292,14 +317,15 @@ def test_a_run_that_does_not_end_leaves_no_ratio_but_its_reason() -> None:
 
 
 def test_intervals_cover_known_ratios() -> None:
-    """Worlds with known ratios: logarithms with sd 0.3, one seed in ten with four times that, three families."""
+    """Worlds with known ratios: logarithms of sd 0.3, of one seed in ten four times that; three families."""
     draw = RandomStream("coverage of intervals").generator(7)
     inside, worlds = 0, 2000
     for _ in range(worlds):
         truth = draw.normal(0.0, 1.0, 3)
         spread = np.where(draw.random((3, 12)) < 0.1, 1.2, 0.3)
         found = aggregate_ratios(list(truth[:, None] + spread * draw.normal(size=(3, 12))))
-        assert found.low is not None and found.high is not None
+        assert found.low is not None
+        assert found.high is not None
         inside += found.low <= math.exp(truth.mean()) <= found.high
     assert 0.92 <= inside / worlds <= 0.98
 
