@@ -101,8 +101,8 @@ def describe_limits(one: FigureTable) -> str:
         if policy.seen
     ]
     text = (
-        f"Speeds on more than {max(PAPER_COUNTS)} GPUs are extrapolated, and on Arena's clusters a search for a "
-        f"parallel plan costs at most {longest_s:.0f} s; the boards' conditions change both."
+        f"Speeds on more than {max(PAPER_COUNTS)} GPUs are extrapolated, and on Arena's clusters a search "
+        f"for a parallel plan costs at most {longest_s:.0f} s; the boards' conditions change both."
     )
     return " ".join([text, *saw])
 

@@ -136,8 +136,8 @@ def describe_table(table: FigureTable) -> str:
     halves = "" if tau is None else f" Kendall's tau of the order between odd and even seeds: {tau:.2f}."
     return (
         f"Mean JCT over that of the reference ({title}) on the same trace: geometric mean over n seeds in"
-        " each family, families with equal weight; 95 % intervals by Student's t on logarithms, none below eight"
-        f" seeds ([?]).{halves}"
+        " each family, families with equal weight; 95 % intervals by Student's t on logarithms, none below"
+        f" eight seeds ([?]).{halves}"
     )
 
 

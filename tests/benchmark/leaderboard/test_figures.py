@@ -292,7 +292,7 @@ def test_a_ratio_is_the_geometric_mean_of_families_with_equal_weight() -> None:
 
 
 def test_an_interval_is_students_on_logarithms() -> None:
-    # Logarithms of nine ratios: mean 0, sample variance 8 x 0.01 / 8, standard error sqrt(0.01 / 9) = 0.03333;
+    # Logarithms of nine ratios: mean 0, sample variance 8 x 0.01 / 8, error sqrt(0.01 / 9) = 0.03333;
     # t of 8 degrees of freedom is 2.306004: half 0.076867.
     logs = np.array([0.1, -0.1] * 4 + [0.0])
     error = math.sqrt(8 * 0.01 / 8 / 9)
