@@ -13,6 +13,7 @@ from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, has_table
 from clustergym.benchmark.leaderboard.fill import load_fresh_table
 from clustergym.benchmark.leaderboard.pairs import BEST, Comparison, compare_with_reference, mean_hours
 from clustergym.benchmark.leaderboard.table_text import (
+    describe_halves,
     describe_table,
     format_ratio,
     list_headers,
@@ -96,7 +97,7 @@ def describe_limits(one: FigureTable) -> str:
     costs = yaml.safe_load((conf_dir() / "costs" / "default.yaml").read_text(encoding="utf-8"))
     longest_s = costs["search_s_max"][costs["search"]]
     saw = [
-        f"The training of {policy.title} saw other jobs, but the boards' {', '.join(policy.seen)}."
+        f"*{policy.title}* was trained on other jobs, but with the boards' {', '.join(policy.seen)}."
         for policy in (one.policies[row] for row in COMPARED if row in one.policies)
         if policy.seen
     ]
@@ -114,7 +115,8 @@ def all_tables() -> str:
 
 def _whole(name: str, one: FigureTable) -> Iterator[str]:
     yield f"### {WORLDS[name]}"
-    yield f"The board [{name}](leaderboards/{name}/README.md). {describe_table(one)} {speeds_of([one.board])}"
+    yield f"The board [{name}](leaderboards/{name}/README.md). {describe_table(one)}{describe_halves(one)}"
+    yield speeds_of([one.board])
     yield table(list_headers(one), list(list_table_rows(one)), words=(0, 1))
     stopped = list_stopped(one)
     if stopped:

@@ -411,7 +411,7 @@ def _table(options: argparse.Namespace) -> int:
     table, fresh = load_table(board), load_fresh_table(board)
     rows = list(table_text.list_table_rows(fresh))
     print_table(text_table(table.board.title, table_text.list_headers(fresh), rows, words=(0, 1)))
-    print(table_text.describe_table(fresh))
+    print(table_text.describe_table(fresh) + table_text.describe_halves(fresh))
     for line in table_text.list_stopped(fresh):
         print(line)
     if len(fresh.rows) < len(table.rows):

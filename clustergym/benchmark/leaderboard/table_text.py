@@ -63,7 +63,7 @@ def render_table(table: FigureTable) -> str:
         title=board.title,
         summary=board.summary,
         price=board.price or "Profiles are free.",
-        described=describe_table(table),
+        described=describe_table(table) + describe_halves(table),
         conditions=", ".join(changes) or "none",
         table=format_table(list_headers(table), list(list_table_rows(table)), words=(0, 1)),
         stopped="".join([*stopped, "\n"]) if stopped else "",
@@ -131,14 +131,17 @@ def list_stopped(table: FigureTable) -> list[str]:
 
 def describe_table(table: FigureTable) -> str:
     """Say in one line what the figures are."""
-    title = title_of(table, table.keys.reference)
-    tau = correlate_halves(table, [name for name in table.keys.policies if name != BOUND])
-    halves = "" if tau is None else f" Kendall's tau of the order between odd and even seeds: {tau:.2f}."
     return (
-        f"Mean JCT over that of the reference ({title}) on the same trace: geometric mean over n seeds in"
-        " each family, families with equal weight; 95 % intervals by Student's t on logarithms, none below"
-        f" eight seeds ([?]).{halves}"
+        f"Mean JCT over that of the reference ({title_of(table, table.keys.reference)}) on the same trace:"
+        " geometric mean over n seeds in each family, families with equal weight; 95 % intervals by Student's"
+        " t on logarithms, none below eight seeds ([?])."
     )
+
+
+def describe_halves(table: FigureTable) -> str:
+    """Say how much the order of the rows hangs on the seeds; nothing where too little was run."""
+    tau = correlate_halves(table, [name for name in table.keys.policies if name != BOUND])
+    return "" if tau is None else f" Kendall's tau of the order between odd and even seeds: {tau:.2f}."
 
 
 def plain_table(table: FigureTable) -> list[Mapping[str, Any]]:

@@ -322,7 +322,7 @@ def test_committed_logs_are_of_the_frozen_scenarios(name):
 
 def test_the_boards_are_small():
     size = sum(path.stat().st_size for path in boards_dir().rglob("*") if path.is_file())
-    assert size < 30e6
+    assert size < 22e6
     for name in board_names():
         entries = [
             path for path in (boards_dir() / name).glob("*/entry.yaml") if path.parent.name != "best-known"
