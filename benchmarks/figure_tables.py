@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
+
+import yaml
+from committed_figures import ROOT, WORLDS, speeds_of
 
 from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.cells import BOUND, TABLE_FILE, FigureTable, load_table
-from clustergym.benchmark.leaderboard.fill import drop_stale, take_fingerprints
-from clustergym.benchmark.leaderboard.pairs import BEST, compare_with_reference, mean_hours
+from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, has_table
+from clustergym.benchmark.leaderboard.fill import load_fresh_table
+from clustergym.benchmark.leaderboard.pairs import BEST, Comparison, compare_with_reference, mean_hours
 from clustergym.benchmark.leaderboard.table_text import (
-    TITLES,
+    describe_halves,
     describe_table,
     format_ratio,
     list_headers,
     list_stopped,
     list_table_rows,
+    title_of,
 )
+from clustergym.common.paths import conf_dir
 from clustergym.common.tables import table
+from clustergym.oracle.calibration.accuracy import PAPER_COUNTS
 
-LEADERBOARDS = Path(__file__).parent.parent / "leaderboards"
-CLUSTERS = {
-    "testbed": "`testbed`: 64 GPUs of two types",
-    "ares": "`ares`: 64 GPUs of one type",
-    "scale": "`scale`: 1,280 GPUs of four types",
-    "llm-2026": "`llm-2026`: 1,024 H100 and 576 GB200",
-}
-"""Boards with a table of figures; those without one have no column."""
 COMPARED = (
     *("learned-none", "hesrpt-guarded", "hesrpt", "optimus-guarded", "optimus", "sia", "pollux", "arena"),
     *("gandiva-guarded", "ares", "fcfs-backfill", "fcfs", "random", BEST, BOUND),
@@ -38,51 +35,50 @@ BACKFILL = "fcfs-backfill"
 
 @cache
 def load_tables() -> dict[str, FigureTable]:
-    """Return the tables of figures that there are, without stale rows."""
-    found = {}
-    for name in CLUSTERS:
-        if (LEADERBOARDS / name / TABLE_FILE).is_file():
-            whole = load_table(load_board(name, LEADERBOARDS))
-            found[name] = drop_stale(whole, take_fingerprints(whole))
-    return found
+    """Return the boards' tables of figures, without stale rows."""
+    boards = [load_board(name, ROOT / "leaderboards") for name in WORLDS]
+    return {board.name: load_fresh_table(board) for board in boards if has_table(board)}
 
 
 def compared_table() -> str:
     """Return the README's table: ratios to the reference over families, and in parentheses by family."""
     tables = load_tables()
     first = next(iter(tables.values()))
-    found = {
-        (row, name): compare_with_reference(one, row) for row in COMPARED for name, one in tables.items()
-    }
-    order = sorted(COMPARED, key=lambda row: _value(found[row, next(iter(tables))].overall))
-    rows = []
-    for row in order:
-        cells = []
-        for name in tables:
-            families = [one for one in found[row, name].families.values() if one]
-            shown = format_ratio(found[row, name].overall)
-            each = " · ".join(f"{one.value:.2f}" for one in families)
-            seeds = min((one.seeds for one in families), default=0)
-            whole = found[row, name].overall is not None and len(families) > 1
-            cells.append(f"{shown} ({each}) {seeds}" if whole else shown)
-        rules = first.policies[row].rules if row in first.policies else ""
-        rows.append([TITLES.get(row) or first.policies[row].title, rules, *cells])
-    heads = ["policy", "rules", *(CLUSTERS[name] for name in tables)]
+    found = {row: [compare_with_reference(one, row) for one in tables.values()] for row in COMPARED}
+    # The order of the first board; rows that it has no ratio of stand last.
+    order = sorted(COMPARED, key=lambda row: getattr(found[row][0].overall, "value", 1e9))
+    rows = [
+        [title_of(first, row), find_rules(first, row), *(format_cell(one) for one in found[row])]
+        for row in order
+    ]
+    heads = ["policy", "rules", *(f"{WORLDS[name]} (board `{name}`)" for name in tables)]
     families = ", ".join(first.keys.scenarios)
-    return (
-        f"{describe_table(first)} In parentheses the families {families}, then n. "
-        "[?]: fewer than eight seeds.\n\n"
-        + table(heads, rows, words=(0, 1))
-        + "\n\n"
-        + against_backfill(tables)
-    )
+    parts = [
+        f"{describe_table(first)} In parentheses the families {families}, then n.",
+        table(heads, rows, words=(0, 1)),
+        compare_with_backfill(tables),
+        describe_limits(first),
+        speeds_of(one.board for one in tables.values()),
+    ]
+    return "\n\n".join(filter(None, parts))
 
 
-def _value(found: object) -> float:
-    return getattr(found, "value", 1e9)
+def find_rules(one: FigureTable, row: str) -> str:
+    """Return whether a row is as published, guarded, simple or learned; nothing for what is no policy."""
+    return one.policies[row].rules if row in one.policies else ""
 
 
-def against_backfill(tables: dict[str, FigureTable]) -> str:
+def format_cell(found: Comparison) -> str:
+    """Return a ratio over families with its interval, then each family's and the number of seeds."""
+    families = [one for one in found.families.values() if one]
+    shown = format_ratio(found.overall)
+    if found.overall is None:
+        return shown
+    each = f" ({' · '.join(f'{one.value:.2f}' for one in families)})" if len(families) > 1 else ""
+    return f"{shown}{each} {found.overall.seeds}"
+
+
+def compare_with_backfill(tables: Mapping[str, FigureTable]) -> str:
     """Return what users ask first: mean JCT in hours beside that of the backfill which they run."""
     parts = []
     for name, one in tables.items():
@@ -91,9 +87,25 @@ def against_backfill(tables: dict[str, FigureTable]) -> str:
         if BACKFILL not in known:
             continue
         best = sorted(known, key=lambda row: known[row])[:3]
-        texts = [f"{one.policies[row].title} {known[row]:.1f} h" for row in best]
+        texts = [f"{title_of(one, row)} {known[row]:.1f} h" for row in best]
         parts.append(f"`{name}`: {known[BACKFILL]:.1f} h under backfill; {', '.join(texts)}")
     return "Mean JCT in hours: " + ". ".join(parts) + "." if parts else ""
+
+
+def describe_limits(one: FigureTable) -> str:
+    """Return what is extrapolated, what a search costs, and what the training of learned policies saw."""
+    costs = yaml.safe_load((conf_dir() / "costs" / "default.yaml").read_text(encoding="utf-8"))
+    longest_s = costs["search_s_max"][costs["search"]]
+    saw = [
+        f"*{policy.title}* was trained on other jobs, but with the boards' {', '.join(policy.seen)}."
+        for policy in (one.policies[row] for row in COMPARED if row in one.policies)
+        if policy.seen
+    ]
+    text = (
+        f"Speeds on more than {max(PAPER_COUNTS)} GPUs are extrapolated, and on Arena's clusters a search "
+        f"for a parallel plan costs at most {longest_s:.0f} s; the boards' conditions change both."
+    )
+    return " ".join([text, *saw])
 
 
 def all_tables() -> str:
@@ -102,9 +114,10 @@ def all_tables() -> str:
 
 
 def _whole(name: str, one: FigureTable) -> Iterator[str]:
-    yield f"### {CLUSTERS[name]}"
-    yield describe_table(one)
+    yield f"### {WORLDS[name]}"
+    yield f"The board [{name}](leaderboards/{name}/README.md). {describe_table(one)}{describe_halves(one)}"
+    yield speeds_of([one.board])
     yield table(list_headers(one), list(list_table_rows(one)), words=(0, 1))
-    stopped: Sequence[str] = list_stopped(one)
+    stopped = list_stopped(one)
     if stopped:
         yield "\n".join(f"- {line}" for line in stopped)

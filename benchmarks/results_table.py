@@ -16,19 +16,14 @@ from typing import Any
 
 import metric_tables
 import stability
-import tuning
 import yaml
 from committed_figures import (
     ROOT,
-    best_table,
-    changes_table,
-    conditions_table,
     newest_board,
     other_boards,
-    training_table,
     validated,
-    world_tables,
 )
+from figure_tables import all_tables, compared_table
 
 import clustergym
 from clustergym.common.paths import conf_dir
@@ -127,12 +122,8 @@ def waits(processes: int) -> str:
 
 
 BLOCKS = {
-    "best": best_table,
-    "worlds": world_tables,
-    "changes": changes_table,
-    "conditions": conditions_table,
-    "training": training_table,
-    "tuning": tuning.tabulate_tuning,
+    "best": compared_table,
+    "worlds": all_tables,
     "stability": stability.tabulate_stability,
     "boards": other_boards,
     "newest": newest_board,

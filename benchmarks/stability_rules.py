@@ -1,23 +1,19 @@
-"""Whether a ranking of policies stays as it is when the conditions change: Kendall's tau under seven changes.
-
-To compare tuned policies, each keeps the best of 20 settings drawn from its ranges on two train cells.
-"""
+"""Whether a ranking of policies stays as it is when conditions change: Kendall's tau under seven changes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from clustergym.common import random_streams
-from clustergym.common.errors import InputError
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
+
+COMMON_CLOCK = ("scenario.rounds=event", "scenario.apart_s=60")
 
 
 @dataclass(frozen=True)
@@ -106,114 +102,3 @@ def measure_cells(
 def _policy_words(policy: str) -> list[str]:
     name, *parameters = policy.split()
     return [f"policy={name}", *(f"policy.{word}" for word in parameters)]
-
-
-SETTINGS = 20
-TRAIN_SEEDS = (0, 1)
-
-
-@dataclass(frozen=True)
-class ParameterRange:
-    """The range of values from which a policy's parameter is sampled.
-
-    Attributes
-    ----------
-    low, high : float
-        Both inclusive.
-    logarithmic : bool
-        Whether values are drawn evenly by their logarithm.
-    whole : bool
-        Whether values are whole numbers.
-    source : str
-        Who publishes the range.
-    times : tuple of float
-        For a parameter that is a list: these values, each times the one that is drawn. Empty: not a list.
-    """
-
-    low: float
-    high: float
-    logarithmic: bool = False
-    whole: bool = False
-    source: str = ""
-    times: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.low <= self.high or (self.logarithmic and self.low <= 0):
-            message = f"{self.low:g} to {self.high:g} is no range"
-            raise InputError(message, field="ranges", remedy="give low <= high, above 0 if logarithmic")
-
-    def value(self, chance: float) -> float | int | list[float]:
-        """Return the parameter's value at a quantile of the range, from 0 to 1."""
-        if self.times:
-            return [float(f"{each * self._between(chance):.6g}") for each in self.times]
-        if self.whole:
-            if self.logarithmic:
-                return round(self._between(chance))
-            return math.floor(self.low + chance * (self.high - self.low + 1))
-        return float(f"{self._between(chance):.6g}")
-
-    def _between(self, chance: float) -> float:
-        if self.logarithmic:
-            return math.exp(math.log(self.low) + chance * (math.log(self.high) - math.log(self.low)))
-        return self.low + chance * (self.high - self.low)
-
-
-Setting = tuple[tuple[str, float | int | list[float]], ...]
-"""Values of parameters by name."""
-
-
-def draw_settings(
-    ranges: Mapping[str, ParameterRange], number: int = SETTINGS, seed: int = 0
-) -> list[Setting]:
-    """Sample parameter settings at random from ranges; equal ranges and seeds give equal settings."""
-    if not ranges or number < 1:
-        raise InputError("nothing to draw", field="ranges", remedy="give a range, and at least one setting")
-    chance = random_streams.TUNED_SETTINGS.generator(seed).random((number, len(ranges)))
-    return [
-        tuple((name, one.value(float(at))) for (name, one), at in zip(ranges.items(), row, strict=True))
-        for row in chance
-    ]
-
-
-def choose_tuned(
-    policy: str,
-    ranges: Mapping[str, ParameterRange],
-    overrides: Sequence[str],
-    seeds: Sequence[int] = TRAIN_SEEDS,
-    number: int = SETTINGS,
-    tell: Callable[[str], None] = lambda _: None,
-) -> tuple[str, list[tuple[str, float]]]:
-    """Try random settings of a policy; return the one with the least mean JCT, and all with their JCTs (s).
-
-    The policy with its own defaults is tried first, and stays where no setting is better.
-
-    Parameters
-    ----------
-    policy : str
-    ranges : mapping of str to ParameterRange
-        By parameter of the policy.
-    overrides : sequence of str
-        Words of the configuration of the train cells.
-    seeds : sequence of int
-        A cell each.
-    number : int
-        Settings that are drawn.
-    tell : callable
-        Called with a text on each trial and its mean JCT.
-
-    Returns
-    -------
-    str, list of (str, float)
-        As `measure_cells` takes it, `NAME KEY=VALUE …`; each that was tried with its mean JCT over cells, s.
-    """
-    words = [policy]
-    words += [
-        " ".join([policy, *(f"{key}={value}".replace(" ", "") for key, value in setting)])
-        for setting in draw_settings(ranges, number)
-    ]
-    tried = []
-    for word in dict.fromkeys(words):
-        jct_s = float(np.mean([each for _, _, each in measure_cells(overrides, None, [word], seeds)]))
-        tell(f"{word}: {jct_s:.6g} s")
-        tried.append((word, jct_s))
-    return min(tried, key=lambda one: one[1])[0], tried

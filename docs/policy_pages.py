@@ -16,7 +16,7 @@ from clustergym.scenario.registry import make_policy
 
 ROOT = Path(__file__).parent.parent
 PRESETS = sorted((ROOT / "conf" / "policy").glob("*.yaml"))
-BOARDS = ("llm-2026", "testbed", "fair", "deadline", "scale", "faults")
+BOARDS = ("llm-2026", "fair", "deadline", "faults")
 DIFFERS = re.compile(
     "Differences from the paper|Every departure|Where the text leaves|As its published|"
     "The paper has no gangs|We generalise|The paper's ablations"

@@ -13,12 +13,6 @@ stopping() { # A policy as it is, and with options for whom it stops and whether
   add "$1-notice" "$2, notice" "${@:3}" policy.notice=cheaper
   add "$1-both" "$2, cheapest victim and notice" "${@:3}" policy.victims=cheapest policy.notice=cheaper
 }
-newtrace() { # Learned auctions that saw no traces like the boards'.
-  add learned-none-newtrace 'learned auction, without speeds, trained on newTrace' policy=learned policy.checkpoint=none-newtrace
-  add learned-bootstrap-newtrace 'learned auction, bootstrap, trained on newTrace' policy=learned policy.checkpoint=bootstrap-newtrace
-  add learned-profiled-newtrace 'learned auction, profiled, trained on newTrace' policy=learned policy.checkpoint=profiled-newtrace
-  add learned-newtrace 'learned auction, data-parallel, trained on newTrace' policy=learned policy.checkpoint=data-parallel-newtrace
-}
 
 if [[ $board == placement ]]; then # Its entries are placers.
   add arnold 'Arnold' placer=arnold
@@ -91,23 +85,27 @@ if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move th
   add sjf 'SJF' policy=sjf
   add srtf 'SRTF' policy=srtf
   add tiresias 'Tiresias' policy=tiresias
-  add gandiva 'Gandiva' policy=gandiva
+  add gandiva 'Gandiva, guarded' policy=gandiva policy.guard=true
   add lucid 'Lucid' policy=lucid
-  add themis 'Themis' policy=themis
+  add themis 'Themis, guarded' policy=themis policy.guard=true
   add allox 'AlloX' policy=allox
-  add gavel-turns 'Gavel, turns of 20 restarts' policy=gavel policy.turn_restarts=20
-  add optimus 'Optimus' policy=optimus
+  add gavel-turns 'Gavel, max-min fairness, guarded' policy=gavel policy.guard=true
+  add optimus 'Optimus, guarded' policy=optimus policy.guard=true
   add elasticflow-ls 'ElasticFlow-LS' policy=elasticflow-ls
   add ares 'Ares' policy=ares
   add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
   add sia 'Sia' policy=sia
   add pollux 'Pollux' policy=pollux
-  add hesrpt 'heSRPT' policy=hesrpt
+  add hesrpt 'heSRPT, guarded' policy=hesrpt policy.guard=true
   add arena 'Arena' policy=arena
   add crius 'Crius' policy=crius
   add learned-none 'learned auction, without speeds' policy=learned policy.checkpoint=none
   add learned-bootstrap 'learned auction, bootstrap' policy=learned policy.checkpoint=bootstrap
-  newtrace
+  # Learned auctions that saw no traces like the boards'.
+  add learned-none-newtrace 'learned auction, without speeds, trained on newTrace' policy=learned policy.checkpoint=none-newtrace
+  add learned-bootstrap-newtrace 'learned auction, bootstrap, trained on newTrace' policy=learned policy.checkpoint=bootstrap-newtrace
+  add learned-profiled-newtrace 'learned auction, profiled, trained on newTrace' policy=learned policy.checkpoint=profiled-newtrace
+  add learned-newtrace 'learned auction, data-parallel, trained on newTrace' policy=learned policy.checkpoint=data-parallel-newtrace
   stopping kueue 'Kueue' policy=kueue policy.reclaim_within_cohort=any
   stopping quotas 'Quotas, FCFS' policy=quotas policy.reclaim=stop
   changes=(--types 0 --weights 1 --step 0.3) # Of weights alone, by large steps: its jobs are many.
@@ -123,31 +121,22 @@ add srtf 'SRTF' policy=srtf
 add las 'LAS' policy=las
 add random 'random' policy=random
 add tiresias 'Tiresias' policy=tiresias
-add gandiva 'Gandiva' policy=gandiva
+add gandiva 'Gandiva, guarded' policy=gandiva policy.guard=true
 add lucid 'Lucid' policy=lucid
-add themis 'Themis' policy=themis
+add themis 'Themis, guarded' policy=themis policy.guard=true
 add allox 'AlloX' policy=allox
 add gavel 'Gavel, max-min fairness' policy=gavel
-add optimus 'Optimus' policy=optimus
+add optimus 'Optimus, guarded' policy=optimus policy.guard=true
 add elasticflow-ls 'ElasticFlow-LS' policy=elasticflow-ls
 add ares 'Ares' policy=ares
 add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
-add hesrpt 'heSRPT' policy=hesrpt
+add hesrpt 'heSRPT, guarded' policy=hesrpt policy.guard=true
 add arena 'Arena' policy=arena
 add crius 'Crius' policy=crius
 add learned-none 'learned auction, without speeds' policy=learned policy.checkpoint=none
 add learned 'learned auction' policy=learned
 add learned-bootstrap 'learned auction, bootstrap' policy=learned policy.checkpoint=bootstrap
 add sia 'Sia' policy=sia
-if [[ $board == ares || $board == scale ]]; then # The search in hindsight does not cover jobs that are not scored.
-  if [[ $board == ares ]]; then
-    add pollux 'Pollux' policy=pollux
-  fi
-  add fcfs-backfill 'FCFS with backfill' policy=fcfs policy.backfill=aggressive
-  newtrace
-  render
-  exit
-fi
 add gavel-max-sum 'Gavel, maximum throughput' policy=gavel policy.objective=max_total_throughput
 add arena-tuned 'Arena, our parameters' policy=arena-tuned
 add learned-data-parallel 'learned auction, trained with its price' policy=learned policy.checkpoint=data-parallel
@@ -167,28 +156,6 @@ if [[ $board == faults ]]; then
 fi
 if [[ $board == fair ]]; then
   add learned-fair 'learned auction for fairness' policy=learned policy.checkpoint=fair
-fi
-tuned() { # With the parameters that benchmarks/tuning.py chose.
-  add "tuned-$1" "$2, tuned" policy="$1" "${@:3}"
-  sed -i 's/^search_budget: none/search_budget: 20 settings on two cells of the split train/
-    s/^trained_on: \[\]/trained_on: [train]/' "leaderboards/$board/tuned-$1/entry.yaml"
-}
-if [[ $board == testbed ]]; then # The search in hindsight does not cover jobs that are not scored.
-  newtrace
-  tuned arena 'Arena' policy.queue_bounds_h=[0.0379352,0.151741,0.606963,2.42785] policy.promote_after_s=2016.63 policy.search_depth=3 policy.round_s=165.006
-  tuned gandiva 'Gandiva' policy.slice_s=13754.2 policy.slice_per_restart=155.837 policy.round_s=70.308
-  tuned ares 'Ares' policy.alpha=0.600089 policy.hysteresis=5.40575 policy.round_s=142.735
-  tuned optimus 'Optimus' policy.hysteresis=0.0140044 policy.turn_restarts=18.874 policy.round_s=165.006
-  tuned themis 'Themis' policy.fairness=0.0673745 policy.lease_s=3118.28 policy.lease_restarts=3.17256 policy.round_s=64.1033
-  tuned allox 'AlloX' policy.fairness=0.84007 policy.window=1995 policy.round_s=70.308
-  tuned elasticflow-ls 'ElasticFlow-LS' policy.least_slack=6.79378 policy.round_s=71.5411
-  tuned crius 'Crius' policy.queue_bounds_h=[0.0419706,0.167882,0.67153,2.68612] policy.promote_after_s=74838.6 policy.search_depth=1 policy.round_s=64.1033
-  tuned gavel 'Gavel' policy.solve_interval_s=7335.55 policy.turn_restarts=39.7464 policy.round_s=70.308
-  tuned sia 'Sia' policy.power=-0.545062 policy.incentive=3.33739 policy.round_s=61.9392
-  tuned tiresias 'Tiresias' policy.thresholds_gpu_s=[9814.94,21743.9] policy.promote_knob=8.86678 policy.round_s=61.9392
-  add fcfs-backfill 'FCFS with backfill' policy=fcfs policy.backfill=aggressive
-  render
-  exit
 fi
 if [[ $board == faults ]]; then # Its episodes are not compiled.
   known --evaluations 100

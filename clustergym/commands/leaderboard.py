@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clustergym.benchmark.leaderboard import DECISION_LIMIT_S
 from clustergym.common.errors import InputError, Parser, exits_on_bad_input, require_known
 from clustergym.common.processes import Processes
 
+if TYPE_CHECKING:
+    from clustergym.benchmark.leaderboard.board import Board
+
+ROWS = 10
+"""Rows of a table that a check runs again."""
 OVERRIDES = (("", "="), ("", "."), ("+", "."))
 """What stands before and after `policy` or `placer` in an override of an entry's."""
 
@@ -37,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("--run", type=Path, action="append", default=[], metavar="DIR", help=words)
     check = commands.add_parser(
         "check",
-        help="replay entries, run what is published here again in a cell, and the board's constants",
+        help="replay entries, run what is published here again in a cell, and drawn rows of tables",
     )
     check.add_argument("board", nargs="?", help="all by default")
     check.add_argument("entry", nargs="*", help="all by default")
@@ -48,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="run it again in N cells (1; with --cells 0), and flag what cannot be",
     )
-    words = "replay only N cells of each entry, drawn at random, and measure the constants of N"
+    words = "replay only N drawn cells of each entry, and measure N constants; of a table, rows to run (10)"
     check.add_argument("--cells", type=int, metavar="N", help=words)
     check.add_argument("--seed", type=int, default=0, help="of the draws of cells")
     check.add_argument("--json", type=Path, metavar="FILE", help="write what was found")
@@ -103,12 +108,6 @@ def _add_figures(commands: Any) -> None:
     sealed.add_argument("--hours", type=float, default=1.0, metavar="H", help="begin no run afterwards (1)")
     sealed.add_argument("--json", type=Path, metavar="FILE", help="write the ratios")
     _add_workers(sealed)
-    words = "a board's table of figures: run drawn rows again, and hold all against their bounds"
-    again = commands.add_parser("check-table", help=words)
-    again.add_argument("board", help="name of its folder, which has cells.yaml")
-    again.add_argument("--rows", type=int, default=10, metavar="N", help="to run again (10), a policy each")
-    again.add_argument("--json", type=Path, metavar="FILE", help="write what was found")
-    _add_workers(again)
     figures = commands.add_parser("table", help="print a board's table of figures")
     figures.add_argument("board", help="name of its folder, which has cells.yaml")
     figures.add_argument("--json", type=Path, metavar="FILE", help="write the same figures")
@@ -148,11 +147,10 @@ def _add_workers(command: argparse.ArgumentParser) -> None:
 
 def _add(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.add import add
-    from clustergym.benchmark.leaderboard.board import load_board
     from clustergym.scenario.configuration.hydra_edge import compose_config
     from clustergym.sim.guard import check_limit
 
-    board = load_board(options.board, options.root)
+    board = _load_board(options)
     own = " ".join(f"{component}=NAME {component}.PARAMETER=VALUE" for component in board.components)
     for word in options.override:
         if not word.startswith(
@@ -184,6 +182,22 @@ def _add(options: argparse.Namespace) -> int:
     return 0
 
 
+def _load_board(options: argparse.Namespace) -> Board:
+    """Load a board whose figures are entries."""
+    from clustergym.benchmark.leaderboard.board import load_board
+    from clustergym.benchmark.leaderboard.cells import has_table
+
+    board = load_board(options.board, options.root)
+    if has_table(board):
+        raise _table_error(board)
+    return board
+
+
+def _table_error(board: Board) -> InputError:
+    remedy = f"see `clustergym leaderboard table {board.name}`"
+    return InputError(f"{board.name} has a table of figures, and no entries", field="board", remedy=remedy)
+
+
 def _workers(options: argparse.Namespace) -> Processes:
     from clustergym.common.processes import RAY, cores
 
@@ -201,6 +215,7 @@ def _workers(options: argparse.Namespace) -> Processes:
 
 def _check(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.board import board_names, load_board
+    from clustergym.benchmark.leaderboard.cells import has_table
     from clustergym.benchmark.leaderboard.check import (
         check_constants,
         check_entries,
@@ -216,6 +231,9 @@ def _check(options: argparse.Namespace) -> int:
     workers = _workers(options)
     for name in [options.board] if options.board else board_names(options.root):
         board = load_board(name, options.root)
+        if has_table(board):
+            found[name] = _check_figures(board, options.entry, options.cells or ROWS, workers)
+            continue
         entries = options.entry or entry_names(board)
         cells = draw_cells(board.cells, options.cells, options.seed, board.name)
         wrong = check_constants(board, cells, workers, progress=True)
@@ -238,12 +256,31 @@ def _check(options: argparse.Namespace) -> int:
     return 2 if any(found.values()) else 0
 
 
+def _check_figures(board: Board, entries: Sequence[str], count: int, workers: Processes) -> list[str]:
+    """Check a board's table of figures, print what was found, and return a line on each wrong row."""
+    from clustergym.benchmark.leaderboard.cells import load_table
+    from clustergym.benchmark.leaderboard.check_figures import check_figures
+    from clustergym.benchmark.leaderboard.fill import take_fingerprints
+
+    if entries:
+        raise _table_error(board)
+    table = load_table(board)
+    found = check_figures(table, take_fingerprints(table), count, workers, progress=True)
+    checked = len(table.rows) - found.stale
+    flags = f"{len(found.wrong)} FLAGS" if found.wrong else "equal, and none below its bound"
+    print(f"{board.name}: {len(found.again)} of {checked} rows run again, {flags}", flush=True)
+    for line in found.wrong:
+        print(f"  {line}")
+    chances = f"{found.forged_cell:.3f}, a policy of forged rows {found.forged_policy:.2f}"
+    print(f"  a forged row is found with probability {chances}; {found.stale} rows are stale and not shown")
+    return found.wrong
+
+
 def _best_known(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.best_known import SearchOutcome, best_known, choose_cells
-    from clustergym.benchmark.leaderboard.board import load_board
     from clustergym.training.hindsight import Proposals
 
-    board = load_board(options.board, options.root)
+    board = _load_board(options)
     cells = choose_cells(board, options.cells)
     if options.evaluations < 1 or options.seed < 0:
         message = f"{options.evaluations} evaluations, seed {options.seed}"
@@ -270,11 +307,10 @@ def _best_known(options: argparse.Namespace) -> int:
 
 
 def _score(options: argparse.Namespace) -> int:
-    from clustergym.benchmark.leaderboard.board import load_board
     from clustergym.benchmark.leaderboard.score import division_words, format_figure, interval, standings
     from clustergym.common.tables import print_table, text_table
 
-    board = load_board(options.board, options.root)
+    board = _load_board(options)
     found = standings(board)
     rows = []
     for standing in found:
@@ -317,13 +353,12 @@ def _score(options: argparse.Namespace) -> int:
 
 
 def _retrain(options: argparse.Namespace) -> int:
-    from clustergym.benchmark.leaderboard.board import load_board
     from clustergym.benchmark.leaderboard.retrain import retrain
     from clustergym.benchmark.leaderboard.score import interval
 
     if options.seed is not None and options.seed < 0:
         raise InputError(f"{options.seed} is no seed", field="--seed", remedy="give 0 or more")
-    board, workers = load_board(options.board, options.root), _workers(options)
+    board, workers = _load_board(options), _workers(options)
     output = options.output or Path("outputs/retrain") / f"{board.name}-{options.entry}"
     found = retrain(board, options.entry, output, options.seed, workers, workers)
     inside = "inside" if found.inside else "OUTSIDE"
@@ -400,40 +435,18 @@ def _seal(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check_table(options: argparse.Namespace) -> int:
-    from clustergym.benchmark.leaderboard.board import load_board
-    from clustergym.benchmark.leaderboard.cells import load_table
-    from clustergym.benchmark.leaderboard.check_figures import check_figures
-    from clustergym.benchmark.leaderboard.fill import take_fingerprints
-
-    if options.rows < 0:
-        raise InputError(f"{options.rows} rows", field="--rows", remedy="give 0 or more")
-    table = load_table(load_board(options.board, options.root))
-    prints, workers = take_fingerprints(table), _workers(options)
-    found = check_figures(table, prints, options.rows, workers, progress=True)
-    print(f"{table.path}: {len(found.again)} of {len(table.rows) - found.stale} rows run again")
-    for line in found.wrong:
-        print(f"  {line}")
-    chances = f"{found.forged_cell:.3f}, a policy of forged rows {found.forged_policy:.2f}"
-    print(f"A forged row is found with probability {chances}")
-    if found.stale:
-        print(f"{found.stale} rows are of other code, and no page shows them")
-    _write_json(found._asdict(), options.json)
-    return 2 if found.wrong else 0
-
-
 def _table(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard import table_text
     from clustergym.benchmark.leaderboard.board import load_board
     from clustergym.benchmark.leaderboard.cells import load_table
-    from clustergym.benchmark.leaderboard.fill import drop_stale, take_fingerprints
+    from clustergym.benchmark.leaderboard.fill import load_fresh_table
     from clustergym.common.tables import print_table, text_table
 
-    table = load_table(load_board(options.board, options.root))
-    fresh = drop_stale(table, take_fingerprints(table))
+    board = load_board(options.board, options.root)
+    table, fresh = load_table(board), load_fresh_table(board)
     rows = list(table_text.list_table_rows(fresh))
     print_table(text_table(table.board.title, table_text.list_headers(fresh), rows, words=(0, 1)))
-    print(table_text.describe_table(fresh))
+    print(table_text.describe_table(fresh) + table_text.describe_halves(fresh))
     for line in table_text.list_stopped(fresh):
         print(line)
     if len(fresh.rows) < len(table.rows):
@@ -446,12 +459,11 @@ def _table(options: argparse.Namespace) -> int:
 
 
 def _curves(options: argparse.Namespace) -> int:
-    from clustergym.benchmark.leaderboard.board import load_board
     from clustergym.benchmark.leaderboard.entry import entry_names
     from clustergym.benchmark.leaderboard.entry_curves import write_curves
     from clustergym.common.processes import in_order
 
-    board = load_board(options.board, options.root)
+    board = _load_board(options)
     names = options.entry or entry_names(board)
     board.compose()
     for path in in_order(partial(write_curves, board), names, _workers(options), f"curves of {board.name}"):
@@ -460,10 +472,9 @@ def _curves(options: argparse.Namespace) -> int:
 
 
 def _bound(options: argparse.Namespace) -> int:
-    from clustergym.benchmark.leaderboard.board import load_board
     from clustergym.benchmark.leaderboard.bounds import add_bounds
 
-    board = load_board(options.board, options.root)
+    board = _load_board(options)
     names = [scenario.name for scenario in board.scenarios]
     for name in options.scenario:
         require_known(name, names, "scenario", "scenario")
@@ -473,9 +484,8 @@ def _bound(options: argparse.Namespace) -> int:
 
 def _freeze(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.add import freeze
-    from clustergym.benchmark.leaderboard.board import load_board
 
-    board, workers = load_board(options.board, options.root), _workers(options)
+    board, workers = _load_board(options), _workers(options)
     path = freeze(board, workers, options.next_version, progress=True)
     print(f"wrote {path}")
     return 0
@@ -523,7 +533,6 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "retrain": _retrain,
     "fill": _fill,
     "seal": _seal,
-    "check-table": _check_table,
     "table": _table,
     "curves": _curves,
     "bound": _bound,

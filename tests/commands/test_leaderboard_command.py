@@ -32,6 +32,7 @@ from clustergym.results.metrics.statistics import Aggregate
 CELLS = ["light-0", "light-1", "heavy-0"]
 BOARD = SimpleNamespace(
     name="little",
+    folder=Path("little"),
     version=3,
     metric="jct_mean",
     cells=CELLS,

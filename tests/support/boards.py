@@ -11,8 +11,12 @@ from checked_entries import check
 from entry_logs import change_headers
 
 from clustergym.benchmark.leaderboard.add import freeze
-from clustergym.benchmark.leaderboard.board import Board, load_board
+from clustergym.benchmark.leaderboard.board import Board, board_names, boards_dir, load_board
 from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagReason
+from clustergym.benchmark.leaderboard.cells import KEYS_FILE
+
+WITH_ENTRIES = [name for name in board_names() if not (boards_dir() / name / KEYS_FILE).is_file()]
+"""Committed boards whose figures are entries."""
 
 
 def small_board(seeds: Sequence[int], jobs: int = 24) -> dict[str, Any]:

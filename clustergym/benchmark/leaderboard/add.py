@@ -18,7 +18,6 @@ import yaml
 from clustergym.benchmark.leaderboard import DECISION_LIMIT_S, cell_logs
 from clustergym.benchmark.leaderboard.board import NAME, Board, Cell
 from clustergym.benchmark.leaderboard.cell_logs import pack, read_logs, write_logs
-from clustergym.benchmark.leaderboard.conditions import measure_conditions
 from clustergym.benchmark.leaderboard.entry import (
     FIXED,
     TIMES,
@@ -92,6 +91,8 @@ def add(
     if not re.fullmatch(NAME, name):
         remedy = "use lower-case letters, digits and hyphens"
         raise InputError(f"{name!r} is not a name for an entry", field="name", remedy=remedy)
+    for cell in board.cells:
+        board.constants(cell)  # Before anything is run: a board that is not frozen has no scores.
     folder = board.folder / name
     entry = _entry(board, name, parameters, title or name, authors, words or _words(board, parameters))
     # What an earlier call left off is gone on with: rows and logs of finished cells are kept.
@@ -115,7 +116,6 @@ def add(
         if not begun and not runs:
             shutil.rmtree(folder)
         raise
-    measure_conditions(board, folder, parameters, workers)
     write_curves(board, name)
     write_readme(folder, entry, board)
     return folder

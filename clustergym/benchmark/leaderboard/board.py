@@ -150,8 +150,6 @@ class Board(InFolder):
     shows : list of str, optional
         The columns of raw figures on the board's pages; those of
         `clustergym.benchmark.leaderboard.score` if it is left out.
-    conditions : dict of str to list of str
-        Other conditions that the metric of every entry is measured under, by name: overrides of the main job.
     scenarios : list of BoardScenario
     """
 
@@ -173,7 +171,6 @@ class Board(InFolder):
     reference: dict[str, Any]
     reference_overrides: list[Text] = Field(default_factory=list)
     shows: Annotated[list[Text], Field(min_length=1)] | None = None
-    conditions: dict[Text, list[Text]] = Field(default_factory=dict)
     scenarios: Annotated[list[BoardScenario], Field(min_length=1)]
     _composed: dict[tuple[str, ...], dict[str, Any]] = PrivateAttr(default_factory=dict)
 
@@ -325,7 +322,6 @@ def _interpolation_problems(board: Board) -> Iterator[tuple[str, str, str]]:
     remedy = "write the value out"
     for key in (
         "reference_overrides",
-        "conditions",
         "scenarios",
         "policy",
         "placer",

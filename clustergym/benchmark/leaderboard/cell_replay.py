@@ -55,8 +55,6 @@ class FlagReason(enum.StrEnum):
     DECISION_TIMES = "implausible decision times"
     CURVES = "curves"
     """Missing, malformed, or not those of the decisions."""
-    CONDITIONS = "conditions"
-    """A figure under another condition of the board's is missing, or not what a run gives."""
     CONSTANTS = "constants differ"
     """The board's baseline, reference or bound of a cell is not what its runs give."""
     RERUN = "re-run differs"

@@ -186,6 +186,11 @@ class FigureTable(NamedTuple):
         return self._replace(rows={row.place: row for row in read_rows(self.path)})
 
 
+def has_table(board: Board) -> bool:
+    """Return whether a board's figures are rows of a table, and not entries in folders."""
+    return (board.folder / KEYS_FILE).is_file()
+
+
 def load_table(board: Board) -> FigureTable:
     """Read cells.yaml, the policies that it names and the table of a board."""
     source = read_mapping(board.folder / KEYS_FILE)

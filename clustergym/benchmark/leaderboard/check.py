@@ -16,7 +16,6 @@ from clustergym.benchmark.leaderboard.board import Board, Cell
 from clustergym.benchmark.leaderboard.bounds import CellBound, beats_bound, problem, read_bounds
 from clustergym.benchmark.leaderboard.cell_logs import CellLogs, read_logs
 from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagReason, replay_cell
-from clustergym.benchmark.leaderboard.conditions import FILE, list_condition_problems
 from clustergym.benchmark.leaderboard.entry import (
     LARGEST_README_BYTES,
     Entry,
@@ -163,12 +162,6 @@ def _open_entry(board: Board, name: str, flags: list[Flag]) -> dict[Cell, Claime
         flags.append(Flag(FlagReason.SCHEMA, name, str(error)))
         return {}
     flags += [*_readme(folder), *_identity(entry, board)]
-    if not entry.hindsight:
-        try:
-            wrong = list(list_condition_problems(board, folder, None, ()))
-        except InputError as error:
-            wrong = [str(error)]
-        flags += [Flag(FlagReason.CONDITIONS, FILE, message) for message in wrong]
     flags += _cells([str(row.cell) for row in rows], board, "results.csv", "row")
     try:
         logs = read_logs(folder)
@@ -272,11 +265,7 @@ def _rerun(board: Board, task: tuple[Mapping[Cell, ClaimedCell], int, int]) -> l
         message = f"{unknown!r} is not published here and cannot be run again"
         return [Flag(FlagReason.RERUN, "entry.yaml", message)]
     cells = _draw_of_entry(claims, max(strict, 1), seed)
-    flags = [flag for cell in cells for flag in _again(board, entry, claims[cell].row)]
-    if strict and not flags:
-        wrong = list_condition_problems(board, anyone.folder, entry.keys, cells)
-        flags += [Flag(FlagReason.CONDITIONS, FILE, message) for message in wrong]
-    return flags
+    return [flag for cell in cells for flag in _again(board, entry, claims[cell].row)]
 
 
 def _again(board: Board, entry: Entry, row: ResultRow) -> Iterator[Flag]:

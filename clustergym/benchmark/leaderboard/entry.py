@@ -21,7 +21,7 @@ from clustergym.results.metrics.catalogue import METRICS
 
 LARGEST_RESULTS_BYTES = 4_000_000
 LARGEST_README_BYTES = 1_000_000
-FILES = ("entry.yaml", "results.csv", "conditions.csv", "curves.json", "README.md", cell_logs.FILE)
+FILES = ("entry.yaml", "results.csv", "curves.json", "README.md", cell_logs.FILE)
 
 TIMES = ("decision_s_p50", "decision_s_p99", "wall_s")
 """Columns that differ from machine to machine: shown, not replayed."""

@@ -21,6 +21,7 @@ from clustergym.benchmark.leaderboard.cells import (
     FigureTable,
     Place,
     Row,
+    load_table,
     shorten_keys,
     write_rows,
 )
@@ -52,6 +53,12 @@ def take_fingerprints(table: FigureTable) -> Fingerprints:
         for name in table.keys.policies
     }
     return Fingerprints(made, fingerprint_simulator(table.board, table.keys.scenarios))
+
+
+def load_fresh_table(board: Board) -> FigureTable:
+    """Read a board's table of figures, without stale rows."""
+    table = load_table(board)
+    return drop_stale(table, take_fingerprints(table))
 
 
 def drop_stale(table: FigureTable, prints: Fingerprints) -> FigureTable:

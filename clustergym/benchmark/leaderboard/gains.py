@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from clustergym.benchmark.leaderboard.board import Board, Cell
-from clustergym.benchmark.leaderboard.conditions import read_conditions
 from clustergym.benchmark.leaderboard.entry import (
     ResultRow,
     entry_folder,
@@ -73,24 +70,6 @@ def read_chance(board: Board) -> Chance:
 def list_values(board: Board, rows: Sequence[ResultRow]) -> dict[Cell, float]:
     """Return the board's metric from results rows, by cell (scenario, seed); rows without it are left out."""
     return {row.cell: float(value) for row in rows if (value := row.metrics.get(board.metric)) is not None}
-
-
-def compare_conditions(board: Board, folder: Path) -> dict[str, Aggregate | None]:
-    """Return an entry's metric divided by the baseline's, by name of a changed condition; None if incomplete.
-
-    A condition with a run that was stopped is incomplete, too.
-    """
-    found = read_conditions(board, folder)
-    cells = {
-        name: {
-            at.cell: value for at, value in found.items() if at.condition == name and not math.isnan(value)
-        }
-        for name in board.conditions
-    }
-    return {
-        name: compare_with_baseline(board, values) if len(values) == len(board.cells) else None
-        for name, values in cells.items()
-    }
 
 
 def compare_with_baseline(board: Board, values: Mapping[Cell, float]) -> Aggregate | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.benchmark.leaderboard.board import Board, Cell
+from clustergym.benchmark.leaderboard.cells import has_table
 from clustergym.benchmark.leaderboard.entry import (
     entry_folder,
     entry_names,
@@ -16,6 +17,7 @@ from clustergym.benchmark.leaderboard.entry import (
     read_results,
 )
 from clustergym.benchmark.leaderboard.entry_curves import plain, read_curves
+from clustergym.benchmark.leaderboard.fill import load_fresh_table
 from clustergym.benchmark.leaderboard.gains import compare_with_baseline, read_chance
 from clustergym.benchmark.leaderboard.score import (
     Optimum,
@@ -31,6 +33,7 @@ from clustergym.benchmark.leaderboard.score import (
     texts,
     titles,
 )
+from clustergym.benchmark.leaderboard.table_text import render_table
 from clustergym.common.errors import InputError
 from clustergym.common.paths import PACKAGE
 from clustergym.common.tables import table
@@ -44,7 +47,8 @@ RULES = """\
 A cell is a scenario and a seed. Its score is 0 for what {baseline} reaches and 1 for what the
 reference ({reference}) does, by {metric} ({better} is better); beyond either, on the same line. An entry's
 score is the mean over families of traces of the interquartile mean of each family's cells, so that every
-family weighs the same. {brackets}
+family weighs the same. Brackets are the range, without its outer twentieth, of a bootstrap over {seeds} \
+seeds of a scenario.
 Divisions are by the information about jobs' speeds that a policy has; clairvoyant entries are oracles,
 which know the times jobs will really run at, as no real scheduler can. *rank* is inside the division and
 *rank, all* over all of them; an entry shares the rank of those before it unless the best of them is ahead
@@ -52,15 +56,10 @@ by all of the brackets of their difference in the same cells. *P(better)*: the p
 better in a cell than the next of its division.
 *Gained over chance*: (random - x) / (random - best known) in a cell, 0 for random play and 1 for the best
 that any entry reaches, those found in hindsight among them; *{relative}*: {metric} over that of the baseline
-in the same cell; both over cells as scores are, with the same brackets.{conditions} *Gap
+in the same cell; both over cells as scores are, with the same brackets. *Gap
 to optimum*: by how much the entry's mean over cells of {metric} misses that of the best possible schedules:
 at least by as much as that of the best schedules known, at most by as much as the proven bound.
 """
-
-ONE_SEED = "Brackets are the range over the loads of each family, of one seed: no confidence interval."
-SEVERAL_SEEDS = (
-    "Brackets are the range, without its outer twentieth, of a bootstrap over {seeds} seeds of a scenario."
-)
 
 PLACERS = """\
 Entries are placers: they say which nodes a job gets, and when it moves. Which jobs run is up to the board's
@@ -74,6 +73,8 @@ Entries are a policy and a placer: which jobs run, and on which nodes and parts 
 
 def pages(board: Board) -> dict[Path, str]:
     """Return the text of every page of a leaderboard, by the path of its file."""
+    if has_table(board):
+        return {board.folder / "README.md": render_table(load_fresh_table(board))}
     found, best = standings(board), optimum(board)
     return {
         board.folder / "README.md": markdown(board, found, best),
@@ -150,12 +151,7 @@ def _rules(board: Board) -> str:
         "first come, first served" if is_of_fcfs(board) else f"the baseline ({_words(board, board.baseline)})"
     )
     words = {"metric": board.metric, "better": board.better, "relative": titles(board)["relative"]}
-    conditions = "".join(
-        f" *{name[0].upper()}{name[1:]}*: the same of a run with `{' '.join(added)}`, over that baseline."
-        for name, added in board.conditions.items()
-    )
-    words["brackets"] = ONE_SEED if len(board.seeds) == 1 else SEVERAL_SEEDS.format(seeds=len(board.seeds))
-    text = RULES.format(baseline=baseline, reference=reference, conditions=conditions, **words)
+    text = RULES.format(baseline=baseline, reference=reference, seeds=len(board.seeds), **words)
     if board.chooses == "placer":
         text = PLACERS.format(policy=_describe_keys(board.policy or {})) + text
     return (BOTH if len(board.components) > 1 else "") + text
@@ -220,7 +216,7 @@ def _data(board: Board, found: Sequence[RankedEntry], best: Optimum) -> dict[str
         "better": {
             **{key: METRICS[key].better if key in METRICS else "lower" for key in list_raw_figures(board)},
             "gained": "higher",
-            **dict.fromkeys(("relative", *board.conditions), board.better),
+            "relative": board.better,
         },
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
@@ -268,7 +264,6 @@ def _entry(board: Board, standing: RankedEntry, best: Optimum, style: Style) -> 
             **{key: standing.raw[key] for key in list_raw_figures(board)},
             "gained": None if standing.gained is None else standing.gained.value,
             "relative": None if standing.relative is None else standing.relative.value,
-            **{name: None if one is None else one.value for name, one in standing.conditions.items()},
         },
         "shown": texts(board, standing, gap),
         "cells": [

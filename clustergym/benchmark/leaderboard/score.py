@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,6 @@ from clustergym.benchmark.leaderboard.entry import (
 )
 from clustergym.benchmark.leaderboard.gains import (
     Chance,
-    compare_conditions,
     compare_with_baseline,
     list_values,
     read_chance,
@@ -69,8 +68,6 @@ class RankedEntry:
         (random - x) / (random - best known) over cells; None where nobody entered random play.
     relative : Aggregate or None
         The board's metric over that of the baseline in the same cell; None where a baseline has 0.
-    conditions : dict of str to Aggregate or None
-        The same under each other condition of the board, over the same baseline; None where it was not run.
     """
 
     name: str
@@ -85,7 +82,6 @@ class RankedEntry:
     over_next: Aggregate | None = None
     gained: Aggregate | None = None
     relative: Aggregate | None = None
-    conditions: dict[str, Aggregate | None] = field(default_factory=dict)
 
 
 def standings(board: Board) -> list[RankedEntry]:
@@ -174,7 +170,6 @@ def _standing(board: Board, name: str, entry: Entry, chance: Chance) -> RankedEn
         raw,
         gained=_round_known(chance.gained(board, list_values(board, rows))),
         relative=_round_known(compare_with_baseline(board, list_values(board, rows))),
-        conditions={name: _round_known(one) for name, one in compare_conditions(board, folder).items()},
     )
 
 
@@ -242,7 +237,6 @@ def titles(board: Board) -> dict[str, str]:
         "over_next": "P(better)",
         "gained": "gained over chance",
         "relative": "FCFS = 1" if is_of_fcfs(board) else "baseline = 1",
-        **{name: name for name in board.conditions},
         "gap": "gap to optimum",
         **{key: title for key, (title, _) in list_raw_figures(board).items()},
     }
@@ -268,7 +262,6 @@ def texts(board: Board, standing: RankedEntry, gap: Gap) -> dict[str, str]:
         "over_next": "" if standing.over_next is None else f"{standing.over_next.value:.2f}",
         "gained": "-" if standing.gained is None else interval(standing.gained),
         "relative": "-" if standing.relative is None else interval(standing.relative),
-        **{name: "-" if one is None else interval(one) for name, one in standing.conditions.items()},
         "gap": gap_text(gap),
         **{key: format_figure(standing.raw[key], unit) for key, (_, unit) in list_raw_figures(board).items()},
     }

@@ -14,8 +14,62 @@ from clustergym.benchmark.leaderboard.pairs import (
     correlate_halves,
     mean_hours,
 )
+from clustergym.common.tables import table as format_table
 
 TITLES = {BEST: "*the best policy in each cell*", BOUND: "*lower bound*"}
+
+
+PAGE = """\
+# {title}
+
+{summary}
+
+{price}
+
+{described}
+
+Rules: *published* are those of a policy's paper, with its parameters and nothing of ours; *guarded* has one
+rule besides, for policies that preempt or resize without counting restarts: a change is made if it pays back
+its restart by the policy's own estimate, or after a stated share of running where it has none. *simple* and
+*learned* rows are of no paper. A dash: not run, or not to the end. Under each condition the ratio is of the
+same runs with changed overrides: {conditions}.
+
+{table}
+
+{stopped}Version {version}. `cells.yaml` says what is run, and `cells.csv.gz` has a row for each run; a row of
+other code than today's is stale and not shown.
+
+    clustergym leaderboard fill {name} --hours 2
+    clustergym leaderboard table {name}
+    clustergym leaderboard check {name}
+
+The first command runs what is missing, the second prints this table, and the third runs drawn rows again.
+"""
+
+
+def title_of(table: FigureTable, name: str) -> str:
+    """Return the title of a row."""
+    return TITLES.get(name) or table.policies[name].title
+
+
+def render_table(table: FigureTable) -> str:
+    """Return the page of a board with a table of figures."""
+    board, conditions = table.board, table.keys.conditions
+    changes = [
+        f"*{name}* `{' '.join(one.overrides)}` ({one.seeds} seeds)" for name, one in conditions.items()
+    ]
+    stopped = [f"- {line}\n" for line in list_stopped(table)]
+    return PAGE.format(
+        title=board.title,
+        summary=board.summary,
+        price=board.price or "Profiles are free.",
+        described=describe_table(table) + describe_halves(table),
+        conditions=", ".join(changes) or "none",
+        table=format_table(list_headers(table), list(list_table_rows(table)), words=(0, 1)),
+        stopped="".join([*stopped, "\n"]) if stopped else "",
+        version=board.version,
+        name=board.name,
+    )
 
 
 def format_ratio(found: Ratio | None) -> str:
@@ -55,7 +109,7 @@ def list_table_rows(table: FigureTable) -> Iterator[list[str]]:
         seeds = min((one.seeds if one else 0 for one in found.families.values()), default=0)
         hours = mean_hours(table, name)
         yield [
-            TITLES.get(name) or table.policies[name].title,
+            title_of(table, name),
             "" if policy is None else policy.rules,
             *(format_ratio(one) for one in found.families.values()),
             format_ratio(found.overall),
@@ -72,19 +126,22 @@ def _format_value(found: Ratio | None) -> str:
 def list_stopped(table: FigureTable) -> list[str]:
     """Return a line on each policy of which a run did not end, with the reason."""
     every = ((name, compare_with_reference(table, name).stopped) for name in table.keys.policies)
-    return [f"{table.policies[name].title} does not end in {reason}" for name, reason in every if reason]
+    return [f"{title_of(table, name)} does not end in {reason}" for name, reason in every if reason]
 
 
 def describe_table(table: FigureTable) -> str:
     """Say in one line what the figures are."""
-    title = table.policies[table.keys.reference].title
-    tau = correlate_halves(table, [name for name in table.keys.policies if name != BOUND])
-    halves = "" if tau is None else f" Kendall's tau of the order between odd and even seeds: {tau:.2f}."
     return (
-        f"Mean JCT over that of {title} on the same trace: geometric mean over n seeds in each family, "
-        f"families with equal weight; 95 % "
-        f"intervals by Student's t on logarithms, none below eight seeds.{halves}"
+        f"Mean JCT over that of the reference ({title_of(table, table.keys.reference)}) on the same trace:"
+        " geometric mean over n seeds in each family, families with equal weight; 95 % intervals by Student's"
+        " t on logarithms, none below eight seeds ([?])."
     )
+
+
+def describe_halves(table: FigureTable) -> str:
+    """Say how much the order of the rows hangs on the seeds; nothing where too little was run."""
+    tau = correlate_halves(table, [name for name in table.keys.policies if name != BOUND])
+    return "" if tau is None else f" Kendall's tau of the order between odd and even seeds: {tau:.2f}."
 
 
 def plain_table(table: FigureTable) -> list[Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import os
 import signal
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import yaml
 from boards import small_board
+from error_lines import error_line
 
 from clustergym.benchmark.leaderboard import fingerprint
 from clustergym.benchmark.leaderboard.board import load_board
@@ -29,6 +31,7 @@ from clustergym.benchmark.leaderboard.pairs import (
     mean_hours,
 )
 from clustergym.benchmark.leaderboard.sealing import draw_sealed_seeds, seal
+from clustergym.commands.leaderboard import main
 from clustergym.common.errors import InputError
 from clustergym.common.random_streams import RandomStream
 
@@ -95,6 +98,28 @@ def test_every_row_is_at_least_its_bound_and_runs_again_are_equal(filled: Figure
     assert (len(found.again), found.wrong, found.stale) == (3, [], 0)
     assert found.forged_cell == pytest.approx(3 / 32)
     assert found.forged_policy == 1.0
+
+
+def test_commands_on_a_board_with_a_table(
+    filled: FigureTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, file = ["--root", str(filled.board.folder.parent)], tmp_path / "found.json"
+    assert main([*root, "check", "small", "--cells", "2", "--workers", "1", "--json", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "small: 2 of 32 rows run again, equal, and none below its bound",
+        "  a forged row is found with probability 0.062, a policy of forged rows 0.67; 0 rows are stale and "
+        "not shown",
+    ]
+    assert json.loads(file.read_text()) == {"small": []}
+    for words in (["check", "small", "fcfs"], ["score", "small"], ["add", "small", "mine", "policy=las"]):
+        assert main([*root, *words]) == 2
+        assert "has a table of figures, and no entries" in error_line(capsys)
+    assert main([*root, "render", "--check", "small"]) == 2
+    assert main([*root, "render", "small"]) == 0
+    assert main([*root, "render", "--check", "small"]) == 0
+    assert "| SRTF | simple | 1.00 [1.00, 1.00] | 1.00 [1.00, 1.00] |" in (
+        filled.board.folder / "README.md"
+    ).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
