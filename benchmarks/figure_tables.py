@@ -19,7 +19,7 @@ from clustergym.benchmark.leaderboard.table_text import (
     list_headers,
     list_stopped,
     list_table_rows,
-    title_of,
+    find_title,
 )
 from clustergym.common.paths import conf_dir
 from clustergym.common.tables import table
@@ -48,7 +48,7 @@ def compared_table() -> str:
     # The order of the first board; rows that it has no ratio of stand last.
     order = sorted(COMPARED, key=lambda row: getattr(found[row][0].overall, "value", 1e9))
     rows = [
-        [title_of(first, row), find_rules(first, row), *(format_cell(one) for one in found[row])]
+        [find_title(first, row), find_rules(first, row), *(format_cell(one) for one in found[row])]
         for row in order
     ]
     heads = ["policy", "rules", *(f"{WORLDS[name]} (board `{name}`)" for name in tables)]
@@ -87,7 +87,7 @@ def compare_with_backfill(tables: Mapping[str, FigureTable]) -> str:
         if BACKFILL not in known:
             continue
         best = sorted(known, key=lambda row: known[row])[:3]
-        texts = [f"{title_of(one, row)} {known[row]:.1f} h" for row in best]
+        texts = [f"{find_title(one, row)} {known[row]:.1f} h" for row in best]
         parts.append(f"`{name}`: {known[BACKFILL]:.1f} h under backfill; {', '.join(texts)}")
     return "Mean JCT in hours: " + ". ".join(parts) + "." if parts else ""
 

@@ -115,13 +115,14 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
         self._state, self.max_steps = self._begin(options or {})
         self._over, self._steps = False, 0
         self._reward.reset()
-        return self._observe(), self._info()
+        return self._observe(), self.make_info()
 
     def render(self) -> Any:
         """Return the state as text or a picture (height, width, 3); None without a render mode."""
         return None if self.render_mode is None else self._draw(self.render_mode == "ansi")
 
-    def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]:
+    def make_info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]:
+        """Return the info of a step: what is legal, facts of the state, and the terms of the reward."""
         rewards = dict.fromkeys(self.reward_weights, 0.0) if terms is None else terms
         return {
             "action_mask": self.action_masks(),
@@ -156,4 +157,4 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
         self._steps += 1
         truncated = not terminated and self._steps >= self.max_steps
         self._over = terminated or truncated
-        return self._observe(), reward, terminated, truncated, self._info(terms, not legal)
+        return self._observe(), reward, terminated, truncated, self.make_info(terms, not legal)

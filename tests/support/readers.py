@@ -250,8 +250,7 @@ def _weights(read: Callable[[str], object], name: str) -> Reader:
 
 
 def _jobs_csv(path: Path) -> object:
-    rows = read_table(path, ("job_id", "outcome", "submit_s", "jct_s"))
-    return column(path, rows, "jct_s")
+    return column(read_table(path, ("job_id", "outcome", "submit_s", "jct_s")), "jct_s")
 
 
 def _catalog(path: Path) -> object:

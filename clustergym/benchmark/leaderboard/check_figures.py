@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import secrets
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -72,12 +72,13 @@ def check_figures(
 
 def draw_rows(rows: Sequence[Row], count: int) -> list[Row]:
     """Draw rows of different policies, all policies and then all rows of one with equal probability."""
-    draw = random.SystemRandom()
     by_policy: dict[str, list[Row]] = {}
     for row in rows:
         by_policy.setdefault(row.place.policy, []).append(row)
-    names = draw.sample(sorted(by_policy), min(count, len(by_policy)))
-    return [draw.choice(by_policy[name]) for name in names]
+    left, drawn = sorted(by_policy), list[Row]()
+    while left and len(drawn) < count:
+        drawn.append(secrets.choice(by_policy[left.pop(secrets.randbelow(len(left)))]))
+    return drawn
 
 
 def compare_rows(entered: Row, found: Row) -> list[str]:

@@ -47,7 +47,7 @@ The first command runs what is missing, the second prints this table, and the th
 """
 
 
-def title_of(table: FigureTable, name: str) -> str:
+def find_title(table: FigureTable, name: str) -> str:
     """Return the title of a row."""
     return TITLES.get(name) or table.policies[name].title
 
@@ -109,7 +109,7 @@ def list_table_rows(table: FigureTable) -> Iterator[list[str]]:
         seeds = min((one.seeds if one else 0 for one in found.families.values()), default=0)
         hours = mean_hours(table, name)
         yield [
-            title_of(table, name),
+            find_title(table, name),
             "" if policy is None else policy.rules,
             *(format_ratio(one) for one in found.families.values()),
             format_ratio(found.overall),
@@ -126,13 +126,13 @@ def _format_value(found: Ratio | None) -> str:
 def list_stopped(table: FigureTable) -> list[str]:
     """Return a line on each policy of which a run did not end, with the reason."""
     every = ((name, compare_with_reference(table, name).stopped) for name in table.keys.policies)
-    return [f"{title_of(table, name)} does not end in {reason}" for name, reason in every if reason]
+    return [f"{find_title(table, name)} does not end in {reason}" for name, reason in every if reason]
 
 
 def describe_table(table: FigureTable) -> str:
     """Say in one line what the figures are."""
     return (
-        f"Mean JCT over that of the reference ({title_of(table, table.keys.reference)}) on the same trace:"
+        f"Mean JCT over that of the reference ({find_title(table, table.keys.reference)}) on the same trace:"
         " geometric mean over n seeds in each family, families with equal weight; 95 % intervals by Student's"
         " t on logarithms, none below eight seeds ([?])."
     )

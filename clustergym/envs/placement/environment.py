@@ -188,7 +188,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         # A job that does not fit is not placed in part: gangs need all of their nodes.
         if state.shortfall:
             self._over = True
-            return self._observe(), 0.0, True, False, self._info()
+            return self._observe(), 0.0, True, False, self.make_info()
         legal = state.free[minipod] > 0
         if legal:
             most = 1 if self.parameters.step == "node" else state.left

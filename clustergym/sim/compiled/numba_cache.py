@@ -92,14 +92,14 @@ def compile_inline(function: F) -> F:
     return _compile(function, {"inline": "always"})
 
 
-def compile_fields(kind: Callable[..., T], arguments: str, value: str, **others: str) -> Callable[..., T]:
-    """Return a function that makes a NamedTuple `kind`, inlined in the compiled functions that call it.
+def compile_fields(made: Callable[..., T], arguments: str, value: str, **others: str) -> Callable[..., T]:
+    """Return a function that makes a NamedTuple `made`, inlined in the compiled functions that call it.
 
     Numba has neither a loop over the fields of such a tuple nor `_replace`.
 
     Parameters
     ----------
-    kind : class of NamedTuple
+    made : class of NamedTuple
     arguments : str
         Names of the function's arguments.
     value : str
@@ -107,8 +107,8 @@ def compile_fields(kind: Callable[..., T], arguments: str, value: str, **others:
     **others : str
         Of single fields, expressions that replace it.
     """
-    fields = ", ".join(others.get(name, value).format(name) for name in kind._fields)  # type: ignore[attr-defined]
-    function = eval(f"lambda {arguments}: kind({fields})", {"kind": kind, "np": np})
+    fields = ", ".join(others.get(name, value).format(name) for name in made._fields)  # type: ignore[attr-defined]
+    function = eval(f"lambda {arguments}: made({fields})", {"made": made, "np": np})
     return cast(Callable[..., T], _numba.njit(inline="always")(function) if _numba else function)
 
 
