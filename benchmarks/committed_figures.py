@@ -119,7 +119,7 @@ def error_on_language_models() -> str:
     return (
         f"{low:g} to {high:g} % in the median, by source, over {rows} measured training throughputs of dense "
         f"models of {sources} sources, and {least:g} to {most:g} % over {more} of mixtures of experts of"
-        f" {fewer}; each source is left out whole of the fit that predicts it"
+        f" {fewer}; each source is left out whole of the fit that predicts it, which is of its framework"
     )
 
 

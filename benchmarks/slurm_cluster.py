@@ -29,13 +29,7 @@ REMEDY = "run it where apt-get can fetch Debian's packages of Slurm and MariaDB"
 
 
 def unpack_packages(root: Path) -> None:
-    """Fetch and unpack the packages of Slurm and its database, if they are not there.
-
-    Raises
-    ------
-    InputError
-        If they cannot be fetched.
-    """
+    """Fetch and unpack the packages of Slurm and its database, if they are not there."""
     if (root / "usr/sbin/slurmd").exists():
         return
     root.mkdir(parents=True, exist_ok=True)

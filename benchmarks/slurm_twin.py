@@ -29,7 +29,6 @@ from clustergym.common.errors import InputError
 
 NODES, GPUS, LOAD = 6, 4, 1.05
 SHARES = {"vision": 50, "speech": 30, "robots": 20}
-USERS = {"vision": ("ann", "bea", "cid"), "speech": ("dan", "eve"), "robots": ("flo", "gus")}
 SETTINGS = {"age": "0", "fair": "10000"}
 """Settings by name, with the weight of fair share."""
 PRINTED = {

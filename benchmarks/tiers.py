@@ -41,7 +41,7 @@ from clustergym.benchmark.leaderboard.agent_board import (
     simulate_policy,
 )
 from clustergym.benchmark.leaderboard.agent_entry import Run, record_run
-from clustergym.common.errors import InputError, exits_on_bad_input, nearest
+from clustergym.common.errors import InputError, exits_on_bad_input, require_known
 from clustergym.common.figures import check_figure, draw_figure
 from clustergym.common.writing import atomic_path
 from clustergym.envs.episodes import trace_seed
@@ -104,8 +104,7 @@ def envs_of(name: str, number: int, **options: Any) -> Any:
 def find_tier(tier: str) -> str:
     """Return the id of an environment such as `knobs-16` that steps on the compiled simulation."""
     known = {row.short_name: row.id for row in ENVIRONMENTS if row.schedules}
-    if tier not in known:
-        raise InputError(f"unknown tier {tier!r}", field="tier", remedy=nearest(tier, list(known)))
+    require_known(tier, known, "tier", "tier")
     return known[tier]
 
 
@@ -194,8 +193,7 @@ def check_settings(settings: Mapping[str, Any], learner: Callable[..., Any]) -> 
     """Refuse settings that are no parameters of a learner."""
     known = list(inspect.signature(learner).parameters)
     for setting in settings:
-        if setting not in known:
-            raise InputError(f"unknown setting {setting!r}", field="--set", remedy=nearest(setting, known))
+        require_known(setting, known, "setting", "--set")
 
 
 def learn(learner: Any, until: float, steps: int, recorder: CurveRecorder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,7 +37,11 @@ COMPARED = ("arnold", *BASELINES, *WHOLE_GROUPS)
 EITHER_UNIT = "arnold_either_unit"
 QUICK_ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
-Advance = Callable[[str], None]
+
+def say(step: str) -> None:
+    """Show on a terminal what is done."""
+    if sys.stderr.isatty():
+        print(f"done: {step}", file=sys.stderr)
 
 
 class SolverAnswer(NamedTuple):
@@ -69,9 +74,7 @@ def solve_either_unit(instance: Instance) -> float:
     return min(scores)
 
 
-def run_setting(
-    setting: PlacementSetting, alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
-) -> dict[str, Any]:
+def run_setting(setting: PlacementSetting, alphas: Sequence[float], states: int, seed: int) -> dict[str, Any]:
     """Run every algorithm for every cluster state and alpha (weight of DP spread); return their scores.
 
     Scores are lists by alpha of lists by state.
@@ -87,19 +90,16 @@ def run_setting(
         found[name] = [
             [solve(name, Instance(setting.job, free, alpha), rng) for free, rng in pairs] for alpha in alphas
         ]
-        if advance is not None:
-            advance(f"({setting.name}) {name}")
+        say(f"({setting.name}) {name}")
     either = [[solve_either_unit(Instance(setting.job, free, a)) for free in drawn] for a in alphas]
     exact = [answer for by_state in found["arnold"] for answer in by_state]
     shape = ("gpus", "nodes", "data_parallel", "tensor_parallel", "pipeline_parallel")
     cell_scores = {name: _column(rows, "cell_score") for name, rows in found.items()}
     return {
-        **{
-            "name": setting.name,
-            "cluster": setting.cluster,
-            "minipods": len(sizes),
-            "nodes": int(sizes.sum()),
-        },
+        "name": setting.name,
+        "cluster": setting.cluster,
+        "minipods": len(sizes),
+        "nodes": int(sizes.sum()),
         "job": {name: getattr(setting.job, name) for name in shape},
         "free_nodes": [free.tolist() for free in drawn],
         "scores": {name: _column(rows, "score") for name, rows in found.items()},
@@ -117,14 +117,12 @@ def _column(rows: list[list[SolverAnswer]], field: str) -> list[list[float]]:
     return [[round(getattr(answer, field), 9) for answer in by_state] for by_state in rows]
 
 
-def run_benchmark(
-    alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
-) -> dict[str, Any]:
+def run_benchmark(alphas: Sequence[float], states: int, seed: int) -> dict[str, Any]:
     """Score every algorithm in each setting, for each alpha (weight of DP spread), on random cluster states.
 
     Returns the settings' scores and a summary as JSON values; `states` is the number of states.
     """
-    settings = [run_setting(setting, alphas, states, seed, advance) for setting in SETTINGS]
+    settings = [run_setting(setting, alphas, states, seed) for setting in SETTINGS]
     given = {"schema": SCHEMA, "seed": seed, "states": states, "alphas": list(alphas)}
     return {**given, "settings": settings, "summary": summary(settings, alphas)}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 STATES, QUICK_STATES, FEWEST_STATES = 20, 3, 3
@@ -13,17 +12,12 @@ def placement_figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
     from clustergym.envs.placement.drawing import ALPHAS
 
     from .arnold_ablation import ablate
-    from .arnold_benchmark import QUICK_ALPHAS, by_fullness, run_benchmark
+    from .arnold_benchmark import QUICK_ALPHAS, by_fullness, run_benchmark, say
     from .arnold_characterisation import characterise
 
-    figures = run_benchmark(QUICK_ALPHAS if quick else ALPHAS, states, seed, _say)
+    figures = run_benchmark(QUICK_ALPHAS if quick else ALPHAS, states, seed)
     figures["fullness"] = by_fullness(states, seed, quick)
-    _say("fullness")
+    say("fullness")
     figures["characterisation"] = characterise(states, seed)
     figures["ablation"] = ablate(states, seed)
     return figures
-
-
-def _say(step: str) -> None:
-    if sys.stderr.isatty():
-        print(f"done: {step}", file=sys.stderr)

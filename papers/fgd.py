@@ -39,7 +39,6 @@ ARRIVED_PCT = (50, 80, 90, 100, 110, 120, 130)
 SEED, QUICK_WORKLOAD = 42, "default"
 WITHIN = 0.02
 """Points by which a figure may differ and count as the published one; those have two decimals."""
-SOURCE = "its published results, mean over the seeds of the folder"
 ALLOCATED, FRAGMENTED = "allocated_pct", "fragmented_pct"
 COLUMNS = (ALLOCATED, FRAGMENTED)
 Row = dict[str, Any]

@@ -23,7 +23,7 @@ from clustergym.papers.page import (
 from clustergym.papers.reproduction import Options
 from clustergym.papers.titles import BY_WORKLOAD, PAPERS
 
-from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, require_known
 from clustergym.common.paths import data_folder
 from clustergym.common.writing import write_json, write_text
 
@@ -72,8 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(given: argparse.Namespace) -> None:
     known = [*PAPERS, ALL, CLAIMS]
-    if given.paper not in known:
-        raise InputError(f"unknown paper {given.paper!r}", remedy=nearest(given.paper, known))
+    require_known(given.paper, known, "paper")
     if given.workers < 1:
         raise InputError(
             f"{given.workers} is not a number of processes", field="--workers", remedy="give 1 or more"

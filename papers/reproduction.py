@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 
 from clustergym import policies
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.common.paths import PACKAGE, conf_dir
 from clustergym.common.processes import in_order
 from clustergym.common.writing import write_text
@@ -102,8 +102,7 @@ def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str
     """
     installed = presets()
     for name in asked or ():
-        if name not in installed:
-            raise InputError(f"unknown policy {name!r}", field="--policies", remedy=nearest(name, installed))
+        require_known(name, installed, "policy", "--policies")
     chosen = [name for name in wanted if name in installed] if asked is None else list(dict.fromkeys(asked))
     if not chosen:
         raise InputError("names no policy", field="--policies", remedy=f"give some of {', '.join(wanted)}")

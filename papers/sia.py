@@ -168,12 +168,10 @@ def sia_figures(known: Sequence[tuple[str, str]], found: Found) -> dict[str, Any
             hours = [run[metric] for run in late]
             inside = min(hours) <= told[metric] <= max(hours)
             figures["late"][trace][label][metric] = {
-                **{
-                    "runs": len(late),
-                    "least": min(hours),
-                    "most": max(hours),
-                    "mean": sum(hours) / len(hours),
-                },
+                "runs": len(late),
+                "least": min(hours),
+                "most": max(hours),
+                "mean": sum(hours) / len(hours),
                 "where": "inside" if inside else "outside",
             }
     return figures

@@ -37,20 +37,9 @@ def test_unknown_names_are_attribute_errors():
         clustergym.nope  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    ("override", "line"),
-    [
-        ("policy=fcsf", "policy: unknown policy 'fcsf' (did you mean fcfs"),
-        ("polcy=fcfs", "polcy: unknown key 'polcy' (did you mean policy"),
-        ("seed=[1", "configuration: no viable alternative"),
-        ("trace=file", "trace.path: has no value (give trace.path=…)"),
-        ("--fast", "unknown option '--fast'"),
-    ],
-)
-def test_what_hydra_does_not_accept_is_an_input_error(override, line):
-    with pytest.raises(InputError) as caught:
-        compose([override])
-    assert str(caught.value).startswith(line)
+def test_what_hydra_does_not_accept_is_an_input_error():
+    with pytest.raises(InputError, match=r"^configuration: no viable alternative") as caught:
+        compose(["seed=[1"])
     assert "\n" not in str(caught.value)
 
 

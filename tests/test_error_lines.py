@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from golden_texts import check_lines
 from readers import READERS, SEEDS
+from refusals import FOLDER
 
 from clustergym.common.errors import InputError
 
@@ -82,3 +83,9 @@ def test_what_a_reader_says_of_damaged_files(name: str, tmp_path: Path) -> None:
                 )
                 said.setdefault(VALUES.sub("", OF_LIBRARIES.sub(r"\1 … (", f"{error.message} (")), line)
     check_lines(f"errors/{name}.txt", said.values())
+
+
+def test_each_file_of_refusals_is_of_a_test() -> None:
+    texts = "\n".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
+    named = re.findall(r'refused(?:_of)?\("([^"]+)"', texts)
+    assert sorted(named) == sorted(path.stem for path in FOLDER.glob("*.txt"))

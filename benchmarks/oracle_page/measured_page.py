@@ -38,11 +38,7 @@ prediction is too slow.
 """
 
 MEMORY_NOTE = """\
-The next two tables are about memory. The first has the errors of the most bytes that tensors take. The
-second has pairs of the largest micro-batch that ran and the smallest that did not, for the oracle as it
-is, and if it took all bytes that were free. *precision* and *recall* are those of the prediction that a
-step does not fit; the last columns are the largest micro-batch that is predicted to fit, divided by the
-largest that ran.
+The next table has the errors of the most bytes that tensors take.
 """
 
 SHARES_NOTE = """\
@@ -75,16 +71,6 @@ def steps_section(figures: Figures) -> str:
         },
     }
     memory = [(name, *_errors(row)) for name, row in figures["memory"].items()]
-    borders = [
-        (
-            name,
-            f"{row['pairs']}",
-            percent(row["precision"], 0),
-            percent(row["recall"], 0),
-            *(f"{row[key]:.2f}" for key in ("least", "median", "most")),
-        )
-        for name, row in figures["borders"].items()
-    ]
     columns = ("steps", "median", "mean", "90th percentile", "off")
     return "\n".join(
         (
@@ -94,8 +80,6 @@ def steps_section(figures: Figures) -> str:
             "",
             MEMORY_NOTE,
             table(("bytes", *columns), memory),
-            "",
-            table(("what fits", "pairs", "precision", "recall", "least", "median", "most"), borders),
             "",
             _findings(figures),
             SHARES_NOTE,
@@ -114,22 +98,26 @@ def _errors(row: Figures) -> tuple[str, ...]:
 def _findings(figures: Figures) -> str:
     """Return a paragraph on what the tables of measured steps show."""
     segments, repeats, unused = figures["segments"], figures["repeats"], figures["unused"]
-    refused = figures["refused"]
+    border = figures["borders"]
     text = f"""\
         `cross_entropy` of fp32 logits in plain PyTorch holds up to {UNCOMPILED_LOSS_BYTES:g} bytes for each
         token and word of the vocabulary: the logarithms of probabilities, their gradient and that of the
         logits, as the peaks of these rows by phase show. The oracle counts them where nothing is compiled,
         and the stack's `loss_bytes` elsewhere. Gradients that are dropped between steps save their 2 bytes
         per parameter; the oracle always counts them. The card had {figures["free_gb"]:.1f} GB free, of which
-        the oracle uses {figures["usable_gb"]:.0f}. It refuses {refused["steps"]} of {figures["ran"]} steps
-        that ran; in the median, these are predicted to need {percent(refused["over_median"])} more than that.
-        Part of the rest is the allocator's: the bytes that it reserves without a tensor are
-        {percent(unused["median_share"])} of the bytes of tensors in the median and {percent(unused["p90"])}
-        at the 90th percentile. {segments["ran"]} of {segments["failed"]} micro-batches that failed ran with
-        the allocator's expandable segments. {repeats["repeats"]} steps were measured again on the second
-        machine. Their seconds differ by {percent(repeats["median_ape"])} in the median and
-        {percent(repeats["most_ape"])} at most, and their bytes by {percent(repeats["memory_most_ape"])}. Why
-        steps take more or fewer seconds than predicted is not known.
+        the oracle uses {figures["usable_gb"]:.1f}. It refuses {figures["refused"]} of {figures["ran"]} steps
+        that ran. Its largest micro-batch is {border["median"]:.2f} times the largest that ran, in the median
+        of {border["pairs"]} models, lengths and recomputations ({border["least"]:.2f} to
+        {border["most"]:.2f}). It refuses {percent(border["recall"], 0)} of the micro-batches that were just
+        too large; the target is 80 %. {segments["failed"]} of them were tried again with the allocator's
+        expandable segments: {segments["ran"]} ran, and the oracle refuses {segments["refused"]} of the
+        {segments["failed"] - segments["ran"]} that did not. By default, the bytes that the allocator reserves
+        without a tensor are {percent(unused["median_share"])} of the bytes of tensors in the median and
+        {percent(unused["p90"])} at the 90th percentile.
+        {repeats["repeats"]} steps were measured again on the second machine. Their seconds differ by
+        {percent(repeats["median_ape"])} in the median and {percent(repeats["most_ape"])} at most, and their
+        bytes by {percent(repeats["memory_most_ape"])}. Why steps take more or fewer seconds than predicted is
+        not known.
         """
     # A number is not parted from its sign.
     words = " ".join(text.split()).replace(" %", "\0%")

@@ -34,16 +34,18 @@ predicted by a fit to all other rows. For mixtures of experts only the newest re
 configuration counts, since the releases of one configuration differ by factors of 1.0 to 2.9.
 
 One oracle contains all stacks (`oracle=stack`, the default). For each model and GPU type it uses the
-stack, of those measured on both, whose year is nearest to `oracle.year` (by default the newest). If there
-is none, it extrapolates the stack of the nearest year and prints a note: of Megatron on GPUs with fp8
-arithmetic, of FSDP on others. For the papers' models on their GPUs the stack is `alpa-2022`, and the times
-are those of [`oracle=grid`](#the-grid-based-estimates-of-adaptive-parallelism). The settings of papers and
-some frozen boards still use `oracle=roofline`; board `llm-2026` names a former fit.
+stack, of those measured on both, whose year is nearest to `oracle.year` (by default the newest), among
+those of a framework if `oracle.stack` names one (`fsdp`, `megatron`). If there is none, it extrapolates
+the stack of the nearest year and prints a note: of Megatron on GPUs with fp8 arithmetic, of FSDP on
+others. For the papers' models on their GPUs the stack is `alpa-2022`, and the times are those of
+[`oracle=grid`](#the-grid-based-estimates-of-adaptive-parallelism). The settings of papers and some frozen
+boards still use `oracle=roofline`; board `llm-2026` names a former fit.
 
 Fits from 2025 on keep to two shares of an H100's bf16 peak, which a step's time tells poorly: that of
 large matrix products (0.73, the fastest of those in `benchmarks/measured/h100-curves.csv`), as
 Megatron-Bridge publishes no dense model in bf16, and for PyTorch's own FSDP that of flash attention 2
-(0.35, Shah et al., NeurIPS '24), as torchtitan's rows have 8,192 tokens.
+(0.35, Shah et al., NeurIPS '24), as torchtitan's rows have 8,192 tokens. A GPU's sustained rates fall with
+the cube root of the peak that each watt has to sustain, since the voltage goes with the clock.
 """
 
 TARGETS = {
@@ -53,17 +55,18 @@ TARGETS = {
 
 SOURCES_NOTE = """\
 A user's own software is none of these stacks. In the next table, each source is left out whole: stacks
-are fitted to the other sources, and a row has the stack that the oracle chooses among these for its
-model, GPU type and year. *ratio* is the median of the predicted over the measured speed. This is the
-error to expect of a model of one's own; the errors above are of software that a stack was fitted to.
+are fitted to the other sources, and a row has the stack that the oracle chooses among those of its
+framework (dgxc-benchmarking and Megatron-Bridge are Megatron, the others FSDP) for its model, GPU type and
+year. *ratio* is the median of the predicted over the measured speed. *untold* is the median error of the
+stacks that are chosen if the framework is not told. This is the error to expect of a model of one's own;
+the errors above are of software that a stack was fitted to.
 """
 
 MISSED_NOTE = """\
-If left out of the fit, rows of three types are predicted 20 to 50 % too fast:
+If left out of the fit, dense rows of three types are predicted too fast by a fifth or more:
 
 - torchtitan with rowwise fp8. Its release has a known defect, to which no stack is fitted.
-- mpt-30B on 8 GPUs with a micro-batch of one sequence of 8,192 tokens, and mpt-70B on 64 A100-40. The
-  former fills more of the GPU's memory than any other row (0.91 of it).
+- mpt-30B on 8 GPUs with a micro-batch of one sequence of 8,192 tokens, and mpt-70B on 64 A100-40.
 - mpt-760M on 8 A100-80 with up to 1,024 tokens, and mpt-1B on 32 A100-40. The former runs as predicted
   on H100, the latter on 16 and 64 GPUs.
 
@@ -73,9 +76,9 @@ Torchtitan's selective recomputation is assumed to recompute half of the forward
 starts from the result of a joint fit to its own rows and those of Megatron-Bridge; the joint fit, too,
 leaves the group out.
 
-Mixtures of experts in release 26.08 (DeepSeek-V3, Qwen3) are predicted 10 to 35 % too slow, as slow as
-in earlier releases, because one set of constants covers all of 2026. Few rows have an all-to-all over
-more than eight GPUs, and the constant `exchange_exposed` depends on these rows.
+Mixtures of experts in release 26.08 (DeepSeek-V3, Qwen3) are predicted too slow, as slow as in earlier
+releases, because one set of constants covers all of 2026. Few rows have an all-to-all over more than
+eight GPUs, and the constant `exchange_exposed` depends on these rows.
 """
 
 SPEED_NOTE = """\
@@ -93,8 +96,7 @@ CURVES_NOTE = f"""\
 The next table has the curves that are off by more than {MISSED_POINTS} points, each at the number of GPUs
 with the largest error. *fewest* is how much too fast the row on the fewest GPUs is predicted, to which the
 rest of the curve is relative. Where a table does not say what is recomputed, the oracle takes the least
-that fits. By its memory, Llama 405B on GB200 and 70B with fp8 on H100 recompute less with more data
-parallelism and become faster, which no measurement shows. The other causes are not known.
+that fits. The causes are not known.
 """
 
 PARTS_NOTE = """\
@@ -131,23 +133,6 @@ uneven stages, the pipeline bubble, recomputation and small micro-batches, relat
 loses the fewest on the allocation. The communication load is the exposed communication in seconds.
 Policies that profile get the best estimate of the grids' proxy plans, which includes neither stragglers
 nor the optimizer's step.
-"""
-
-SCALING_NOTE = """\
-### Fixed batch: not validated
-
-All published scaling is weak: the batch grows with the GPUs. How much slower each GPU becomes if a job
-with a fixed batch runs on more GPUs follows from the oracle's model alone; **no measurement validates
-these curves**. The batch has 256 sequences of 8,192 tokens, the precision is bf16, and each number of
-GPUs has the fastest plan that the search finds. The figures are the speed per GPU, relative to that on
-the smallest number of GPUs on which the model fits. The last columns are shares of the step at the
-largest number of GPUs: `communication` is exposed communication and the wait for the slowest GPU, and
-`bubble` is that of the pipeline.
-
-From 512 GPUs on there are more GPUs than sequences: one sequence is then divided among tensor, context
-or pipeline ranks. A pipeline with fewer micro-batches than stages runs one stage after another. On A100,
-mixtures of experts have default constants, since the stack `fsdp-2023` was measured on dense models
-only.
 """
 
 
@@ -205,6 +190,7 @@ def stack_section(figures: Figures) -> str:
             SOURCES_NOTE,
             _left_out_sources(figures["without_a_source"]),
             "",
+            _two_sources(figures["between_sources"]),
             MISSED_NOTE,
             *(f"{group}\n" for group in groups),
             SPEED_NOTE,
@@ -222,9 +208,6 @@ def stack_section(figures: Figures) -> str:
             *_collectives(figures.get("collectives", {})),
             GRIDS_NOTE,
             _grids(figures["grids"]),
-            "",
-            SCALING_NOTE,
-            _scaling(figures["strong_scaling"]),
             "",
         )
     )
@@ -261,10 +244,25 @@ def _missed_curves(curves: Iterable[Figures]) -> str:
 
 def _left_out_sources(figures: Figures) -> str:
     rows = [
-        (*_rows({name: row})[0], f"{row['median_ratio']:.2f}", ", ".join(row["stacks"]))
+        (
+            *_rows({name: row})[0],
+            f"{row['median_ratio']:.2f}",
+            ", ".join(row["stacks"]),
+            percent(row["any_median_ape"]),
+        )
         for name, row in figures.items()
     ]
-    return table(("left out", "rows", "median", "mean", "90th percentile", "ratio", "stacks chosen"), rows)
+    three = ("median", "mean", "90th percentile")
+    return table(("left out", "rows", *three, "ratio", "stacks chosen", "untold: median"), rows)
+
+
+def _two_sources(ratios: Figures) -> str:
+    said = (f"{max(of):.2f} times as fast for {name} ({len(of)})" for name, of in ratios.items() if of)
+    return (
+        "Sources differ by themselves: a model on equal GPUs, with equal precision and sequence length, is\n"
+        f"in one source up to {', up to '.join(said)} as in another.\n"
+        "In brackets is the number of settings that several have.\n"
+    )
 
 
 def _collectives(figures: Figures) -> tuple[str, ...]:
@@ -302,34 +300,21 @@ def _rows(groups: Figures) -> list[tuple[str, ...]]:
     return [(name, f"{row['rows']}", *_three(row)) for name, row in groups.items()]
 
 
-def _scaling(curves: list[Figures]) -> str:
-    counts = sorted({point["gpus"] for curve in curves for point in curve["curve"]})
-    rows = []
-    for curve in curves:
-        points = {point["gpus"]: point for point in curve["curve"]}
-        last = points[max(points)]
-        speeds = [f"{points[gpus]['relative']:.2f}" if gpus in points else "-" for gpus in counts]
-        shares = [percent(last[name], 0) for name in ("compute", "communication", "bubble")]
-        rows.append((f"{curve['model']}, {curve['machine']}", *speeds, *shares))
-    return table(("", *map(str, counts), "compute", "communication", "bubble"), rows)
-
-
 def measure_stacks(data: Path, progress: Callable[[str], None]) -> Figures:
     """Return errors of the throughput predicted for software stacks, given a folder of measurements.
 
-    Beside them are those of strong scaling, of estimated plans and of collectives.
+    Beside them are those of estimated plans and of collectives.
     """
     from clustergym.oracle.calibration import throughput_validation as validation
-    from clustergym.oracle.stacks.throughput import strong_scaling
 
     rows = validation.read_published(data)
     return {
         **validation.figures(rows, validation.predict_rows(rows)),
         "left_out": validation.cross_validate(rows, progress),
         "without_a_source": validation.leave_out_sources(rows, progress),
+        "between_sources": validation.compare_sources(rows),
         "without_a_part": validation.errors_without_parts(rows),
         "without_a_constant": validation.errors_without_constants(rows, progress),
-        "strong_scaling": strong_scaling(),
         "grids": measure_grids(),
         "collectives": measure_collectives(data / "modern" / "collectives"),
     }

@@ -16,8 +16,8 @@ from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import InformationClass
 
-AGENTS = ("auction_es", "group_pg")
-"""Agents whose checkpoints are weights of an auction; `group_pg` is of earlier versions."""
+AGENT = "auction_es"
+"""The agent whose checkpoints are weights of an auction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ def save(path: Path, weights: Floats, information: InformationClass, about: Mapp
     """Write an auction's weights to `path`, and their description to a YAML file of the same name."""
     head = {
         "schema": AUCTION_SCHEMA,
-        "agent": about.get("training", {}).get("name", AGENTS[0]),
+        "agent": about.get("training", {}).get("name", AGENT),
         "feature_version": features.VERSION,
         "features": list(features.NAMES),
         "normalisation": "in the features: every one is of the order of 1",
@@ -61,10 +61,9 @@ def save(path: Path, weights: Floats, information: InformationClass, about: Mapp
 def load(name: str) -> AuctionCheckpoint:
     """Read the checkpoint of an auction by its path, or by its name in the package."""
     stored = read(name, AUCTION_SCHEMA)
-    wanted = {"agent": AGENTS, "feature_version": (features.VERSION,)}
-    for key, values in wanted.items():
-        if stored.about.get(key) not in values:
-            message = f"is {stored.about.get(key)!r}, this version has {' or '.join(map(repr, values))}"
+    for key, value in (("agent", AGENT), ("feature_version", features.VERSION)):
+        if stored.about.get(key) != value:
+            message = f"is {stored.about.get(key)!r}, this version has {value!r}"
             raise _make_outdated_error(stored.yaml, message, key)
     names = stored.about.get("features")
     if not isinstance(names, list) or names != [name for name in features.NAMES if name in names]:

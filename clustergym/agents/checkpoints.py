@@ -13,7 +13,7 @@ import numpy.typing as npt
 import yaml
 
 from clustergym.common.errors import InputError, nearest
-from clustergym.common.paths import PACKAGE, install_line
+from clustergym.common.paths import PACKAGE, require_extra
 from clustergym.common.reading import open_regular_file, read_regular
 from clustergym.common.writing import atomic_path
 from clustergym.common.yaml_file import parse_mapping
@@ -128,12 +128,9 @@ def read(name: str, schema: str) -> CheckpointContent:
 
 
 def _tensors(path: Path, data: bytes) -> Tensors:
-    try:
+    with require_extra("needs safetensors to be read", "learn", None, file=path):
         from safetensors import SafetensorError
         from safetensors.numpy import load as unpacked
-    except ImportError as error:
-        remedy = install_line("learn")
-        raise InputError("needs safetensors to be read", file=path, remedy=remedy) from error
     try:
         tensors: Tensors = unpacked(data)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:

@@ -15,7 +15,7 @@ from clustergym.agents import auction
 from clustergym.agents.auction import NONE, Bids
 from clustergym.common.arrays import Floats, Ints
 from clustergym.scenario.policy import View
-from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place, compile_part
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_fields, compile_in_place, compile_part
 
 ENDED_S = 1e-3
 """A job with less to run has ended."""
@@ -50,35 +50,12 @@ class Candidates(NamedTuple):
     filled: Ints
 
 
-@compile_part
-def _join_bids(bids: Bids, more: Bids, first: int, last: int) -> Bids:
-    """Return an auction's inputs followed by rows first..last - 1 of others."""
-    return Bids(
-        np.concatenate((bids.remaining, more.remaining[first:last])),
-        np.concatenate((bids.time_s, more.time_s[first:last])),
-        np.concatenate((bids.cost_s, more.cost_s[first:last])),
-        np.concatenate((bids.held_type, more.held_type[first:last])),
-        np.concatenate((bids.held_level, more.held_level[first:last])),
-        np.concatenate((bids.standstill_s, more.standstill_s[first:last])),
-        np.concatenate((bids.age_s, more.age_s[first:last])),
-        np.concatenate((bids.attained_gpu_s, more.attained_gpu_s[first:last])),
-        np.concatenate((bids.slack_s, more.slack_s[first:last])),
-    )
-
-
-@compile_part
-def _of_rows(bids: Bids, rows: Ints) -> Bids:
-    return Bids(
-        bids.remaining[rows],
-        bids.time_s[rows],
-        bids.cost_s[rows],
-        bids.held_type[rows],
-        bids.held_level[rows],
-        bids.standstill_s[rows],
-        bids.age_s[rows],
-        bids.attained_gpu_s[rows],
-        bids.slack_s[rows],
-    )
+_join_bids = compile_fields(
+    Bids, "bids, more, first, last", "np.concatenate((bids.{0}, more.{0}[first:last]))"
+)
+"""(Auction's inputs, others, first, last) -> the inputs, followed by rows first..last - 1 of the others."""
+_of_rows = compile_fields(Bids, "bids, rows", "bids.{}[rows]")
+_at_times = compile_fields(Bids, "bids, time_s", "bids.{}", time_s="time_s")
 
 
 @compile_part
@@ -87,17 +64,7 @@ def _bar_jobs(bids: Bids, jobs: Ints) -> Bids:
     time_s = bids.time_s.copy()
     for j in jobs:
         time_s[j] = np.inf
-    return Bids(
-        bids.remaining,
-        time_s,
-        bids.cost_s,
-        bids.held_type,
-        bids.held_level,
-        bids.standstill_s,
-        bids.age_s,
-        bids.attained_gpu_s,
-        bids.slack_s,
-    )
+    return _at_times(bids, time_s)
 
 
 @compile_in_place

@@ -68,11 +68,6 @@ def read_nodes(path: Path) -> tuple[list[Node], Counter[str]]:
         Each name once for each type of its GPUs.
     Counter
         Nodes that were left out, by reason.
-
-    Raises
-    ------
-    InputError
-        If the file is none of these, or no node has GPUs.
     """
     text, _ = read_text(path)
     if looks_like_objects(text[:4096].splitlines()):
@@ -241,11 +236,6 @@ def cluster_keys(
         For types that the catalogue lacks, the type of the catalogue whose data sheet they are given.
     path : Path
         For errors.
-
-    Raises
-    ------
-    InputError
-        For a type that neither the catalogue nor `like` has.
     """
     catalogue, guessed = load_gpu_types(), Counter[str]()
     groups, own = list[dict[str, Any]](), dict[str, Any]()

@@ -15,7 +15,7 @@ from clustergym.cluster.parts import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.errors import InputError, Parser, exits_on_bad_input
 from clustergym.common.tables import text_table
-from clustergym.common.writing import write_json, write_text
+from clustergym.common.writing import refuse_overwrite, write_json, write_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -67,10 +67,7 @@ def _import(options: argparse.Namespace) -> int:
     from clustergym.cluster.node_lists import cluster_keys, cluster_text, read_nodes
 
     source, out = options.source, options.output
-    if out.exists() and not options.force:
-        raise InputError(
-            "exists already", file=out, field="--output", remedy="choose another name, or --force"
-        )
+    refuse_overwrite([out], options.force)
     like = dict(given.partition("=")[::2] for given in options.like)
     nodes, left_out = read_nodes(source)
     keys, guessed = cluster_keys(nodes, options.name or out.stem, like, source)

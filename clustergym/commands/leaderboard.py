@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustergym.benchmark.leaderboard import DECISION_LIMIT_S
-from clustergym.common.errors import InputError, Parser, exits_on_bad_input
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, require_known
 from clustergym.common.processes import Processes
 
 if TYPE_CHECKING:
@@ -101,6 +101,13 @@ def _add_figures(commands: Any) -> None:
     words = "run only this one and the reference; may be given several times"
     fill.add_argument("--policy", action="append", default=[], metavar="NAME", help=words)
     _add_workers(fill)
+    words = "run a learned policy and its rivals on seeds that its parameters and weights determine"
+    sealed = commands.add_parser("seal", help=words)
+    sealed.add_argument("board", help="name of its folder, which has cells.yaml")
+    sealed.add_argument("entry", help="row of the table whose rules are `learned`")
+    sealed.add_argument("--hours", type=float, default=1.0, metavar="H", help="begin no run afterwards (1)")
+    sealed.add_argument("--json", type=Path, metavar="FILE", help="write the ratios")
+    _add_workers(sealed)
     figures = commands.add_parser("table", help="print a board's table of figures")
     figures.add_argument("board", help="name of its folder, which has cells.yaml")
     figures.add_argument("--json", type=Path, metavar="FILE", help="write the same figures")
@@ -400,6 +407,34 @@ def _fill(options: argparse.Namespace) -> int:
     return 0
 
 
+def _seal(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard.board import load_board
+    from clustergym.benchmark.leaderboard.cells import load_table
+    from clustergym.benchmark.leaderboard.fill import drop_stale, take_fingerprints
+    from clustergym.benchmark.leaderboard.pairs import compare_with_reference
+    from clustergym.benchmark.leaderboard.sealing import find_rivals, list_sealed_places, seal
+    from clustergym.benchmark.leaderboard.table_text import format_ratio
+
+    if not 0.0 < options.hours < math.inf:
+        raise InputError(f"{options.hours} hours", field="--hours", remedy="give a positive number")
+    table = load_table(load_board(options.board, options.root))
+    prints, label = take_fingerprints(table), table.keys.sealed_label(options.entry)
+    fresh = drop_stale(table, prints)
+    list_sealed_places(fresh, options.entry)
+    count = seal(fresh, prints, options.entry, options.hours, _workers(options), partial(print, flush=True))
+    done = drop_stale(table.reread(), prints)
+    missing = [place for place in list_sealed_places(fresh, options.entry) if place not in done.rows]
+    print(f"wrote {table.path}: {count} runs; {len(missing)} to go")
+    found = {}
+    for rival in find_rivals(fresh, options.entry):
+        ratio = compare_with_reference(done, options.entry, label, reference=rival).overall
+        found[rival] = ratio and ratio._asdict()
+        seeds = ratio.seeds if ratio else 0
+        print(f"{options.entry} over {rival}, sealed seeds: {format_ratio(ratio)}, n {seeds}")
+    _write_json(found, options.json)
+    return 0
+
+
 def _table(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard import table_text
     from clustergym.benchmark.leaderboard.board import load_board
@@ -438,13 +473,11 @@ def _curves(options: argparse.Namespace) -> int:
 
 def _bound(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.bounds import add_bounds
-    from clustergym.common.errors import nearest
 
     board = _load_board(options)
     names = [scenario.name for scenario in board.scenarios]
     for name in options.scenario:
-        if name not in names:
-            raise InputError(f"unknown scenario {name!r}", field="scenario", remedy=nearest(name, names))
+        require_known(name, names, "scenario", "scenario")
     print(f"wrote {add_bounds(board, _workers(options), options.scenario)}")
     return 0
 
@@ -499,6 +532,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "render": _render,
     "retrain": _retrain,
     "fill": _fill,
+    "seal": _seal,
     "table": _table,
     "curves": _curves,
     "bound": _bound,

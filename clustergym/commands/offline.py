@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, require_known
 from clustergym.common.writing import write_json
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     from clustergym.envs.driver import driving_parameters
     from clustergym.envs.registration import make_env
     from clustergym.scenario.environments import ENVIRONMENTS
-    from clustergym.scenario.registry import parse_policy
+    from clustergym.scenario.registry import parse_parameters, parse_policy
     from clustergym.training.offline import (
         at_random,
         by_policy,
@@ -67,18 +67,14 @@ def main(argv: list[str] | None = None) -> int:
     )
 
     for quality in options.qualities:
-        if quality not in QUALITIES:
-            raise InputError(f"unknown kind {quality!r}", field="--kinds", remedy=nearest(quality, QUALITIES))
+        require_known(quality, QUALITIES, "kind", "--kinds")
     if options.episodes < 1:
         raise InputError(f"{options.episodes} episodes", field="--episodes", remedy="give at least 1")
     needs_minari()
     names = {row.short_name: row.id for row in ENVIRONMENTS} | {row.id: row.id for row in ENVIRONMENTS}
-    if options.env not in names:
-        raise InputError(
-            f"unknown environment {options.env!r}", field="ENV", remedy=nearest(options.env, names)
-        )
+    require_known(options.env, names, "environment", "ENV")
     name = names[options.env]
-    words = _parameters(options.parameter)
+    words = parse_parameters(options.parameter, "env", "write NAME=VALUE")
     scores = _scores(name, words)
     medium = options.medium or (MEDIUM_WEIGHTS if scores else MEDIUM)
     told = {"expert": options.expert, "medium": medium, "random": "random actions"}
@@ -125,22 +121,6 @@ def _check_driving(policy: Policy, quality: str, given: Mapping[str, Any]) -> No
         if given[key] != wanted:
             message = f"policy {policy.name} has {key} {wanted}, the environment {given[key]}"
             raise InputError(message, field=f"--{quality}", remedy="give another policy, or its round_s=")
-
-
-def _parameters(words: list[str]) -> dict[str, Any]:
-    """Read `NAME=VALUE` words, with YAML values."""
-    import yaml
-
-    found = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise InputError(f"{word!r} is not a parameter", field="env", remedy="write NAME=VALUE")
-        try:
-            found[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise InputError(f"{value!r} is not a value", field=f"env.{key}", remedy="give YAML") from error
-    return found
 
 
 if __name__ == "__main__":

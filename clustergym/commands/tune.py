@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest
+from clustergym.common.errors import InputError, Parser, exits_on_bad_input, require_known
 
 QUIET = ("compare=null", "report=false", "table=false", "progress=false")
 """Of every run; what is given comes later, and holds."""
@@ -109,9 +109,7 @@ def main(argv: list[str] | None = None) -> int:
     from clustergym.common.writing import write_json
     from clustergym.results.metrics.catalogue import METRICS
 
-    if options.metric not in METRICS:
-        remedy = nearest(options.metric, list(METRICS))
-        raise InputError(f"unknown metric {options.metric!r}", field="--metric", remedy=remedy)
+    require_known(options.metric, METRICS, "metric", "--metric")
     trials: list[dict[str, Any]] = []
 
     def evaluate(trial: Any) -> float:

@@ -9,7 +9,7 @@ import argparse
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec
@@ -96,6 +96,12 @@ def nearest(name: object, valid: Iterable[object], limit: int = 3) -> str:
         return "did you mean " + " or ".join(by_folded[one] for one in close) + "?"
     shown = ", ".join(options[:12]) + (", …" if len(options) > 12 else "")
     return f"valid: {shown}" if shown else "there is nothing to choose from"
+
+
+def require_known(name: object, known: Collection[object], what: str, field: str | None = None) -> None:
+    """Raise an `InputError` unless a name is among those `known`; it says the nearest of them."""
+    if name not in known:
+        raise InputError(f"unknown {what} {name!r}", field=field, remedy=nearest(name, known))
 
 
 def require(holds: bool, field: str, value: object, remedy: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError
-from clustergym.common.paths import install_line
+from clustergym.common.paths import require_extra
 from clustergym.common.writing import write_files
 
 FORMATS: dict[str, dict[str, Any]] = {
@@ -23,23 +23,14 @@ SETTINGS = {"svg.hashsalt": "clustergym", "svg.fonttype": "none"}
 
 
 def check_figure(path: Path | None, option: str | None = None) -> None:
-    """Raise an `InputError` if a file's suffix is no picture format, or Matplotlib is not installed.
-
-    Raises
-    ------
-    InputError
-        If the suffix is none of `FORMATS`, or Matplotlib is not installed.
-    """
+    """Raise an `InputError` if a file's suffix is no picture format, or Matplotlib is not installed."""
     if path is None:
         return
     if path.suffix.lower() not in FORMATS:
         message, remedy = f"{path.suffix!r} is no format of a picture", f"end it in {', '.join(FORMATS)}"
         raise InputError(message, file=path, field=option, remedy=remedy)
-    try:
+    with require_extra("needs Matplotlib, which is not installed", "report", option):
         import matplotlib.figure  # noqa: F401
-    except ImportError:
-        remedy = install_line("report")
-        raise InputError("needs Matplotlib, which is not installed", field=option, remedy=remedy) from None
 
 
 def draw_figure(

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
-from clustergym.common.errors import InputError, UnknownKeywordError, nearest, require
+from clustergym.common.errors import InputError, UnknownKeywordError, nearest, require, require_known
 from clustergym.common.parameter_types import Condition, OneOf
 
 UNITS = {
@@ -48,9 +48,7 @@ def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection
     require(isinstance(given, Mapping), where, given, "give its keys")
     known = {f.name: f for f in dataclasses.fields(made_by) if f.init}
     for key in given:
-        if key not in known and key not in beside:
-            remedy = nearest(key, [*known, *beside])
-            raise InputError(f"unknown key {key!r}", field=f"{where}.{key}", remedy=remedy)
+        require_known(key, [*known, *beside], "key", f"{where}.{key}")
     hints = _hints(made_by)
     values = {key: check_value(given[key], hints[key], f"{where}.{key}") for key in given if key in known}
     for name, f in known.items():

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+from clustergym.common.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -41,3 +45,14 @@ def install_line(extra: str) -> str:
     root = PACKAGE.parent
     where = f"-e '{root}[{extra}]'" if (root / "pyproject.toml").is_file() else f"'clustergym[{extra}]'"
     return f"pip install {where}"
+
+
+@contextlib.contextmanager
+def require_extra(
+    message: str, extra: str, field: str | None, instead: str = "", file: Path | None = None
+) -> Iterator[None]:
+    """Give a context that turns a failed import into an `InputError` with the line that installs an extra."""
+    try:
+        yield
+    except ImportError as error:
+        raise InputError(message, file=file, field=field, remedy=install_line(extra) + instead) from error

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeInt
 from clustergym.common.parameters import check_value
-from clustergym.common.paths import install_line
+from clustergym.common.paths import require_extra
 from clustergym.common.progress import track_results
 
 T = TypeVar("T")
@@ -110,10 +110,8 @@ def ray_workers() -> Iterator[Callable[..., Iterator[Any]]]:
     """
     # Nothing of a run goes to anybody else.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
+    with require_extra("needs Ray", "ray", "processes"):
         import ray
-    except ImportError as error:
-        raise InputError("needs Ray", field="processes", remedy=install_line("ray")) from error
     ours = not ray.is_initialized()
     if ours:
         try:

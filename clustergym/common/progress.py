@@ -55,50 +55,40 @@ def show_jobs_progress(name: str, jobs: int, wanted: bool) -> Iterator[Show | No
     """
     if not wanted:
         yield None
-    elif sys.stderr.isatty():
-        yield from _bar(name, jobs)
+    elif not sys.stderr.isatty():
+
+        def print_line(simulation: Clock) -> None:
+            left = f"{simulation.jobs_left} of {jobs} jobs have left"
+            print(f"{_describe_time(name, simulation)}: {left}", file=sys.stderr)
+
+        yield _call_at_most_every(EVERY_LINE_S, print_line)
     else:
-        yield _lines(name, jobs)
+        from rich import progress as shown
+        from rich.console import Console
+
+        text = shown.TextColumn
+        counts = (text("{task.description}"), shown.BarColumn(), shown.MofNCompleteColumn(), text("jobs,"))
+        times = (shown.TimeElapsedColumn(), text("so far,"), shown.TimeRemainingColumn(), text("left"))
+        with shown.Progress(*counts, *times, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(name, total=jobs)
+
+            def move_bar(simulation: Clock) -> None:
+                told = _describe_time(name, simulation)
+                bar.update(task, completed=simulation.jobs_left, description=told)
+
+            yield _call_at_most_every(EVERY_S, move_bar)
 
 
-def _bar(name: str, jobs: int) -> Iterator[Show]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    counts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs,"))
-    times = (TimeElapsedColumn(), TextColumn("so far,"), TimeRemainingColumn(), TextColumn("left"))
-    with Progress(*counts, *times, console=Console(stderr=True), transient=True) as bar:
-        task, last = bar.add_task(name, total=jobs), time.perf_counter()
-
-        def show(simulation: Clock) -> None:
-            nonlocal last
-            if time.perf_counter() - last >= EVERY_S:
-                last = time.perf_counter()
-                bar.update(task, completed=simulation.jobs_left, description=_describe_time(name, simulation))
-
-        yield show
-
-
-def _lines(name: str, jobs: int) -> Show:
+def _call_at_most_every(seconds: float, show: Show) -> Show:
     last = time.perf_counter()
 
-    def show(simulation: Clock) -> None:
+    def call(simulation: Clock) -> None:
         nonlocal last
-        if time.perf_counter() - last >= EVERY_LINE_S:
+        if time.perf_counter() - last >= seconds:
             last = time.perf_counter()
-            print(
-                f"{_describe_time(name, simulation)}: {simulation.jobs_left} of {jobs} jobs have left",
-                file=sys.stderr,
-            )
+            show(simulation)
 
-    return show
+    return call
 
 
 def _describe_time(name: str, simulation: Clock) -> str:

@@ -22,13 +22,7 @@ MOST_DIGITS = 300
 
 @contextmanager
 def open_regular_file(path: Path, remedy: str) -> Iterator[BinaryIO]:
-    """Open a regular file for reading; refuse devices, and pipes, which could block the reader.
-
-    Raises
-    ------
-    InputError
-        If the file does not exist, is not a regular file, or cannot be opened.
-    """
+    """Open a regular file for reading; refuse devices, and pipes, which could block the reader."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -49,13 +43,7 @@ def say_unreadable(path: Path, error: Exception, remedy: str = "give a file that
 
 
 def read_regular(path: Path, largest_bytes: int, remedy: str) -> bytes:
-    """Return a regular file's bytes; raise an `InputError` if they are more than `largest_bytes`.
-
-    Raises
-    ------
-    InputError
-        As `open_regular_file`, or if the file is larger than `largest_bytes`.
-    """
+    """Return a regular file's bytes; raise an `InputError` if they are more than `largest_bytes`."""
     try:
         with open_regular_file(path, remedy) as stream:
             content = stream.read(largest_bytes + 1)
@@ -125,11 +113,6 @@ def read_json_lines(
         What to do about a file that is damaged or too large.
     packed : bytes, optional
         The gzip stream, where it is only a part of the file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is cut short or too large, or a line is too long or not a JSON object.
     """
     read, number = 0, 0
     try:

@@ -52,14 +52,7 @@ class TextTable:
 
 
 def check_path(path: Path) -> None:
-    """Raise an `InputError` unless a path is a regular file or a folder.
-
-    Raises
-    ------
-    InputError
-        If the path does not exist (the error names the nearest name), cannot be reached, or is a pipe or
-        device.
-    """
+    """Raise an `InputError` unless a path is a regular file or a folder."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -80,13 +73,7 @@ def _missing(path: Path) -> InputError:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's bytes, unpacked if its name ends in `.gz`.
-
-    Raises
-    ------
-    InputError
-        As `check_path`, or if the path is a folder, cannot be read, or is empty.
-    """
+    """Return a file's bytes, unpacked if its name ends in `.gz`."""
     check_path(path)
     if path.is_dir():
         raise InputError("is a folder, not a file", file=path, remedy="name a file in it")
@@ -114,13 +101,7 @@ def _unpack_content(content: bytes, path: Path) -> bytes:
 
 
 def decode(content: bytes, path: Path) -> str:
-    """Decode UTF-8 text, and drop a byte-order mark.
-
-    Raises
-    ------
-    InputError
-        Where it is not UTF-8 or holds a NUL byte, names the line; where it holds white space alone.
-    """
+    """Decode UTF-8 text, and drop a byte-order mark."""
     nul = content.find(b"\0")
     encoded = "save it as UTF-8 text"
     if nul >= 0 and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -179,7 +160,7 @@ def read_csv(
     *,
     names: Sequence[str] | None = None,
     known: Iterable[str] | None = None,
-    optional: Iterable[str] = (),
+    optional: Iterable[str] | None = (),
 ) -> TextTable:
     """Read a comma-separated file as columns of text; note columns that no reader of the format uses.
 
@@ -193,13 +174,8 @@ def read_csv(
     known : iterable of str, optional
         All columns there may be; others are an error.
     optional : iterable of str
-        Columns that the format has besides, read or not; others are noted as not read.
-
-    Raises
-    ------
-    InputError
-        For all that `read_text` raises, a missing, repeated or unknown column, a row of another
-        length, bad quoting, an overlong cell, and a file without rows.
+        Columns that the format has besides, read or not; others are noted as not read. None: any, and there
+        may be no rows.
     """
     text, sha256 = read_text(path)
     rows, lines = _rows(text, path)
@@ -207,22 +183,17 @@ def read_csv(
         found = [cell.strip() for cell in rows[0]]
         required = list(required)
         _check_header(found, required, path, None if known is None else list(known))
-        not_read(
-            [f"column {name}" for name in found],
-            [f"column {name}" for name in (*required, *(known or ()), *optional)],
-        )
+        usual = found if optional is None else (*required, *(known or ()), *optional)
+        not_read([f"column {name}" for name in found], [f"column {name}" for name in usual])
         rows, lines = rows[1:], lines[1:]
     else:
         found = list(names)
         skip = [cell.strip() for cell in rows[0]] == found
         rows, lines = rows[skip:], lines[skip:]
-    if not rows:
+    if not rows and optional is not None:
         raise InputError("there is a header but no rows", file=path, remedy="give at least one job")
     _check_lengths(rows, lines, len(found), path)
-    columns = {
-        name: [cell.strip() for cell in cells]
-        for name, cells in zip(found, zip(*rows, strict=True), strict=True)
-    }
+    columns = {name: [row[at].strip() for row in rows] for at, name in enumerate(found)}
     return TextTable(path, columns, lines, sha256)
 
 

@@ -11,7 +11,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,6 @@ def atomic_path(path: Path, option: str | None = None) -> Iterator[Path]:
     """Give a context with a temporary path that replaces `path` on success and is deleted on failure.
 
     A link stays, and the file that it points to is replaced. A device or a pipe stays, and is written to.
-
-    Raises
-    ------
-    InputError
-        If `path`, which `option` gave, is a folder, or cannot be written.
     """
     try:
         device = _is_device(path, option)
@@ -87,6 +82,17 @@ def _unwritable(path: Path, error: Exception, option: str | None) -> InputError:
     return InputError(message, file=path, field=option, remedy="make room, or name another file")
 
 
+def refuse_overwrite(paths: Iterable[Path], force: bool) -> None:
+    """Raise an `InputError` if an output file is a folder, or exists and `force` is not given."""
+    for path in paths:
+        if path.is_dir():
+            raise InputError("is a folder", file=path, field="--output", remedy="name a file")
+        if path.exists() and not force:
+            raise InputError(
+                "exists already", file=path, field="--output", remedy="choose another name, or --force"
+            )
+
+
 def write_files(files: Mapping[Path, bytes], option: str | None = None) -> None:
     """Write several files, or none if one cannot be written.
 
@@ -96,11 +102,6 @@ def write_files(files: Mapping[Path, bytes], option: str | None = None) -> None:
         The content of each.
     option : str, optional
         The option or key that names them, for the message.
-
-    Raises
-    ------
-    InputError
-        If one cannot be written.
     """
     where = Path()
     try:

@@ -14,7 +14,7 @@ import yaml
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, nearest, require_known
 from clustergym.common.parameter_types import NonNegativeInt
 from clustergym.common.parameters import check_value
 from clustergym.common.paths import conf_dir, traces_dir
@@ -119,9 +119,7 @@ class Episodes:
             Draws what the options leave open.
         """
         for name in options:
-            if name not in OPTIONS:
-                remedy = nearest(str(name), OPTIONS)
-                raise InputError(f"unknown option {name!r}", field=f"options.{name}", remedy=remedy)
+            require_known(name, OPTIONS, "option", f"options.{name}")
         if "scenario" in options:
             return self._check_given(options["scenario"])
         if "trace" in options:
@@ -224,8 +222,7 @@ class Episodes:
 def _check_name(group: str, name: str, field: str) -> None:
     """Raise an InputError unless conf/GROUP has a file NAME.yaml."""
     known = [found.stem for found in (conf_dir() / group).glob("*.yaml")]
-    if name not in known:
-        raise InputError(f"unknown {group} {name!r}", field=f"env.{field}", remedy=nearest(name, known))
+    require_known(name, known, group, f"env.{field}")
 
 
 def _read_group(group: str, name: str) -> dict[str, Any]:

@@ -91,16 +91,44 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
         """Return a mask that is 1 for each legal action, else 0."""
 
     @abstractmethod
+    def _begin(self, options: Mapping[str, Any]) -> tuple[State, int]:
+        """Return the first state of an episode, and the steps after which it is truncated."""
+
+    @abstractmethod
     def _observe(self) -> Observation: ...
 
     @abstractmethod
-    def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]: ...
+    def _facts(self) -> dict[str, Any]:
+        """Return what infos say of the state."""
 
-    def begin_episode(self, state: State, max_steps: int) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode from a given state; return the first observation and info, as `reset` does."""
-        self._state, self._over, self._steps, self.max_steps = state, False, 0, max_steps
+    @abstractmethod
+    def _draw(self, in_text: bool) -> Any: ...
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode, and return its first observation and info.
+
+        The options are those under Starting State.
+        """
+        super().reset(seed=seed)
+        self._state, self.max_steps = self._begin(options or {})
+        self._over, self._steps = False, 0
         self._reward.reset()
         return self._observe(), self._info()
+
+    def render(self) -> Any:
+        """Return the state as text or a picture (height, width, 3); None without a render mode."""
+        return None if self.render_mode is None else self._draw(self.render_mode == "ansi")
+
+    def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]:
+        rewards = dict.fromkeys(self.reward_weights, 0.0) if terms is None else terms
+        return {
+            "action_mask": self.action_masks(),
+            **self._facts(),
+            "illegal": illegal,
+            "rewards": rewards,
+        }
 
     def check_action(self, action: Any) -> int:
         """Check that an episode goes on and that an action is in the action space; return it as an int."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.common.errors import InputError, nearest
-from clustergym.common.paths import install_line
+from clustergym.common.errors import require_known
+from clustergym.common.paths import require_extra
 from clustergym.results.report.colours import COLOURS
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ GAP = 8
 
 def check_mode(given: str | None, modes: Sequence[str]) -> str | None:
     """Check that an environment supports the render mode, and return it."""
-    if given is not None and given not in modes:
-        raise InputError(f"unknown mode {given!r}", field="render_mode", remedy=nearest("", modes))
+    if given is not None:
+        require_known(given, modes, "mode", "render_mode")
     return given
 
 
@@ -83,14 +83,9 @@ class Picture:
     """
 
     def __init__(self, pixels: Pixels | tuple[int, int]) -> None:
-        try:
+        instead = ", or give render_mode='ansi'"
+        with require_extra("pictures need Pillow, which is not installed", "render", "render_mode", instead):
             from PIL import Image, ImageDraw
-        except ImportError as error:
-            raise InputError(
-                "pictures need Pillow, which is not installed",
-                field="render_mode",
-                remedy=f"{install_line('render')}, or give render_mode='ansi'",
-            ) from error
         if isinstance(pixels, tuple):
             self._image = Image.new("RGB", (pixels[1], pixels[0]), WHITE)
         else:

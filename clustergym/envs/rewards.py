@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Generic, TypeVar
 
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, nearest, require_known
 
 State = TypeVar("State")
 
@@ -49,8 +49,7 @@ class Reward(Generic[State]):
 
 
 def _weight(name: str, weight: Any, known: Mapping[str, Any]) -> float:
-    if name not in known:
-        raise InputError(f"unknown term {name!r}", field=f"reward.{name}", remedy=nearest(name, known))
+    require_known(name, known, "term", f"reward.{name}")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight):
         raise InputError(f"{weight!r} is not a weight", field=f"reward.{name}", remedy="give a finite number")
     return float(weight)

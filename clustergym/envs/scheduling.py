@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.error import ResetNeeded
 
-from clustergym.common.arrays import Floats, Ints
+from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeInt
 from clustergym.common.parameters import build_from_keywords, check_value
@@ -188,11 +188,6 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             shown = self.actions.shown
             found[: len(shown)] = view.job[shown]
         return found
-
-    def time_in_system_s(self, jobs: Ints) -> Floats:
-        """Return jobs' seconds from submission to end, or until now, shape (m,); NaN for job -1."""
-        spent: Floats = np.where(jobs < 0, np.nan, self.outcomes.age_s()[jobs])
-        return spent
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -19,7 +19,7 @@ from clustergym.agents.auction_features import PRIOR
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameters import build_from_keywords
-from clustergym.common.paths import install_line
+from clustergym.common.paths import require_extra
 from clustergym.envs.episodes import Episodes
 from clustergym.envs.families import TenantsEnv
 from clustergym.envs.observations import logarithm, share
@@ -34,12 +34,8 @@ from clustergym.scenario.registry import make_placer
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation
 
-try:
+with require_extra("needs the package pettingzoo", "pettingzoo", "tenants_parallel"):
     from pettingzoo import ParallelEnv
-except ImportError as error:
-    raise InputError(
-        "needs the package pettingzoo", field="tenants_parallel", remedy=install_line("pettingzoo")
-    ) from error
 
 LARGEST_WEIGHT = 4.0
 """A weight is at most that, and at least its inverse."""

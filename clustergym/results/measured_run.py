@@ -102,11 +102,6 @@ def simulate(
     engine : str
         `simpy`, `compiled`, or `auto`: compiled where that covers the scenario, Numba is there and many
         decisions are expected. The result is the same.
-
-    Raises
-    ------
-    InputError
-        If a name or a file is not valid, or `compiled` does not cover the scenario.
     """
     if isinstance(scenario, str):
         from clustergym.scenario.by_name import load_scenario

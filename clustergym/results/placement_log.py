@@ -175,6 +175,8 @@ class ReplayingPlacer(Placer):
     """
 
     name: ClassVar[str] = "replaying"
+    # Whatever was asked for can stand in a log.
+    places_evenly = places_segments = places_parts = True
     answers: Sequence[Answer] = ()
     defragment_s: float | None = None
     asked: int = 0
@@ -190,32 +192,17 @@ class ReplayingPlacer(Placer):
         self._check(allocations, nodes, {})
         return nodes
 
-    @property
-    def places_evenly(self) -> bool:
-        """True: logged answers may give a job equally many GPUs on each node."""
-        return True
-
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
         """Return the next logged placement, without choosing any nodes."""
         return self.place(allocations, gpu_type, gpus)
 
-    @property
-    def places_segments(self) -> bool:
-        """True: logged answers may keep blocks of a job's GPUs within NVLink domains."""
-        return True
-
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
         """Return the next logged placement, without choosing any nodes."""
         return self.place(allocations, gpu_type, gpus)
-
-    @property
-    def places_parts(self) -> bool:
-        """True: logged answers may place parts of GPUs."""
-        return True
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
         """Return the next logged placement, without choosing a node or GPU."""

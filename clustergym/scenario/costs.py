@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.common.parameter_types import Condition, NonNegativeFloat, PositiveFloat, PositiveInt
 from clustergym.common.parameters import Parameters
 from clustergym.scenario.policy import InformationClass
@@ -115,9 +115,7 @@ class Costs(Parameters):
             if name in UNPRICED:
                 message, remedy = f"{name} has no price: {UNPRICED[name]}", f"leave it out, as ~{key} does"
                 raise InputError(message, field=key, remedy=remedy)
-            if name not in known:
-                message = f"unknown information class {name!r}"
-                raise InputError(message, field=key, remedy=nearest(name, known))
+            require_known(name, known, "information class", key)
 
     def checkpoint_s(
         self, model: str, family: str, parameters: float, dtype: str, relaunch_s: float | None

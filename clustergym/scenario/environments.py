@@ -36,7 +36,9 @@ class Environment(NamedTuple):
     @property
     def vector_entry_point(self) -> str | None:
         """Path of the class for `gymnasium.make_vec`; None for environments without one."""
-        return None if self.entry_point == _RACK else self.entry_point.removesuffix("Env") + "VectorEnv"
+        if self.entry_point == _RACK:
+            return None
+        return self.entry_point.replace(".environment:", ".vector:").removesuffix("Env") + "VectorEnv"
 
     @property
     def short_name(self) -> str:
@@ -44,12 +46,9 @@ class Environment(NamedTuple):
         return self.id.removeprefix("ClusterGym/").rpartition("-v")[0].lower()
 
 
-_PLACEMENT = "clustergym.envs.placement:PlacementEnv"
-
-_SHARING = "clustergym.envs.sharing:SharingEnv"
-
-_RACK = "clustergym.envs.racks:RackEnv"
-
+_PLACEMENT = "clustergym.envs.placement.environment:PlacementEnv"
+_SHARING = "clustergym.envs.sharing.environment:SharingEnv"
+_RACK = "clustergym.envs.racks.environment:RackEnv"
 _FAMILIES = "clustergym.envs.families"
 _TYPES = {16: "arena-16", 64: "arena-a", 384: "arena-384", 1280: "arena-sim"}
 _ONE_TYPE = {16: "ares-16", 64: "ares-64", 384: "ares-384", 1280: "ares-1280"}

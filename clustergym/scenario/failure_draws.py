@@ -232,11 +232,6 @@ def read_schedule(path: str | Path, nodes: int) -> tuple[NodeFailure, ...]:
     """Read scheduled node failures from a CSV file with the columns `COLUMNS`, rows in any order.
 
     Outages of a node that overlap are one.
-
-    Raises
-    ------
-    InputError
-        If the file is malformed or names a node that the cluster does not have. Names file, line and column.
     """
     from clustergym.common.columns import integers, numbers
     from clustergym.common.text_files import read_csv
@@ -263,13 +258,7 @@ def read_schedule(path: str | Path, nodes: int) -> tuple[NodeFailure, ...]:
 
 
 def read_switches(path: str | Path, cluster: ClusterSpec) -> tuple[SwitchFailure, ...]:
-    """Read scheduled switch failures from a CSV file with the columns `SWITCH_COLUMNS`, rows in any order.
-
-    Raises
-    ------
-    InputError
-        If the file is malformed or names a switch that the cluster does not have. Names line and column.
-    """
+    """Read scheduled switch failures from a CSV file with the columns `SWITCH_COLUMNS`, rows in any order."""
     from clustergym.common.columns import integers, numbers
     from clustergym.common.text_files import read_csv
 

@@ -56,13 +56,7 @@ class PairSpeeds:
         counts: Ints,
         interference: Interference,
     ) -> PairSpeeds:
-        """Look up in a table how fast jobs of each two model classes are if they share GPUs.
-
-        Raises
-        ------
-        InputError
-            If the table lacks a GPU type of the cluster.
-        """
+        """Look up in a table how fast jobs of each two model classes are if they share GPUs."""
         for name in cluster.gpu_types:
             if name not in table.gpu_types:
                 types = ", ".join(table.gpu_types)

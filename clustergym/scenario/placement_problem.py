@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 
 Unit = Literal["pp", "dp"]
 """Which communication groups are placed as units: pipeline- or data-parallel ones."""
@@ -353,8 +353,7 @@ def algorithm(name: str) -> Algorithm:
 
     For an instance that does not fit it returns an infeasible assignment and raises nothing.
     """
-    if name not in ALGORITHMS:
-        raise InputError(f"unknown placement algorithm {name!r}", remedy=nearest(name, ALGORITHMS))
+    require_known(name, ALGORITHMS, "placement algorithm")
     module, _, function = ALGORITHMS[name].partition(":")
     solve: Algorithm = getattr(importlib.import_module(module), function)
     return solve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -101,13 +101,7 @@ def choose_class(component: str, name: str, keys: Collection[str]) -> type[Any]:
 
 
 def find_class(component: str, name: str) -> type[Any]:
-    """Return the class of a policy or placer by its registered name; load its module if necessary.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown, or its class cannot be imported or is not of the component's base class.
-    """
+    """Return the class of a policy or placer by its registered name; load its module if necessary."""
     base, points = COMPONENTS[component].base, entry_points(component)
     if name not in points:
         raise InputError(
@@ -171,15 +165,19 @@ def parse_policy(text: str, where: str) -> Policy:
     Values are YAML.
     """
     name, *words = text.split() or [""]
-    parameters: dict[str, Any] = {"name": name}
+    return make_policy({"name": name, **parse_parameters(words, where, "write policy key=value …")})
+
+
+def parse_parameters(words: Iterable[str], where: str, remedy: str) -> dict[str, Any]:
+    """Read words `key=value`, whose values are YAML; errors name the field `where`."""
+    parameters = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
-            raise InputError(f"{word!r} is not a parameter", field=where, remedy="write policy key=value …")
+            raise InputError(f"{word!r} is not a parameter", field=where, remedy=remedy)
         try:
             parameters[key] = yaml.safe_load(value)
         except yaml.YAMLError as error:
-            raise InputError(
-                f"{value!r} is not a value", field=f"{where}.{key}", remedy="give YAML"
-            ) from error
-    return make_policy(parameters)
+            message = f"{value!r} is not a value"
+            raise InputError(message, field=f"{where}.{key}", remedy="give YAML") from error
+    return parameters

@@ -247,11 +247,6 @@ def with_time_limits(
 
     `cluster` is where run times are measured, by the tables of `tables_of` (`build_tables`). A job's run time
     is that of all the work it asks for, at its request. A job whose run time is not known has no limit.
-
-    Raises
-    ------
-    InputError
-        If they are to be kept and the trace has none.
     """
     if choice == "ignore":
         return replace(trace, time_limit_s=None)

@@ -54,13 +54,7 @@ class ProgramError(InputError):
 
 
 def read_program(path: Path) -> str:
-    """Read the text of a policy program from a file.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, is larger than 1 MB or is not UTF-8.
-    """
+    """Read the text of a policy program from a file."""
     content = read_regular(path, LARGEST_BYTES, "give a file with one policy")
     try:
         return content.decode("utf-8-sig")

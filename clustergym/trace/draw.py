@@ -30,7 +30,7 @@ import numpy as np
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.columns import round_up_counts
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.options import ReadOptions, ReferenceTime
 
@@ -296,8 +296,7 @@ def draw(records: Records, options: ReadOptions) -> DrawnJobs:
     options : ReadOptions
         Only `seed`, `rule`, `reference_*`, `gpu_types`, `most_gpus` and `power_of_two` are used.
     """
-    if options.rule not in RULES:
-        raise InputError(f"unknown rule {options.rule!r}", field="rule", remedy=nearest(options.rule, RULES))
+    require_known(options.rule, RULES, "rule", "rule")
     rule, reference = RULES[options.rule], choose_reference(options)
     types = options.gpu_types
     if types is None and rule.draws_gpu_type:

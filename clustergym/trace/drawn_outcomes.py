@@ -11,7 +11,7 @@ import numpy.typing as npt
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, dot_in_order
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.trace.outcomes import (
     CHOICES,
     SHARES,
@@ -41,8 +41,7 @@ def with_outcomes(
 
     `cluster` is where drawn ones' durations are measured, by the tables of `tables_of` (`build_tables`).
     """
-    if choice not in CHOICES:
-        raise InputError(f"unknown choice {choice!r}", field=field, remedy=nearest(choice, CHOICES))
+    require_known(choice, CHOICES, "choice", field)
     if choice == "ignore":
         return trace.as_ran()
     if choice == "keep":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.common.left_out import leave_out, recording
 from clustergym.common.text_files import check_path, decode, first_lines, header, read_bytes
 from clustergym.trace import native
@@ -131,10 +131,7 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
     options : ReadOptions, optional
     """
     path = Path(path)
-    if format != "auto" and format not in FORMATS:
-        raise InputError(
-            f"unknown format {format!r}", field="trace.format", remedy=nearest(format, ["auto", *FORMATS])
-        )
+    require_known(format, ["auto", *FORMATS], "format", "trace.format")
     check_path(path)
     options = options or ReadOptions()
     form = find_format(path) if format == "auto" else FORMATS[format]

@@ -62,11 +62,6 @@ def read_trace(path: str | Path, type_name: TypeNames | None = None) -> Trace:
         parts of GPUs, and for 0 of them.
     type_name : callable, optional
         Names of its GPU types; by default those of the hardware catalogue.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file, or if the sha256 in its provenance differs.
     """
     path = Path(path)
     further = OUTCOME_COLUMNS + LIMIT_COLUMNS + NODE_COLUMNS + PART_COLUMNS

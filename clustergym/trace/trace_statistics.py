@@ -11,6 +11,7 @@ import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats, Ints
+from clustergym.common.writing import plain
 from clustergym.oracle.base import OracleTables
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.outcomes import compute_shares
@@ -343,16 +344,12 @@ def _compare_with_cluster(trace: Trace, cluster: ClusterSpec, offered: OfferedLo
         "gpu_hours": float(offered.demand_gpu_s.sum()) / 3600.0,
         "correlation": correlations(trace.gpus, offered.duration_s),
         "offered_load": {
-            "overall": _finite(offered.overall),
+            "overall": plain(offered.overall),
             "by_gpu_type": {
-                gpu_type: _finite(float(load))
+                gpu_type: plain(float(load))
                 for gpu_type, load in zip(cluster.gpu_types, offered.load, strict=True)
             },
             "infeasible_requests": offered.infeasible,
             "fits_nowhere": offered.nowhere,
         },
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

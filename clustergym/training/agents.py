@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy.typing as npt
 
 from clustergym.common.arrays import Floats
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import require_known
 from clustergym.common.parameters import Parameters, build
 from clustergym.common.processes import Processes
 from clustergym.scenario.policy import InformationClass
@@ -104,8 +104,7 @@ def make_agent(parameters: Mapping[str, Any]) -> Agent:
     """
     given = dict(parameters)
     name = str(given.pop("name", ""))
-    if name not in AGENTS:
-        raise InputError(f"unknown agent {name!r}", field="agent.name", remedy=nearest(name, AGENTS))
+    require_known(name, AGENTS, "agent", "agent.name")
     module, _, attribute = AGENTS[name].partition(":")
     made_by = getattr(importlib.import_module(module), attribute)
     agent: Agent = build(made_by, given, "agent")

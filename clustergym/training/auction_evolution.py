@@ -17,7 +17,7 @@ from clustergym.agents.auction import INPUTS
 from clustergym.agents.auction_checkpoints import load
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.errors import InputError, nearest, require
+from clustergym.common.errors import InputError, require, require_known
 from clustergym.common.parameter_types import NonNegativeFloat, NonNegativeInt, OneOf
 from clustergym.common.parameters import check_value
 from clustergym.common.processes import Processes, workers
@@ -256,9 +256,7 @@ class Objective:
 
     def __post_init__(self) -> None:
         for name, weight in self.weights.items():
-            if name not in TERMS:
-                remedy = nearest(str(name), TERMS)
-                raise InputError(f"unknown term {name!r}", field="agent.objective", remedy=remedy)
+            require_known(name, TERMS, "term", "agent.objective")
             check_value(weight, NonNegativeFloat, f"agent.objective.{name}")
         some = any(weight > 0 for weight in self.weights.values())
         require(some, "agent.objective", dict(self.weights), f"weigh one of {', '.join(TERMS)}")

@@ -13,7 +13,7 @@ from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.columns import round_up_counts
-from clustergym.common.errors import InputError, nearest, require
+from clustergym.common.errors import InputError, nearest, require, require_known
 from clustergym.common.parameter_types import (
     IN_ORDER,
     AtLeastTwo,
@@ -112,8 +112,7 @@ class Distribution(Parameters):
 
 def draw_scenario(distribution: Distribution, split: str, seed: int, index: int) -> Scenario:
     """Sample scenario number `index` of a split; equal arguments give equal scenarios in any process."""
-    if split not in SPLITS:
-        raise InputError(f"unknown split {split!r}", field="split", remedy=f"one of {', '.join(SPLITS)}")
+    require_known(split, SPLITS, "split", "split")
     rng = random_streams.TRAINING_WINDOWS.generator(seed, SPLITS.index(split), index)
     if distribution.traces is not None:
         return trace_window(rng, split, distribution.traces, distribution.jobs, distribution.draw_factors)

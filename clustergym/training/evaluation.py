@@ -11,12 +11,13 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Interval
 
-from clustergym.common.errors import InputError, nearest, require
+from clustergym.common.errors import InputError, nearest, require, require_known
 from clustergym.common.parameter_types import AtLeastTwo, NonNegativeInt, PositiveInt
 from clustergym.common.parameters import build, check_value
 from clustergym.common.processes import check_processes, report_lost_processes, workers
 from clustergym.common.progress import track_results
 from clustergym.common.tables import table
+from clustergym.common.writing import plain
 from clustergym.envs.episodes import SPLITS
 from clustergym.training.comparison import (
     METRICS,
@@ -44,8 +45,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
     """
     seed = check_value(config["seed"], NonNegativeInt, "seed")
     windows, split = check_value(config["windows"], AtLeastTwo, "windows"), str(config["split"])
-    if split not in SPLITS:
-        raise InputError(f"unknown split {split!r}", field="split", remedy=nearest(split, SPLITS))
+    require_known(split, SPLITS, "split", "split")
     base = build(Distribution, config["scenarios"], "scenarios")
     entrants = [Entrant.from_given(one) for one in config["policies"] or ()]
     require(len(entrants) >= 1, "policies", config["policies"], "name at least one")
@@ -74,7 +74,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
             name = "windows" if load is None else f"load {load:g}, windows"
             figures = np.stack(list(track_results(name, steps, windows, progress)))
             ratios = _ratios(figures, columns, compared)
-            groups.append({"load": list(drawn.load), "figures": _plain(figures), "ratios": ratios})
+            groups.append({"load": list(drawn.load), "figures": plain(figures), "ratios": ratios})
     rows = [
         {
             "label": _label(entrant.label, entrant.knobs, choice),
@@ -108,12 +108,6 @@ def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> s
     return " ".join([label, *(f"{key}={choice[key]} (tuned)" for key in knobs)])
 
 
-def _plain(figures: Any) -> Any:
-    """Return an array as nested lists, with None for NaN, which JSON does not know."""
-    plain: Any = np.where(np.isnan(figures), None, figures)
-    return plain.tolist()
-
-
 def _columns(members: Sequence[Sequence[Any]]) -> list[list[int]]:
     """Return for each compared policy the columns of the figures that its training seeds are in."""
     ends = np.cumsum([len(seeds) for seeds in members]).tolist()
@@ -142,7 +136,7 @@ def _ratios(
             remedy = "leave it out, or draw other windows"
             raise InputError(f"{metric} is 0 or missing in a window", field="ratios", remedy=remedy)
         found[metric] = [
-            [[1.0] * 5 if p is r else _plain(ratio(table[:, p], table[:, r])) for p in columns]
+            [[1.0] * 5 if p is r else plain(ratio(table[:, p], table[:, r])) for p in columns]
             for r in columns
         ]
     return found
@@ -171,20 +165,20 @@ def markdown(outcome: Mapping[str, Any], overrides: Iterable[str]) -> str:
 
 def _quote_word(word: str) -> str:
     """Quote a word for the shell; with double quotes if it has single ones and nothing to expand."""
-    plain = "'" in word and not set(word) & set('"$`\\!')
-    return f'"{word}"' if plain else shlex.quote(word)
+    holds_single = "'" in word and not set(word) & set('"$`\\!')
+    return f'"{word}"' if holds_single else shlex.quote(word)
 
 
 def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> str:
     figures = np.array(group["figures"], dtype=np.float64)
     ratios = [f"{'' if at else 'first / this: '}{RATIOS[one]}" for at, one in enumerate(group["ratios"])]
-    plain = {
+    more = {
         "restarts_mean": ("restarts a job", 2),
         "unfair_fraction": ("unfair", 3),
         "gpu_utilization": ("GPUs at work", 3),
         **{name: (RATIOS[name], 3) for name in group["ratios"] if name in METRICS[6:]},
     }
-    titles = ["policy", "knows", "mean JCT, h (geometric mean)", *ratios, *(one for one, _ in plain.values())]
+    titles = ["policy", "knows", "mean JCT, h (geometric mean)", *ratios, *(one for one, _ in more.values())]
     rows = []
     pooled = [len(policy["columns"]) > 1 for policy in outcome["policies"]]
     for at, policy in enumerate(outcome["policies"]):
@@ -193,7 +187,7 @@ def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> str:
         cells = [_ratio(group["ratios"][metric][at][0], spread) for metric in group["ratios"]]
         means = dict(zip(METRICS, own.mean(axis=(0, 1)).tolist(), strict=True))
         rest = [
-            "" if np.isnan(means[one]) else f"{means[one]:.{places}f}" for one, (_, places) in plain.items()
+            "" if np.isnan(means[one]) else f"{means[one]:.{places}f}" for one, (_, places) in more.items()
         ]
         named = [policy["label"], policy["knows"].replace("_", " ")]
         rows.append([*named, _hours(own[:, :, 0]), *cells, *rest])

@@ -14,9 +14,8 @@ from annotated_types import Ge
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
-from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import PositiveFloat, PositiveInt
-from clustergym.common.paths import install_line
+from clustergym.common.paths import require_extra
 from clustergym.common.reading import read_json
 from clustergym.common.writing import atomic_path
 from clustergym.training.agents import Agent, Progress
@@ -28,10 +27,8 @@ LARGEST_BYTES = 2**28
 
 def start_search(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
     """Make a CMA-ES search that starts from a mean and step size `sigma`, with its own random stream."""
-    try:
+    with require_extra("needs the package cma", "learn", "agent"):
         import cma
-    except ImportError as error:
-        raise InputError("needs the package cma", field="agent", remedy=install_line("learn")) from error
     # cma draws from NumPy's global stream, unless `randn` says otherwise; a seed of NaN leaves that alone.
     # Each generation meets other episodes, so that a flat stretch says nothing: it must not stop the search.
     rng = random_streams.EVOLUTION.generator(seed)

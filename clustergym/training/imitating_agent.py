@@ -202,13 +202,7 @@ def acceptable_actions(actions: EditActions, gpu_type: Ints, gpus: Ints) -> Bool
 
 
 def demonstrate(env: SplitEnv, expert: Policy, index: int, choose: Chooser, kept: Demonstrations) -> None:
-    """Play a trace with the actions of `choose`; record at each step all actions that the expert accepts.
-
-    Raises
-    ------
-    InputError
-        If the environment shows less than the expert needs.
-    """
+    """Play a trace with the actions of `choose`; record at each step all actions that the expert accepts."""
     core = env.unwrapped
     assert isinstance(core, SchedulingEnv)
     assert isinstance(core.actions, EditActions)

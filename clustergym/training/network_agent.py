@@ -16,7 +16,7 @@ from annotated_types import MinLen
 from clustergym.common import random_streams
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Factor, PositiveInt
-from clustergym.common.paths import install_line
+from clustergym.common.paths import require_extra
 from clustergym.common.processes import Processes
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import jobs_in_system
@@ -218,13 +218,9 @@ def _description(env: SplitEnv) -> tuple[InformationClass, dict[str, Any]]:
 
 def needs_torch() -> None:
     """Raise an InputError if PyTorch or Stable-Baselines3 is missing; limit PyTorch to one core."""
-    try:
+    with require_extra("needs PyTorch and Stable-Baselines3", "rl", "agent"):
         import safetensors  # noqa: F401
         import stable_baselines3  # noqa: F401
         import torch
-    except ImportError as error:
-        raise InputError(
-            "needs PyTorch and Stable-Baselines3", field="agent", remedy=install_line("rl")
-        ) from error
     # Threads change how sums are split: with one, a seed gives the same bytes whatever the cores.
     torch.set_num_threads(1)

@@ -21,7 +21,7 @@ from clustergym.agents import auction_features as features
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
-from clustergym.common.paths import install_line
+from clustergym.common.paths import require_extra
 from clustergym.common.version import __version__
 from clustergym.envs.auction_actions import BASE_OF_DOUBLING, PER_PRIORITY, PRIORITIES, SCORES, AuctionActions
 from clustergym.envs.driver import drive
@@ -194,13 +194,7 @@ def _play_to_the_end(env: Recorder, seed: int, choose: Callable[[Mapping[str, An
 
 
 def episodes(env: gymnasium.Env[Any, Any], play: Play, number: int) -> Iterator[Episode]:
-    """Play the first `number` traces of the train split with a function, and yield the recorded episodes.
-
-    Raises
-    ------
-    InputError
-        If the environment schedules no jobs, or its observations are no vectors; and as `drive`.
-    """
+    """Play the first `number` traces of the train split with a function, and yield the recorded episodes."""
     if not isinstance(env.unwrapped, SchedulingEnv):
         raise InputError("schedules no jobs", field="env.id", remedy="give elastic-16, or another that does")
     if not isinstance(env.observation_space, gymnasium.spaces.Box):
@@ -213,13 +207,10 @@ def episodes(env: gymnasium.Env[Any, Any], play: Play, number: int) -> Iterator[
 
 def needs_minari() -> None:
     """Raise an InputError if Minari, or a package that it stores data sets with, is not installed."""
-    try:
+    with require_extra("needs the package minari", "offline", "offline"):
         import h5py  # noqa: F401
         import minari  # noqa: F401
         import PIL  # noqa: F401
-    except ImportError as error:
-        remedy = install_line("offline")
-        raise InputError("needs the package minari", field="offline", remedy=remedy) from error
 
 
 def write(
@@ -238,11 +229,6 @@ def write(
     played : iterable of Episode
     algorithm : str
         What played.
-
-    Raises
-    ------
-    InputError
-        If Minari is not there, or the data set is there already.
     """
     needs_minari()
     import minari

@@ -118,11 +118,6 @@ def placement_episode(scenario: Scenario, round_s: float, defragment_s: float) -
     Every `defragment_s` seconds the placer may also move running jobs.
 
     Failures and shared links are left out, and nodes that jobs hold inside a minipod are not told apart.
-
-    Raises
-    ------
-    InputError
-        If the cluster has several GPU types, or a job asks for a part of a node.
     """
     spec, trace, asked = scenario.cluster, scenario.trace, scenario.request_gpus
     per_node = int(spec.gpus_per_node[0])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.common import random_streams
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.common.parameter_types import PositiveInt
 from clustergym.common.parameters import check_value
 from clustergym.envs.episodes import SPLITS, TRACES_OF, Episodes, trace_seed
@@ -73,8 +73,7 @@ def score_program(
 
 
 def _check_split(split: str, traces: int) -> None:
-    if split not in SPLITS:
-        raise InputError(f"unknown split {split!r}", field="split", remedy=nearest(split, SPLITS))
+    require_known(split, SPLITS, "split", "split")
     if split == "test":
         message = "is scored by a leaderboard alone, so that nothing is fitted to it"
         raise InputError(message, field="split test", remedy="give --split dev")

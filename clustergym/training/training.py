@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from clustergym.common.errors import InputError, out_of_memory
+from clustergym.common.errors import InputError, out_of_memory, require_known
 from clustergym.common.paths import PACKAGE
 from clustergym.common.processes import RAY, Processes, check_processes
 from clustergym.common.reading import read_json
@@ -71,9 +71,7 @@ def _agent(config: Mapping[str, Any]) -> tuple[Any, bool]:
     """Return the agent, and whether it was allowed to see test traces."""
     env = {} if config.get("env") is None else {"env": config["env"]}
     agent = make_agent({**config["agent"], **env})
-    if agent.split not in SPLITS:
-        remedy = f"one of {', '.join(SPLITS)}"
-        raise InputError(f"unknown split {agent.split!r}", field="agent.split", remedy=remedy)
+    require_known(agent.split, SPLITS, "split", "agent.split")
     leak = agent.leak()
     if leak is not None and not config["allow_test"]:
         remedy = "give agent.split=train and drawn traces, or allow_test=true, which marks the checkpoint"

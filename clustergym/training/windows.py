@@ -16,7 +16,7 @@ import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.errors import InputError, nearest, require
+from clustergym.common.errors import InputError, require, require_known
 from clustergym.common.parameters import build
 from clustergym.common.paths import data_folder
 from clustergym.envs.episodes import SPLITS, trace_seed
@@ -88,10 +88,8 @@ def draw_window(
     generators : sequence of str
         Of conf/generator; one of them is drawn for a synthetic window.
     """
-    if split not in SPLITS:
-        raise InputError(f"unknown split {split!r}", field="split", remedy=nearest(split, SPLITS))
-    if origin not in ORIGINS:
-        raise InputError(f"unknown origin {origin!r}", field="origin", remedy=nearest(origin, ORIGINS))
+    require_known(split, SPLITS, "split", "split")
+    require_known(origin, ORIGINS, "origin", "origin")
     # Drawn for every origin: windows of `real` and `synthetic` are those that `mixed` has.
     coin = rng.random() < 0.5
     if origin == "real" or (origin == "mixed" and coin):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clustergym.common.columns import number
 from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest, require
-from clustergym.common.writing import write_json, write_text
+from clustergym.common.writing import refuse_overwrite, write_json, write_text
 
 if TYPE_CHECKING:
     from clustergym.operators.twin.ahead import Ahead
@@ -123,10 +123,7 @@ def write_rules(options: argparse.Namespace) -> int:
 
     from clustergym.trace.slurm_fields import CellRules
 
-    for name in (QUEUES, POLICY_FILE):
-        if (options.output / name).exists() and not options.force:
-            message, remedy = "exists already", "choose another folder, or --force"
-            raise InputError(message, file=options.output / name, field="--output", remedy=remedy)
+    refuse_overwrite([options.output / name for name in (QUEUES, POLICY_FILE)], options.force)
     hashed = CellRules(salt=options.hash_users) if options.hash_users else None
     rules = read_rules(options.sources, options.by, options.fair_sharing, hashed)
     source = ", ".join(path.name for path in options.sources)

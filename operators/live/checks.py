@@ -124,12 +124,6 @@ def choose_words(
     """Choose and check Slurm nodes to stand for the scenario's; return a builder of Slurm commands on them.
 
     `teams` are those of the scenario's jobs, by row.
-
-    Raises
-    ------
-    InputError
-        If a command of Slurm or the partition is missing, the nodes do not suffice, or they have too few
-        GPUs.
     """
     for command in COMMANDS:
         slurm.run(command, "--version")

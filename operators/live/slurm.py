@@ -34,11 +34,6 @@ class Slurm:
         """Run a command, and return its output and exit status.
 
         Bytes that are no UTF-8, which names of jobs may have, are replaced.
-
-        Raises
-        ------
-        InputError
-            If it is not installed, cannot be run, or does not come back.
         """
         try:
             return subprocess.run(

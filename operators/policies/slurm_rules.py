@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -367,9 +367,3 @@ def _group_tied(siblings: Sequence[Account]) -> Iterator[list[Account]]:
             level = Fraction(one.shares) / Fraction(one.used) if one.used else math.inf
             levels.setdefault(level, []).append(one)
         yield from (levels[level] for level in sorted(levels, reverse=True)) if levels else [beside]
-
-
-def billing(amounts: Iterable[tuple[float, float]], largest_only: bool = False) -> float:
-    """Return Slurm's billing of a job: the sum of amount x weight, or only the largest of these products."""
-    counted = [amount * weight for amount, weight in amounts]
-    return max(counted, default=0.0) if largest_only else sum(counted)

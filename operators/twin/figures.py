@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Floats
+from clustergym.common.columns import texts
 from clustergym.common.errors import InputError
-from clustergym.common.left_out import not_read
+from clustergym.common.text_files import read_csv
 from clustergym.results.report.series import column, read_table
 from clustergym.trace.trace import FAILED, KILLED
 
@@ -49,9 +50,8 @@ def read_power(path: Path, limit_w: float) -> MeasuredPower:
         CSV with `COLUMNS`: watts, and seconds of an epoch, by network, batch, optimizer and power limit.
     limit_w : float
     """
-    rows = read_table(path, COLUMNS)
-    not_read([f"column {name}" for name in rows[0]], [f"column {name}" for name in ("dataset", *COLUMNS)])
-    limits, epoch_s, watts = (column(path, rows, name) for name in COLUMNS[3:])
+    read = read_csv(path, COLUMNS, optional=("dataset",))
+    limits, epoch_s, watts = (column(read, name) for name in COLUMNS[3:])
     known = np.isfinite(limits) & (watts > 0) & (epoch_s > 0) & np.isfinite(watts) & np.isfinite(epoch_s)
     here = known & (limits == limit_w)
     if not here.any():
@@ -59,14 +59,14 @@ def read_power(path: Path, limit_w: float) -> MeasuredPower:
         remedy = f"there are {there}" if there else "give a table with watts"
         message = f"nothing was measured at {limit_w:g} W"
         raise InputError(message, file=path, field="power_limit", remedy=remedy)
-    of_run = [tuple(row[name] for name in COLUMNS[:3]) for row in rows]
+    of_run = list(zip(*(read.columns[name] for name in COLUMNS[:3]), strict=True))
     highest = known & (limits == limits[known].max())
     fastest = {of_run[at]: float(epoch_s[at]) for at in np.flatnonzero(highest).tolist()}
     at_limit = np.flatnonzero(here).tolist()
     slower = [np.log(epoch_s[at] / fastest[of_run[at]]) for at in at_limit if of_run[at] in fastest]
     of_network: dict[str, list[int]] = {}
     for at in at_limit:
-        of_network.setdefault(rows[at]["network"], []).append(at)
+        of_network.setdefault(read.columns["network"][at], []).append(at)
     by_network = [watts[of_network[network]].mean() for network in sorted(of_network)]
     mean = float(np.exp(np.mean(slower))) if slower else float("nan")
     return MeasuredPower(float(np.mean(by_network)), mean, len(by_network))
@@ -136,25 +136,24 @@ class UsageCurve(NamedTuple):
 
 def read_course(folder: Path, origin_s: float, capacity: Mapping[str, int]) -> UsageCurve:
     """Read a run's jobs and use of GPUs over time, given when its clock starts and its GPUs by type."""
-    path, timeline = folder / "jobs.csv", folder / "timeline.csv"
     names = ("submit_s", "first_start_s", "run_s", "request_gpus", *COSTS)
-    rows = read_table(path, names)
-    found = {name: column(path, rows, name) for name in names}
+    jobs = read_table(folder / "jobs.csv", names)
+    found = {name: column(jobs, name) for name in names}
     held = {gpu_type: f"held_gpus_{gpu_type}" for gpu_type in capacity}
-    times = read_table(timeline, ("time_s", "queued_jobs", *held.values()))
-    texts = {name: [row.get(name, "") for row in rows] for name in ("team", "partition", "log_outcome")}
+    times = read_table(folder / "timeline.csv", ("time_s", "queued_jobs", *held.values()))
+    words = {name: texts(jobs, name) for name in ("team", "partition", "log_outcome")}
     gpus = np.nan_to_num(found["request_gpus"]).astype(np.int64)
     return UsageCurve(
         jobs=JobTable(
-            gpus, found["held_gpu_s"], found["submit_s"], origin_s, texts["team"], texts["partition"]
+            gpus, found["held_gpu_s"], found["submit_s"], origin_s, words["team"], words["partition"]
         ),
         wait_s=found["first_start_s"] - found["submit_s"],
         run_s=found["run_s"],
         **{name: found[name] for name in COSTS},
-        log_outcome=texts["log_outcome"],
-        time_s=column(timeline, times, "time_s"),
-        queued=column(timeline, times, "queued_jobs"),
-        held={gpu_type: column(timeline, times, name) for gpu_type, name in held.items()},
+        log_outcome=words["log_outcome"],
+        time_s=column(times, "time_s"),
+        queued=column(times, "queued_jobs"),
+        held={gpu_type: column(times, name) for gpu_type, name in held.items()},
         capacity=capacity,
     )
 

@@ -152,13 +152,7 @@ class Question:
 
 
 def changed_cluster(twin: TwinFolder, add: Sequence[str], out: Path) -> Path:
-    """Write the cluster's file with whole nodes added for texts such as `16xA100` (16 GPUs); return its path.
-
-    Raises
-    ------
-    InputError
-        If what is added is no `NUMBERxTYPE`, no whole number of nodes, or a type that nobody knows.
-    """
+    """Write the cluster's file with whole nodes added for texts such as `16xA100`; return its path."""
     load_cluster(str(twin.file(CLUSTER).absolute()))
     given = twin.content(CLUSTER)
     nodes = [dict(group) for group in given.get("nodes", [])]

@@ -153,15 +153,6 @@ def test_a_yaml_that_is_nested_is_one_line(saved, schema):
         make_policy({"name": "learned", "checkpoint": str(saved)})
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"\xff\xfe\x00", b"- 1", b"a: [", b"!!python/object/apply:os.system ['true']", b"&a [*a]"]
-)
-def test_a_broken_yaml_is_one_line(saved, text):
-    saved.with_suffix(".yaml").write_bytes(text)
-    with pytest.raises(InputError, match=r"one\.yaml"):
-        load(str(saved))
-
-
 def test_an_unknown_class_names_the_nearest(saved):
     describe(saved, packed(WEIGHTS), information_class="clairvoyent")
     with pytest.raises(InputError, match=r"information_class: unknown class 'clairvoyent' \(did you mean cl"):

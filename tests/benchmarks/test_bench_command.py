@@ -12,6 +12,7 @@ import clustergym.bench.sharing as sharing
 import pytest
 from clustergym.bench.command import main
 from clustergym.papers.arnold_figures import FEWEST_STATES, QUICK_STATES, STATES
+from refusals import Said, refused
 
 from clustergym.bench import command as bench
 from clustergym.papers import arnold_report
@@ -30,17 +31,6 @@ def test_placement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any)
     assert calls == [(True, QUICK_STATES, 3), (False, STATES, 0), (plot, "--plot"), (True, FEWEST_STATES, 0)]
     assert (out.read_text(), json.loads(file.read_text())) == ("1.0\n", {"scores": [1.0]})
     assert capsys.readouterr().out == "1.0\n"  # Of the last; with -o the report is in the file alone.
-    few = FEWEST_STATES - 1
-    for words, line in (
-        (["--states", str(few)], f"--states: {few} is not valid (give a number from {FEWEST_STATES})"),
-        (["--seed", "-1"], "--seed: -1 is not valid (give a number from 0)"),
-        (["-o", str(tmp_path)], f"{tmp_path}: --output: is a folder (give a file)"),
-        (["--json", str(tmp_path)], f"{tmp_path}: --json: is a folder (give a file)"),
-        (["--plot", "a.xyz"], "a.xyz: --plot: '.xyz' is no format of a picture (end it in .svg, .png, .pdf)"),
-    ):
-        assert main(["placement", *words]) == 2
-        assert capsys.readouterr().err == f"error: {line}\n"
-    assert len(calls) == 4
 
 
 def test_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
@@ -68,20 +58,6 @@ def test_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) ->
         "schema": engine.SCHEMA, "bare_simpy_events_per_s": 5.0,
         "rows": [{"policy": "fcfs"}, {"policy": "srtf"}],
     }  # fmt: skip
-    for words, line in (
-        (["--gpus", "8", "0"], "--gpus: 0 is not valid (give numbers from 1)"),
-        (["--hours", "0"], "--hours: 0.0 is not valid (give hours above 0)"),
-        (["--hours", "1e6"], "--hours: 1000000.0 is not valid (give hours above 0)"),
-        (["--repeat", "0"], "--repeat: 0 is not valid (give a number from 1)"),
-        (["--policies", "[1]"], "--policies: unreadable policy '[1]' (give a name, or a mapping such as"
-         " '{name: arena, span: 2}')"),
-        (["--policies", "{1: a}"], "--policies: unreadable policy '{1: a}' (give a name, or a mapping such as"
-         " '{name: arena, span: 2}')"),
-        (["--policies", "{"], "--policies: unreadable policy '{' (give a name, or a mapping such as"
-         " '{name: arena, span: 2}')"),
-    ):  # fmt: skip
-        assert main(["engine", *words]) == 2
-        assert capsys.readouterr().err == f"error: {line}\n"
 
 
 def test_environments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
@@ -107,14 +83,6 @@ def test_environments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: A
         made("elastic-16", [1, 17], 5.0), made("elastic-16", [1, 16], 0.1), made("elastic-16", [17], 0.1)
     ]  # fmt: skip
     capsys.readouterr()
-    for words, line in (
-        (["--seconds", "0"], "--seconds: 0.0 is not valid (give seconds above 0)"),
-        (["--seconds", "1e4"], "--seconds: 10000.0 is not valid (give seconds above 0)"),
-        (["--numbers", "0"], "--numbers: 0 is not valid (give numbers from 1)"),
-        (["--only", "elastik"], "--only: no id has 'elastik' in it (give elastic-16, or less)"),
-    ):
-        assert main(["environments", *words]) == 2
-        assert capsys.readouterr().err == f"error: {line}\n"
 
 
 def test_sharing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
@@ -135,9 +103,15 @@ def test_sharing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -
         sharing.SharingOptions(nodes=1, streams=1, data=None, workloads=["default"], checkpoint="sharing")
     ]
     assert json.loads(file.read_text()) == {"fgd": 1.0}
-    for words, line in (
-        (["--nodes", "0"], "--nodes: 0 is not valid (give a number from 1)"),
-        (["--streams", "0"], "--streams: 0 is not valid (give a number from 1)"),
-    ):
-        assert main(["sharing", *words]) == 2
-        assert capsys.readouterr().err == f"error: {line}\n"
+
+
+@refused("bench", words=True)
+def test_what_is_not_measured(
+    given: list[str], said: Said, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(given) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    said.check(err)
+    assert not list(tmp_path.iterdir())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from clustergym.bench.engine import EngineOptions, benchmark_scenario, engine_rows
@@ -53,24 +52,3 @@ def test_the_command_prints_a_line_a_policy_and_writes_all_figures(tmp_path, cap
         {"name": "fcfs"},
         {"name": "elasticflow", "mode": "loosened"},
     ]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--gpus", "0"], "--gpus"),
-        (["--hours", "0"], "--hours"),
-        (["--repeat", "0"], "--repeat"),
-        (["--policies", "fcsf"], r"unknown policy 'fcsf' .did you mean fcfs"),
-        (["--policies", "{name"], r"--policies: unreadable policy '\{name'"),
-        (["--policies", "[fcfs]"], r"--policies: unreadable policy"),
-        (["--policies", "{name: arena, spam: 2}"], "spam"),
-        (["--policies", "elasticflow"], "deadlines"),
-    ],
-)
-def test_bad_input_ends_in_one_line(given, message, capsys):
-    assert bench.main([*SMALL, *given]) == 2
-    printed, error = capsys.readouterr()
-    assert not printed
-    assert error.count("\n") == 1
-    assert re.search(message, error)

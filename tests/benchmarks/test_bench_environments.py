@@ -78,21 +78,3 @@ def test_a_rate_is_of_one_run_of_at_least_that_long() -> None:
         now[0] += 2.0 * times
 
     assert figures.rate(play, 100.0, lambda: now[0]) == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (["--only", "chess"], "--only"),
-        (["--numbers", "0"], "--numbers"),
-        (["--seconds", "0"], "--seconds"),
-        (["--json", "."], "is a folder"),
-    ],
-    ids=str,
-)
-def test_bad_input_is_one_line(given: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["environments", *given]) == 2
-    shown = capsys.readouterr()
-    assert words in shown.err
-    assert len(shown.err.splitlines()) == 1
-    assert shown.out == ""

@@ -39,33 +39,6 @@ def test_names_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFix
     assert "[red]x[/nothing]: 2 GPUs" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["describe", "arena-sin"], "error: unknown cluster 'arena-sin' (did you mean arena-sim"),
-        (["describe", "no.yaml"], "error: no.yaml: no such file"),
-        (["describe"], "error: the following arguments are required: NAME"),
-        (["descrbe", "arena-sim"], "error: "),
-        (["describe", "arena-sim", "--jsn", "x"], "error: unrecognized arguments"),
-        (["describe", "arena-sim", "--json", "."], "error: .: --json: is a folder"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_status_2(
-    arguments: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith(message)
-    assert captured.err.count("\n") == 1
-    assert not captured.out
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.processes
 def test_as_a_command() -> None:
     command = [sys.executable, "-m", "clustergym.cluster", "describe", "gavel-48"]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from error_lines import error_line
+from refusals import refused
 
 from clustergym.commands import collect, replay, run
 
@@ -234,203 +235,25 @@ def test_replay_notices_an_edited_decision_and_an_edited_metric(out, capsys):
     assert replay.main([str(out)]) in (1, 2)
 
 
-BAD_LOGS = {
-    "empty": b"",
-    "no gzip": b"plain text",
-    "truncated": gzip.compress(b'{"schema": "clustergym.decisions/1"}\n' * 500)[:-9],
-    "no header": gzip.compress(b"{}\n"),
-    "no json": gzip.compress(b"{{{\n"),
-    "a list": gzip.compress(b"[1]\n"),
-    "deep": gzip.compress(b"[" * 100_000),
-    "foreign job": None,
-    "no time": None,
-    "bad time": None,
-}
-
-
-@pytest.mark.parametrize("name", list(BAD_LOGS))
-def test_a_bad_decision_log_is_one_line(name, out, capsys):
-    lines = gzip.decompress((out / "decisions.jsonl.gz").read_bytes()).decode().splitlines()
-    edited = {
-        "foreign job": '{"time_s": 300.0, "launch": [["who", "A40", 1]]}',
-        "no time": '{"launch": []}',
-        "bad time": '{"time_s": 301.0, "launch": [["job-0", "A40", 1]]}',
-    }
-    content = BAD_LOGS[name] or gzip.compress("\n".join([lines[0], edited.get(name, "")]).encode())
-    if name == "empty":
-        content = b""
-    (out / "decisions.jsonl.gz").write_bytes(content)
-    capsys.readouterr()
-    assert replay.main([str(out)]) == 2
-    assert_one_line(capsys, "decision")
-
-
 def assert_one_line(capsys, *expected):
     line = error_line(capsys)
     for text in expected:
         assert text in line
 
 
-PRICE = "+costs.profile.{}={{seconds: 5.0, gpus: 1, types: each, per: job}}"
-
-BAD_CONFIGURATIONS = [
-    (["policy=arean"], "unknown policy 'arean' (did you mean arena"),
-    (["policy="], "unknown policy ''"),
-    (["scenario=testbd"], "did you mean testbed or testbed-v3?"),
-    (["cluster=arena-c"], "did you mean"),
-    (["trace=filly"], "unknown trace 'filly'"),
-    (["oracle=rooflin"], "did you mean roofline?"),
-    (["costs=defalt"], "did you mean default?"),
-    (["placer=budy"], "did you mean buddy?"),
-    (["polcy=arena"], "unknown key 'polcy' (did you mean policy"),
-    (["policy.serch_depth=2"], "policy.search_depth"),
-    (["policy=fcfs", "+policy.foo=1"], "policy.foo: unknown key 'foo'"),
-    (["policy.name=arenas"], "did you mean arena"),
-    (["policy.search_depth=deep"], "policy.search_depth: 'deep' is not an int"),
-    (["policy.search_depth=2.5"], "policy.search_depth: 2.5 is not an int"),
-    (["policy.search_depth=true"], "policy.search_depth: True is not an int"),
-    (["policy.search_depth=-1"], "policy.search_depth"),
-    (["policy.round_s=0"], "policy.round_s"),
-    (["policy.round_s=-300"], "policy.round_s"),
-    (["policy.promote_after_s=0"], "policy.promote_after_s"),
-    (["policy.queue_bounds_h=[a]"], "policy.queue_bounds_h"),
-    (["policy.queue_bounds_h=[8,1]"], "policy.queue_bounds_h"),
-    (["policy=fcfs", "policy.queue=both"], "policy.queue: unknown value 'both'"),
-    (["placer.defragment_s=-1"], "placer.defragment_s"),
-    (["compare=arenaa"], "did you mean arena"),
-    (["seed=abc"], "seed: 'abc' is not an int"),
-    (["seed=-1"], "seed: -1 is not valid"),
-    (["scenario=sharing", "trace.seed=-1"], "trace.seed: -1 is not valid"),
-    (["seed=1.5"], "seed: 1.5 is not an int"),
-    (["horizon_s=-5"], "horizon_s: -5 is not valid (give seconds above 0"),
-    (["horizon_s=nan"], "horizon_s: nan is not valid"),
-    (["horizon_s=inf"], "horizon_s: inf is not valid"),
-    (["horizon_s=tomorrow"], "horizon_s: 'tomorrow' is not a float"),
-    (["scenario.rounds=sometimes"], "scenario.rounds: unknown value 'sometimes'"),
-    (["scenario.rounds=0"], "scenario.rounds"),
-    (["scenario.counts=odd"], "scenario.counts: unknown value 'odd'"),
-    (["scenario.oversize=clip"], "scenario.oversize: unknown value 'clip'"),
-    (["costs.search=quick"], "costs.search: unknown value 'quick'"),
-    (["costs.storage_gbs=-1"], "costs.storage_gbs"),
-    (
-        ["costs.profile.profiled.seconds=-5"],
-        "costs.profile.profiled.seconds: -5 is not valid (give seconds",
-    ),
-    (["costs.profile.profiled.seconds=0"], "costs.profile.profiled.seconds: 0 is not valid"),
-    (["costs.profile.profiled.seconds=inf"], "costs.profile.profiled.seconds: inf is not valid"),
-    (["costs.profile.profiled.seconds=nan"], "costs.profile.profiled.seconds: nan is not valid"),
-    (["costs.profile.profiled.seconds=null"], "costs.profile.profiled.seconds: None is not a float"),
-    (
-        ["~costs.profile.data_parallel.seconds"],
-        "costs.profile.data_parallel.seconds: is missing (give costs.",
-    ),
-    (["~costs.profile.data_parallel.gpus"], "costs.profile.data_parallel.gpus: is missing"),
-    (["+costs.profile.profiled.minutes=8"], "costs.profile.profiled.minutes: unknown key 'minutes'"),
-    (
-        ["costs.profile.profiled=510"],
-        "costs.profile.profiled: 510 is not a mapping of seconds, gpus, types, per",
-    ),
-    (
-        [PRICE.format("psychic")],
-        "costs.profile.psychic: unknown information class 'psychic' (valid: bootstrap",
-    ),
-    ([PRICE.format("data_paralel")], "unknown information class 'data_paralel' (did you mean data_parallel?"),
-    ([PRICE.format("none")], "costs.profile.none: none has no price: a policy that knows nothing"),
-    ([PRICE.format("clairvoyant")], "costs.profile.clairvoyant: clairvoyant has no price: an oracle"),
-    (["costs.profile.profiled.gpus=0"], "costs.profile.profiled.gpus: 0 is not valid"),
-    (["costs.profile.profiled.gpus=1000"], "costs.profile.profiled.gpus"),
-    (
-        ["costs.profile.profiled.types=some"],
-        "costs.profile.profiled.types: unknown value 'some' (valid: each",
-    ),
-    (["costs.profile.profiled.per=day"], "costs.profile.profiled.per: unknown value 'day'"),
-    (["costs.profile_reuse=never"], "costs.profile_reuse: unknown value 'never' (valid: job, model)"),
-    (["costs=free-profiled"], "profiled-free"),
-    (["cluster=file"], "cluster.path: has no value (give cluster.path=…)"),
-    (["oracle=table"], "oracle.path: has no value (give oracle.path=…)"),
-    (["oracle=table", "oracle.path=none.csv"], "none.csv"),
-    (["oracle.missing=guess"], "oracle.missing"),
-    (["cluster.path=none.yaml"], "none.yaml: no such file"),
-    (["cluster.path=."], "is a folder"),
-    (["trace.path=."], "is a folder"),
-    (["trace.path=none.csv"], "none.csv: no such file"),
-    (["trace.format=excel"], "excel"),
-    (["trace.rule=dice"], "dice"),
-    (["--multi-run"], "unknown option '--multi-run' (did you mean --multirun"),
-    (["-x"], "unknown option '-x'"),
-    (["a", "b"], "'a' is not key=value (give key=value)"),
-    (["policy=[a"], "configuration"),
-    (["hydra.run.dir=/proc/nowhere"], "/proc/nowhere: cannot be written"),
-    (["policy.round_s=inf"], "policy.round_s: inf is not valid (give seconds from 0.001"),
-    (["policy.round_s=1e308"], "policy.round_s: 1e+308 is not valid"),
-    (["placer.defragment_s=inf"], "placer.defragment_s: inf is not valid"),
-    (["scenario.name=null"], "scenario.name: None is not valid (give a name)"),
-    (["scenario.name=[]"], "scenario.name: [] is not valid"),
-    (["~policy"], "~policy: a run needs a policy (give policy=NAME)"),
-    (["policy=null"], "policy: null is not a name"),
-    (["oracle=1"], "oracle: 1 is not a name"),
-    (["logger=3"], "logger: 3 is not a name (valid: none, wandb)"),
-    (["--resolve"], "give --cfg job --resolve"),
-    (["-m", "hydra.sweeper._target_=os.system"], "hydra.sweeper._target_: names code to be run"),
-    (["report=3"], "report: 3 is not a bool"),
-    (["table=maybe"], "table: 'maybe' is not a bool"),
-    (["progress=[]"], "progress: [] is not a bool"),
-    (["+foo=1"], "foo: unknown key 'foo'"),
-    (["+reprot=false"], "unknown key 'reprot' (did you mean report"),
-    (["policy=ares", "policy.alfa=0.5"], "policy.alfa: unknown key 'policy.alfa' (did you mean policy.alpha"),
-    (["arena"], "'arena' is not key=value (did you mean policy=arena?)"),
-    (["trace=philly-like", "trace.load=1e300"], "trace.load: 1e+300 is not valid"),
-    (["trace=philly-like", "trace.span_s=1e-9"], "trace.span_s: 1e-09 is not valid"),
-    (["trace=my.csv"], "trace: my.csv is a file (give trace=file trace.path=my.csv)"),
-    (["cluster=my.yaml"], "cluster: my.yaml is a file (give cluster=file cluster.path=my.yaml)"),
-    (["oracle=my.csv"], "oracle: my.csv is a file (give oracle=table oracle.path=my.csv"),
-    (["policy=my.yaml"], "policy: my.yaml is a file (give policy=NAME policy.KEY=VALUE, or put it into"),
-    (
-        ["failures=[rsc-1,acme]"],
-        "failures: [rsc-1,acme] names several, and a run has one (give failures=NAME",
-    ),
-    (["policy=[fcfs,srtf]"], "policy: [fcfs,srtf] names several, and a run has one"),
-    (["trace=philly-like", "trace.start_hour=168"], "trace.start_hour: 168 is not valid"),
-]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "expected"), BAD_CONFIGURATIONS, ids=[" ".join(o) for o, _ in BAD_CONFIGURATIONS]
-)
+@refused("run", words=True)
 def test_a_bad_configuration_is_one_line_and_writes_nothing(
-    overrides, expected, small, tmp_path, capsys, monkeypatch
+    given, said, small, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.rglob("*"))
-    given = {override.partition("=")[0] for override in overrides}
-    given |= {"trace.path"} if "trace" in given else set()
-    rest = [one for one in small if one.partition("=")[0] not in given]
-    if not any(one.startswith("hydra.run.dir") for one in overrides):
+    keys = {override.partition("=")[0] for override in given}
+    keys |= {"trace.path"} if "trace" in keys else set()
+    rest = [one for one in small if one.partition("=")[0] not in keys]
+    if "hydra.run.dir" not in keys:
         rest.append("hydra.run.dir=out/deep")
-    assert run.main([*rest, *overrides]) == 2
-    assert_one_line(capsys, expected)
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-BAD_CLUSTERS = {
-    "cyclic": "a: &a [*a]\n",
-    "more nodes than there are": "name: x\nnodes: [{gpu_type: A40, count: 1000000000, gpus_per_node: 8}]\n",
-    "unknown type": "name: x\nnodes: [{gpu_type: A41, count: 1, gpus_per_node: 8}]\n",
-    "latin-1": "name: caf\xe9\n".encode("latin-1"),
-    "empty": "",
-    "tagged": "!!python/object/apply:os.system ['true']\n",
-}
-
-
-@pytest.mark.parametrize("name", list(BAD_CLUSTERS))
-def test_a_bad_cluster_file_is_one_line(name, small, tmp_path, capsys):
-    content = BAD_CLUSTERS[name]
-    path = tmp_path / "mine.yaml"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    out = tmp_path / "out"
-    assert run.main([f"cluster.path={path}", f"hydra.run.dir={out}", *small]) == 2
-    assert_one_line(capsys, "mine.yaml")
-    assert not out.exists()
+    assert run.main([*rest, *given]) == 2
+    said.check(error_line(capsys), tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 BAD_JOBS = {

@@ -107,22 +107,6 @@ def test_a_limit_changes_no_digest_and_nothing_that_decides_whether_a_run_is_fin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("run.decision_limit_s=0", "run.decision_limit_s: 0 is not valid"),
-        ("run.decision_limit_s=soon", "run.decision_limit_s: 'soon' is not a float"),
-        ("run.decision_limit=1", "unknown key 'run.decision_limit' (did you mean run.decision_limit_s"),
-        ("run=null", "run: None is not a"),
-    ],
-)
-def test_a_bad_limit_is_one_line(word, said, plugin, capsys):
-    assert run.main(["policy=fcfs", "hydra.run.dir=out", word, *SMALL]) == 2
-    assert said in error_line(capsys)
-    assert not Path("out").exists()
-
-
-@pytest.mark.slow
 def test_a_sweep_goes_on_after_a_policy_that_ends_the_process(plugin, capsys):
     words = ["-m", "policy=odd", "policy.act=leave,nothing", "hydra.sweep.dir=sweep", *SMALL]
     assert run.main(words) == 2

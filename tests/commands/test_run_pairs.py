@@ -9,6 +9,7 @@ import re
 import pytest
 import yaml
 from error_lines import error_line
+from refusals import refused
 
 from clustergym.commands import bound, replay, run
 from clustergym.results.bounds.bounds import lower_bounds
@@ -110,30 +111,15 @@ def test_settings_of_a_missing_pair_make_three_scenarios(files):
 RULES = ("refuse", "free", "estimate")
 
 
-@pytest.mark.parametrize(
-    ("rows", "more", "words"),
-    [
-        (
-            ROWS[:2],
-            (),
-            "gpu_type: has no pairs on A10 (it has A40; give a table of all types of cluster two)",
-        ),
-        (["A40,1,resnet18,64,lm,80,0.9,x"], (), ":2: kept_b: 'x' is not a finite number (give a number)"),
-        (ROWS, ("scenario.interference=guess",), "scenario.interference"),
-        (
-            ROWS,
-            ("scenario.pairs=null", "scenario.interference=free"),
-            "scenario.interference: is given, but no table of pairs (give scenario.pairs=FILE",
-        ),
-        (
-            ROWS,
-            ("cluster=openb-like", "cluster.path=null", "scenario.counts=any"),
-            "scenario.pairs: are of whole GPUs",
-        ),
-    ],
-)
-def test_a_bad_table_or_setting_is_one_line(files, tmp_path, capsys, rows, more, words):
+@refused("pairs", words=True)
+def test_a_bad_setting_is_one_line(given, said, files, tmp_path, capsys):
+    assert ran(files[0], tmp_path / "out", *given) == 2
+    said.check(error_line(capsys), tmp_path)
+
+
+def test_a_table_that_lacks_a_type_is_one_line(files, tmp_path, capsys):
     overrides, pairs = files
-    pairs.write_text("\n".join([HEADER, *rows]) + "\n")
-    assert ran(overrides, tmp_path / "out", *more) == 2
-    assert words in error_line(capsys)
+    pairs.write_text("\n".join([HEADER, *ROWS[:2]]) + "\n")
+    assert ran(overrides, tmp_path / "out") == 2
+    told = "gpu_type: has no pairs on A10 (it has A40; give a table of all types of cluster two)"
+    assert told in error_line(capsys)

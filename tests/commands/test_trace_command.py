@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from error_lines import error_line
+from refusals import Said, refused
 
 from clustergym.commands import trace as command
 from clustergym.commands.trace import main
@@ -190,28 +191,19 @@ def test_slices_that_cannot_be(native: Path, bounds: dict, words: str) -> None:
         cut_trace(read_trace(native), **bounds)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "no command given (give one of import, validate, slice, describe, generate, pairs)"),
-        (["imprt"], "unknown command 'imprt' (did you mean import"),
-        (["import"], "the following arguments are required: SRC, -o/--output"),
-        (["import", "x", "-o", "y", "--seed", "one"], "--seed: invalid int value: 'one'"),
-        (
-            ["validate", "{native}", "--format", "nativ"],
-            "trace.format: unknown format 'nativ' (did you mean native",
-        ),
-        (["validate", "{helios}", "--rule", "aera"], "rule: unknown rule 'aera' (did you mean arena"),
-        (["validate", "{helios}", "--gpu-types", "A100,B2000"], "--gpu-types: unknown GPU type 'B2000'"),
-        (["validate", "{helios}", "--reference-gpu", "A1000"], "--reference-gpu: unknown GPU type 'A1000'"),
-        (["validate", "{helios}", "--seed", "-1"], "seed: -1 is negative"),
-    ],
-)
-def test_wrong_usage_is_one_line(
-    arguments: list[str], words: str, helios: Path, native: Path, capsys: pytest.CaptureFixture[str]
+@refused("trace-command", words=True)
+def test_wrong_usage_is_one_line_and_writes_nothing(
+    given: list[str],
+    said: Said,
+    helios: Path,
+    native: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert main([part.format(helios=helios, native=native) for part in arguments]) == 2
-    assert words in error_line(capsys)
+    monkeypatch.chdir(helios.parent)
+    assert main(given) == 2
+    said.check(error_line(capsys))
+    assert {*helios.parent.iterdir()} == {helios, native}
 
 
 @pytest.mark.parametrize("name", ["describe", "generate"])
@@ -245,3 +237,9 @@ def test_the_same_import_in_two_processes_is_the_same_to_the_byte(helios: Path) 
         assert run.stderr == "left out 1 job: CPU job\n"
         written.append((out.read_bytes(), out.with_name(f"out{seed}.provenance.json").read_bytes()))
     assert written[0] == written[1]
+
+
+def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    said = "no command given (give one of import, validate, slice, describe, generate, pairs)"
+    assert said in error_line(capsys)

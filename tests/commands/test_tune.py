@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from refusals import refused
 
 from clustergym.commands.tune import main
 
@@ -51,22 +52,8 @@ def test_an_interval_of_whole_numbers(tmp_path):
     assert told["best"]["throughput_mean"] == max(trial["throughput_mean"] for trial in told["trials"])
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["policy=ares"], "nothing to search"),
-        (["policy.alpha=0.5,0.6", "--trials", "0"], "--trials: 0"),
-        (
-            ["policy.alpha=0.5,0.6", "--metric", "jct_meen"],
-            "unknown metric 'jct_meen' (did you mean jct_mean",
-        ),
-        (["policy.alpha=choice("], "cannot be read"),
-        (["policy=ares", "policy.alpah=0.5,0.6"], "policy.alpah"),
-    ],
-)
-def test_bad_input_is_one_line(words, said, tmp_path, capsys):
+@refused("tune", words=True)
+def test_bad_input_is_one_line(given, said, tmp_path, capsys):
     pytest.importorskip("optuna", reason="pip install 'clustergym[tune]'")
-    assert main([*words, "--out", str(tmp_path / "out")]) == 2
-    shown = capsys.readouterr().err.strip()
-    assert said in shown
-    assert len(shown.splitlines()) == 1
+    assert main([*given, "--out", str(tmp_path / "out")]) == 2
+    said.check(capsys.readouterr().err, tmp_path)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from python_process import run_python
+from refusals import Said, refused
 
 from clustergym.commands import collect, replay, run, trace
 from clustergym.commands.report import main as report
@@ -21,7 +22,6 @@ from clustergym.common.errors import InputError, alike, visible, visible_all
 from clustergym.common.reading import read_json, read_regular
 from clustergym.oracle.table_cache import Store, pack
 
-ROOT = Path(__file__).parents[2]
 Command = Callable[[Path], int]
 
 
@@ -63,7 +63,7 @@ READ_BY: dict[str, list[Command]] = {
 }
 
 
-def refused(command: Command, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def told(command: Command, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """Return the one line of a command that has to end in exit status 2."""
     capsys.readouterr()
     assert command(folder) == 2
@@ -90,7 +90,7 @@ def test_only_regular_files_are_read(
     (folder / name).unlink()
     make(folder / name)
     for command in READ_BY[name]:
-        line = refused(command, folder, capsys)
+        line = told(command, folder, capsys)
         assert name in line
         assert "not a regular file" in line or "irectory" in line or "is a folder" in line
 
@@ -172,104 +172,54 @@ def unordered(folder: Path) -> None:
     _pack(folder / "events.jsonl.gz", _lines(folder / "events.jsonl.gz")[::-1])
 
 
-EDITED: dict[str, tuple[Callable[[Path], None], Command, list[str]]] = {
-    "endless GPUs of an event": (
-        event("start", gpus=float("inf")),
-        reported,
-        ["events.jsonl.gz:", "gpus is inf"],
-    ),
-    "GPUs below 0": (event("start", gpus=-1), reported, ["events.jsonl.gz:", "gpus is -1"]),
-    "a time that is no number": (
-        event("start", time_s=float("nan")),
-        reported,
-        ["events.jsonl.gz:", "time_s is nan"],
-    ),
-    "a time below 0": (event("start", time_s=-1.0), reported, ["events.jsonl.gz:", "time_s is -1.0"]),
-    "a node beyond all": (
-        event("start", nodes=[[10**12, 1]]),
-        reported,
-        ["events.jsonl.gz:", "not a list of [node, GPUs]"],
-    ),
-    "a job that is a list": (event("start", job_id=[]), reported, ["events.jsonl.gz:", "job_id"]),
-    "standstill that is a text": (
-        event("start", overhead_s="long"),
-        reported,
-        ["events.jsonl.gz:", "overhead_s"],
-    ),
-    "events out of order": (unordered, reported, ["events.jsonl.gz:2", "goes back"]),
-    "an end before the events": (result(end_s=1.0), reported, ["events.jsonl.gz:", "no number from 0 to 1"]),
-    "an end that is none": (result(end_s=float("inf")), reported, ["result.json", "Infinity"]),
-    "an end below 0": (result(end_s=-1), reported, ["result.json: end_s: is not a time"]),
-    "a metric below 0": (metric(-1.0), collected, ["result.json: metrics.jct_mean", "from 0"]),
-    "a metric of 400 digits": (metric(10**400), collected, ["result.json", "more than 300 digits"]),
-    "a horizon below 0": (result(horizon_s=-1.0), collected, ["result.json: horizon_s"]),
-    "decisions below 0": (result(decisions={"count": -1}), collected, ["result.json: decisions.count"]),
-    "nested parameters": (
-        result(policy={"name": "x", "parameters": json.loads("[" * 90 + "]" * 90)}),
-        collected,
-        ["result.json", "nested too deep"],
-    ),
-    "a job twice": (doubled("jobs.csv"), reported, ["jobs.csv:8: job_id", "stands in line 2 too"]),
-    "a job without a time": (field("jobs.csv", "submit_s", ""), reported, ["jobs.csv:2: submit_s: is empty"]),
-    "a job before time": (field("jobs.csv", "submit_s", "-5"), reported, ["jobs.csv:2: submit_s: '-5'"]),
-    "GPUs without end": (field("jobs.csv", "request_gpus", "1e999"), reported, ["jobs.csv:2: request_gpus"]),
-    "a column less": (text("jobs.csv", "jct_s", "jct"), reported, ["jobs.csv:1: jct_s: column is missing"]),
-    "a sample before time": (field("timeline.csv", "time_s", "-1"), reported, ["timeline.csv:2: time_s"]),
-    "a sample after the end": (
-        field("timeline.csv", "time_s", "1e14", row=-1),
-        reported,
-        ["timeline.csv:", "after the end_s"],
-    ),
-    "a throughput beyond floats": (
-        field("timeline.csv", "throughput", "1e300"),
-        reported,
-        ["timeline.csv:2: throughput"],
-    ),
-    "a key that is true": (
-        text("config.yaml", "seed: 0", "seed: 0\nyes: 1"),
-        replayed,
-        ["config.yaml:", "yes is not text"],
-    ),
-    "a cluster that is a number": (
-        lambda folder: (folder / "config.yaml").write_text(
-            "{scenario: {}, cluster: 7, trace: {}, oracle: {}, costs: {}, seed: 0}"
-        ),
-        replayed,
-        ["config.yaml: cluster: 7 is not a mapping"],
-    ),
-    "rounds below 0": (header(round_s=-1), replayed, ["decisions.jsonl.gz:1", "round_s is -1"]),
-    "rounds without end": (
-        header(round_s=float("inf")),
-        replayed,
-        ["decisions.jsonl.gz:1", "round_s is inf"],
-    ),
-    "a job that never runs": (
-        lambda folder: _pack(folder / "decisions.jsonl.gz", _lines(folder / "decisions.jsonl.gz")[:-1]),
-        replayed,
-        ["decisions.jsonl.gz: its decisions cannot be replayed"],
-    ),
-    "more GPUs than there are": (
-        lambda folder: _pack(
-            folder / "decisions.jsonl.gz",
-            [
-                line | ({"launch": [[*line["launch"][0][:2], 4096]]} if "launch" in line else {})
-                for line in _lines(folder / "decisions.jsonl.gz")
-            ],
-        ),
-        replayed,
-        ["decisions.jsonl.gz: its decisions cannot be replayed"],
-    ),
-    "a seed without end": (header(seed=float("inf")), replayed, ["decisions.jsonl.gz:1", "its header"]),
+def whole(name: str, content: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / name).write_text(content)
+
+    return change
+
+
+def shortened(folder: Path) -> None:
+    """Leave the last decision out, so that a job never runs."""
+    _pack(folder / "decisions.jsonl.gz", _lines(folder / "decisions.jsonl.gz")[:-1])
+
+
+def widened(folder: Path) -> None:
+    """Launch jobs on more GPUs than there are."""
+    lines = _lines(folder / "decisions.jsonl.gz")
+    changed = [
+        line | ({"launch": [[*line["launch"][0][:2], 4096]]} if "launch" in line else {}) for line in lines
+    ]
+    _pack(folder / "decisions.jsonl.gz", changed)
+
+
+READERS: dict[str, Command] = {"collect": collected, "report": reported, "replay": replayed}
+EDITS: dict[str, Callable[..., Callable[[Path], None]]] = {
+    "doubled": doubled,
+    "event": event,
+    "field": field,
+    "header": header,
+    "metric": metric,
+    "result": result,
+    "shortened": lambda _: shortened,
+    "text": text,
+    "unordered": lambda _: unordered,
+    "whole": whole,
+    "widened": lambda _: widened,
 }
 
 
-@pytest.mark.parametrize("name", EDITED)
-def test_an_edited_result_is_one_line(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    change, command, said = EDITED[name]
-    assert command(folder) == 0
+@refused("results")
+def test_an_edited_result_is_one_line(
+    given: dict[str, dict[str, Any]], said: Said, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ((command, edit),) = given.items()
+    ((kind, how),) = edit.items()
+    assert READERS[command](folder) == 0
+    make = EDITS[kind]
+    change = make(**how) if isinstance(how, dict) else make(*how) if isinstance(how, list) else make(how)
     change(folder)
-    line = refused(command, folder, capsys)
-    assert all(words in line for words in said), line
+    said.check(told(READERS[command], folder, capsys), folder)
     # A report that was there is left as it was; nothing is written by halves.
     assert {path.name for path in folder.parent.iterdir()} <= {"out", "page.html"}
 
@@ -306,7 +256,7 @@ def test_too_many_events_are_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clustergym.results.report.event_curves.MOST_EVENTS", 3)
-    assert "events.jsonl.gz:4" in refused(reported, folder, capsys)
+    assert "events.jsonl.gz:4" in told(reported, folder, capsys)
 
 
 BOMBS = {

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from refusals import refused
 
 from clustergym.common.errors import InputError
+from clustergym.envs.families import ElasticEnv
+from clustergym.envs.placement.environment import PlacementEnv
 from clustergym.envs.registration import make_env
 from clustergym.scenario.configuration.hydra_edge import compose_config
 from clustergym.scenario.environments import ENVIRONMENTS
@@ -26,25 +29,13 @@ def test_a_file_of_ones_own_may_start_from_a_short_name(tmp_path):
     assert given["env"]["jobs"] == 20
 
 
-@pytest.mark.parametrize(
-    ("mapping", "line"),
-    [
-        ({}, "env.id: is missing"),
-        ({"id": "ClusterGym/Placment-v0"}, "did you mean ClusterGym/Placement-v0"),
-        ({"id": ["x"]}, "unknown environment"),
-        (
-            {"id": "ClusterGym/Placement-v0", "stepp": "node"},
-            "env.stepp: unexpected keyword argument 'stepp' (did you mean step",
-        ),
-        ({"id": "ClusterGym/Placement-v0", "step": 3}, "env.step: 3 is not a str"),
-        (
-            {"id": "ClusterGym/Placement-v0", "step": "nodes"},
-            "env.step: unknown value 'nodes' (did you mean node",
-        ),
-    ],
-)
-def test_mistakes(mapping, line):
-    with pytest.raises(InputError) as caught:
-        make_env(mapping)
-    assert line in str(caught.value)
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize("made_by", [ElasticEnv, PlacementEnv])
+def test_an_unknown_mode_of_drawing(made_by):
+    with pytest.raises(InputError, match="render_mode: unknown mode 'human'"):
+        made_by("human")
+
+
+@refused("environments")
+def test_mistakes(given, said):
+    with said.of_error():
+        make_env(given)

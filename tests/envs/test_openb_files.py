@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from clustergym.common.errors import InputError
 from clustergym.envs.sharing.openb import read_nodes, read_orders, read_requests
@@ -28,22 +29,10 @@ def test_orders_are_known_by_their_seeds(tmp_path):
     assert (found[3].arrivals.tolist(), found[3].node_rank.tolist()) == ([1], [0, 1])
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"arrivals_7": [0, 3]}, r"default\.npz: arrivals_7: names row 3 of 3 \("),
-        ({"arrivals_7": [0, -1]}, r"default\.npz: arrivals_7: names row 0 of 3 \("),
-        ({"arrivals_7": [0.5]}, r"default\.npz: arrivals_7: is not a row of whole numbers"),
-        ({"arrivals_7": []}, r"default\.npz: arrivals_7: is not a row of whole numbers"),
-        ({"arrivals_7": [[0, 1]]}, r"default\.npz: arrivals_7: is not a row of whole numbers"),
-        ({"node_rank_7": [1, 1]}, r"default\.npz: node_rank_7: is not an order of the 2 nodes"),
-        ({"node_rank_7": [0]}, r"default\.npz: node_rank_7: is not an order of the 2 nodes"),
-        ({"node_rank_7": [2, 0]}, r"default\.npz: node_rank_7: names row 2 of 2"),
-    ],
-)
-def test_orders_of_other_lists_are_one_line(tmp_path, changed, message):
-    with pytest.raises(InputError, match=message):
-        read_orders(written(tmp_path, **(GOOD | changed)), "default", 3, 2)
+@refused("openb-orders")
+def test_orders_of_other_lists_are_one_line(given, said, tmp_path):
+    with said.of_error(tmp_path):
+        read_orders(written(tmp_path, **(GOOD | given)), "default", 3, 2)
 
 
 def test_what_is_no_file_of_orders_is_one_line(tmp_path):
@@ -74,26 +63,8 @@ def test_nodes_and_pods_by_hand(tmp_path):
     assert requests.models.tolist()[3] == 1
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("1000,10,2,500,", r"pods\.csv:2: gpu_milli: 500 asks for a part of each of several GPUs"),
-        ("1000,10,1,0,", r"pods\.csv:2: gpu_milli: 0 asks for nothing of a GPU"),
-        ("1000,10,0,1,", r"pods\.csv:2: gpu_milli: 1 asks for a part of no GPU"),
-        ("1000,10,1,1001,", r"pods\.csv:2: gpu_milli: 1001 is above 1000"),
-        ("1000,10,33,1000,", r"pods\.csv:2: num_gpu: 33 is above 32"),
-        ("1000000001,10,1,1000,", r"pods\.csv:2: cpu_milli: 1000000001 is above 1000000000"),
-        ("1000,1000000001,1,1000,", r"pods\.csv:2: memory_mib: 1000000001 is above 1000000000"),
-        ("1000,10,1,1000,T5", r"pods\.csv:2: gpu_spec: .*T5.*did you mean T4"),
-    ],
-)
-def test_pods_that_ask_for_what_there_is_not(tmp_path, row, message):
-    (tmp_path / "pods.csv").write_text(f"cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n{row}\n")
-    with pytest.raises(InputError, match=message):
+@refused("openb-requests")
+def test_pods_that_ask_for_what_there_is_not(given, said, tmp_path):
+    (tmp_path / "pods.csv").write_text(f"cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n{given}\n")
+    with said.of_error(tmp_path):
         read_requests(tmp_path / "pods.csv", ("A10", "T4"))
-
-
-def test_a_list_of_nodes_has_gpus(tmp_path):
-    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,8000,100,0,T4\n")
-    with pytest.raises(InputError, match=r"nodes\.csv: gpu: no node has a GPU"):
-        read_nodes(tmp_path / "nodes.csv")

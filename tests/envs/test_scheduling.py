@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
+from refusals import refused
 from scheduling_episodes import legal_episode
 
 import clustergym
@@ -277,62 +278,10 @@ def test_scenario_and_trace_fix_the_jobs():
     assert given.scenario is scenario
 
 
-LINES = [
-    (ElasticEnv, {"observation": "image"}, "env.observation: unknown value 'image'"),
-    (ElasticEnv, {"reward": {"jct": 1.0}}, "reward.jct: unknown term 'jct'"),
-    (ElasticEnv, {"reward": {}}, "reward: names no term"),
-    (
-        ElasticEnv,
-        {"scenario": "testbad"},
-        "env.scenario: unknown scenario 'testbad' (did you mean testbed or testbed-v3?)",
-    ),
-    (ElasticEnv, {"cluster": "arena-z"}, "arena-z"),
-    (ElasticEnv, {"trace": "philly-like-245"}, "did you mean philly-like-244"),
-    (ElasticEnv, {"source": "phily"}, "did you mean philly or pai?"),
-    (ElasticEnv, {"costs": "fre"}, "did you mean free or ares?"),
-    (ElasticEnv, {"baseline": "fcfss"}, "did you mean fcfs"),
-    (ElasticEnv, {"baseline": "ares alfa=1"}, "did you mean alpha"),
-    (ElasticEnv, {"baseline": "ares alpha"}, "'alpha' is not a parameter"),
-    (ElasticEnv, {"information": "all"}, "env.information"),
-    (ElasticEnv, {"placer": "budy"}, "did you mean buddy"),
-    (ElasticEnv, {"rows": 0}, "env.rows: 0 is not valid"),
-    (ElasticEnv, {"rows": 2.5}, "env.rows: 2.5 is not an int"),
-    (ElasticEnv, {"loads": []}, "env.loads"),
-    (ElasticEnv, {"round_s": 0.0}, "env.round_s"),
-    (ElasticEnv, {"actions": "edits"}, "did you mean edit or weights or admit?"),
-    (ElasticEnv, {"on_illegal": "penalty"}, "env.on_illegal"),
-    (ElasticEnv, {"rwos": 3}, "did you mean rows"),
-    (ElasticEnv, {"render_mode": "human"}, "unknown mode 'human'"),
-    (ElasticEnv, {"baseline": "srft"}, "did you mean srtf"),
-]
-
-
-@pytest.mark.parametrize(("made_by", "parameters", "line"), LINES)
-def test_mistakes_in_parameters(made_by, parameters, line):
-    with pytest.raises(InputError) as caught:
-        made_by(**parameters)
-    assert line in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-OPTIONS = [
-    ({"sceed": 1}, "options.sceed: unknown option"),
-    ({"trace_seed": -1}, "options.trace_seed: -1 is not valid"),
-    ({"trace_seed": "x"}, "options.trace_seed: 'x' is not an int"),
-    ({"trace": "nowhere"}, "no trace 'nowhere'"),
-    ({"scenario": "testbed"}, "options.scenario: is not a Scenario"),
-    ({"run_seed": 1.5}, "options.run_seed"),
-    ({"run_seed": -1}, "options.run_seed"),
-    ({"load": 0.0}, "load"),
-]
-
-
-@pytest.mark.parametrize(("options", "line"), OPTIONS)
-def test_mistakes_in_options(options, line):
-    with pytest.raises(InputError) as caught:
-        clairvoyant().reset(seed=0, options=options)
-    assert line in str(caught.value)
-    assert "\n" not in str(caught.value)
+@refused("episode-options")
+def test_mistakes_in_options(given, said):
+    with said.of_error():
+        clairvoyant().reset(seed=0, options=given)
 
 
 def test_a_scenario_of_another_cluster():

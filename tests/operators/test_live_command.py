@@ -13,10 +13,10 @@ from clustergym.operators.live.checks import LiveOptions, choose_words
 from clustergym.operators.live.slurm import Slurm, SlurmWords
 from clustergym.operators.live.slurm_backend import SlurmBackend
 from error_lines import error_line
+from refusals import refused as refused_of
 
 from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.commands import collect, replay
-from clustergym.common.errors import InputError
 
 FOUR = ["cluster.nodes=[{gpu_type:A40,count:2,gpus_per_node:4},{gpu_type:A10,count:2,gpus_per_node:4}]"]
 SMALL = [*FOUR, "trace.jobs=6", "trace.max_gpus=8", "progress=false", "report=false", "table=false"]
@@ -193,36 +193,17 @@ def test_a_controller_that_does_not_answer(slurm, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["live.partition=gpus"], "live.partition: no partition 'gpus' (did you mean gpu or cpu?)"),
-        (["live.nodes=[a40-1,a40-2,a10-1,a10-1]"], "live.nodes: node a10-1 is named twice (name each once)"),
-        (["scenario.contention=true"], "scenario.contention: jobs would share links"),
-        (["policy=srtf"], "policy: policy srtf must know the times jobs will really run at"),
-        (["scenario.failures.mtbf_s=1e5"], "scenario.failures: would set nodes of your cluster down"),
-        (["live.seconds_per_hour=0"], "live.seconds_per_hour: "),
-    ],
-)
-def test_what_is_refused(slurm, tmp_path, capsys, words, told):
-    assert told in refused(capsys, tmp_path, *words)
+@refused_of("live", words=True)
+def test_what_is_refused(given, said, slurm, tmp_path, capsys):
+    said.check(refused(capsys, tmp_path, *given), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "told"),
-    [
-        ({"partition": "cpu"}, "live.nodes: 0 nodes have the feature a40, four has 2"),
-        ({"nodes": ("a40-1", "a40-2", "a10-1")}, "live.nodes: names 3 nodes, cluster four has 4"),
-        ({"nodes": ("a40-1", "a40-2", "a10-1", "a10-9")}, "live.nodes: the partition has no node 'a10-9'"),
-        ({"nodes": ("a40-1", "a40-2", "a10-1", "a10-3")}, "live.gpus: node a10-3 has 2 GPUs (Gres gpu)"),
-        ({"partition": "cpu", "nodes": ("c-1",)}, "live.nodes: names 1 nodes"),
-    ],
-)
-def test_nodes_that_do_not_suffice(slurm, chosen, told):
+@refused_of("live-nodes")
+def test_nodes_that_do_not_suffice(given, said, slurm):
     kinds = [{"gpu_type": name, "count": 2, "gpus_per_node": 4} for name in ("A40", "A10")]
     cluster = cluster_from_config({"name": "four", "nodes": kinds})
-    with pytest.raises(InputError, match=re.escape(told)):
-        choose_words(Slurm(), cluster, LiveOptions(engine="slurm", **chosen))
+    with said.of_error():
+        choose_words(Slurm(), cluster, LiveOptions(engine="slurm", **given))
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from clustergym.operators.twin import advice, ahead, fit, folder, page, present,
 from clustergym.operators.twin.figures import Prices
 from clustergym.operators.twin.page import Section
 from clustergym.operators.twin.whatif import Question
+from refusals import Said, refused
 
 NOON = 1_772_539_200.0
 """2026-03-03T12:00:00, in seconds since 1970."""
@@ -179,7 +180,7 @@ def test_rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> 
     for name in ("queues.yaml", "policy.yaml"):
         (tmp_path / name).write_text("")
         assert main(["rules", "a", "-o", str(tmp_path)]) == 2
-        remedy = "exists already (choose another folder, or --force)"
+        remedy = "exists already (choose another name, or --force)"
         assert capsys.readouterr().err == f"error: {tmp_path / name}: --output: {remedy}\n"
         assert main(["rules", "a", "-o", str(tmp_path), "--force"]) == 0
         (tmp_path / name).unlink()
@@ -283,23 +284,10 @@ def test_whatif(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) ->
     assert Path("twin/whatif/whatif.md").is_file()
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["--days", "0"], "--days: 0.0 is not valid (give more than 0)"),
-        (["--resamples", "0"], "--resamples: 0 is not valid (give more than 0)"),
-        (["--quota", "=8"], "--quota: '=8' is not QUEUE=GPUS (give --quota team=64)"),
-        (["--limit", "a=10000000"], "--limit: 'a=10000000' is not QUEUE=GPUS (give --limit team=64)"),
-        (["--limit", "a=-1"], "--limit: 'a=-1' is not QUEUE=GPUS (give --limit team=64)"),
-        (["--watts", "X=-1/0"], "--watts: -1 is not valid (give a number from 0)"),
-        (["--watts", "X=1/0", "--carbon", "1,2"], "--carbon: 1,2 is not valid (give one number, or 24)"),
-        (["--carbon", "1"], "--carbon: 1 is not valid (give --watts TYPE=BUSY/IDLE too)"),
-        (["--policy", "fcfs", "what"], "'what' is not understood (see `clustergym twin --help`)"),
-    ],
-)
-def test_questions_that_cannot_be_asked(words: list[str], line: str, capsys: Any) -> None:
-    assert main(["whatif", "twin", *words]) == 2
-    assert capsys.readouterr().err == f"error: {line}\n"
+@refused("twin-questions", words=True)
+def test_questions_that_cannot_be_asked(given: list[str], said: Said, capsys: Any) -> None:
+    assert main(["whatif", "twin", *given]) == 2
+    said.check(capsys.readouterr().err)
 
 
 def test_watts_at_a_power_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

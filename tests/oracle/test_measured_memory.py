@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from published_data import find_published
+from refusals import Said, refused
 
-from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.validation import validate_memory
 
 
@@ -29,20 +29,9 @@ def test_memory_of_one_row_by_hand(tmp_path: Path) -> None:
     assert validate_memory(path)["median_ape"] == pytest.approx(0.5, abs=0.01)
 
 
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        ("bert,1.3B,128,0,9.0,1", r":2: dp_degree: 0 is below 1"),
-        ("bert,1.3B,128,1,-9.0,1", r":2: memory_gb: -9 is below"),
-        ("bert,1.3B,128,1,,1", r":2: memory_gb: is empty"),
-        ("bert,1.3B,128,1,9.0,2", r":2: recorded: 2 is above 1"),
-        ("bert,1.3B,128,1,9.0,0", r"recorded: no row has a value"),
-        ("bert,1.4B,128,1,9.0,1", r":2: .*1\.4B.*1\.3B"),
-        ("bertt,1.3B,128,1,9.0,1", r":2: .*bertt"),
-    ],
-)
-def test_malformed_memory(tmp_path: Path, cells: str, message: str) -> None:
+@refused("arena-memory")
+def test_malformed_memory(tmp_path: Path, given: str, said: Said) -> None:
     path = tmp_path / "memory.csv"
-    path.write_text(f"model_family,params,batch_size,dp_degree,memory_gb,recorded\n{cells}\n")
-    with pytest.raises(InputError, match=message):
+    path.write_text(f"model_family,params,batch_size,dp_degree,memory_gb,recorded\n{given}\n")
+    with said.of_error(tmp_path):
         validate_memory(path)

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from refusals import Said, refused
 
 from benchmarks.oracle_page.placements_page import measure_placements, placements_section
 from clustergym.commands.oracle import main
-from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.placements import placement_figures, read_placements, validate_placements
 from clustergym.oracle.models.shape import ParallelPlan
 
@@ -60,22 +60,14 @@ def test_figures_by_hand(tmp_path: Path) -> None:
     assert found["ratios"]["most"] == pytest.approx(off[1])
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("ga,80,0.5", r"placements_bert\.csv:2: placement: '80' is no placement"),
-        ("ga,8,fast", r":2: iter_time: 'fast'"),
-        ("zero-3,8,0.5", r":2: exec_plan: 'zero-3' is no plan of 8 GPUs"),
-        ("241,8,0.5", None),
-        ("241,4,0.5", r":2: exec_plan: '241' is no plan of 4 GPUs"),
-    ],
-)
-def test_a_bad_row_is_one_clear_line(tmp_path: Path, row: str, message: str | None) -> None:
-    if message is None:
-        assert len(read_placements(folder(tmp_path, row))) == 1
-        return
-    with pytest.raises(InputError, match=message):
-        read_placements(folder(tmp_path, row))
+@refused("placement-rows")
+def test_a_bad_row_is_one_clear_line(tmp_path: Path, given: str, said: Said) -> None:
+    with said.of_error(tmp_path):
+        read_placements(folder(tmp_path, given))
+
+
+def test_a_plan_of_all_gpus_is_a_row(tmp_path: Path) -> None:
+    assert len(read_placements(folder(tmp_path, "241,8,0.5"))) == 1
 
 
 def test_a_folder_without_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,11 +23,7 @@ from clustergym.oracle.grid.planner import (
     reduce_bias,
     stage_counts,
 )
-from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
-
-CATALOG = load_catalog()
-
 
 GPT = ModelClass("gpt3", "1.3B", 128)
 

@@ -8,9 +8,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from error_lines import error_line
 from published_data import DATA, needs
 
-from benchmarks.oracle_page.stack_page import stack_section
 from clustergym.commands.oracle import main
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_csv
@@ -33,9 +33,8 @@ from clustergym.oracle.calibration.throughput_validation import (
 from clustergym.oracle.models.shape_files import load_accelerator
 from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.step_time import kernel_share
-from clustergym.oracle.stacks.throughput import newest, read_throughput, strong_scaling
+from clustergym.oracle.stacks.throughput import newest, read_throughput
 
-TABLE = DATA / "modern" / "throughput.csv"
 needs_data = needs("modern/throughput.csv")
 
 ROW = {
@@ -121,15 +120,17 @@ def test_stacks_by_source_and_date(tmp_path):
         {"date_or_release": "26.04.01"},
         {"source": "dgxc-benchmarking", "date_or_release": "v25.04.02"},
         # Of a source that none is fitted to: the nearest year, of those measured on the GPU type.
-        {"source": "mine", "date_or_release": "24.01", "gpu_type": "H100"},
+        {"source": "mine", "date_or_release": "24.01", "gpu_type": "H100", "sharding": ""},
         {"source": "mine", "date_or_release": "23.11", "gpu_type": "H100", "precision": "bf16"},
-        {"source": "mine", "date_or_release": "", "gpu_type": "H100"},
+        {"source": "mine", "date_or_release": "", "gpu_type": "H100", "sharding": ""},
+        # Sharded weights are FSDP's.
+        {"source": "mine", "date_or_release": "26.01", "gpu_type": "H100"},
         {"source": "mine", "date_or_release": "25.01", "gpu_type": "A100", "precision": "bf16"},
     ]
     stacks = [row.stack for row in read_throughput(table(tmp_path / "t.csv", *changes))]
     assert stacks[:5] == ["fsdp-2023", "fsdp-2025", "megatron-2025", "megatron-2026", "dgxc-2025"]
     # 2024 is as near to 2023 as to 2025: the newer one.
-    assert stacks[5:] == ["megatron-2025", "fsdp-2023", "megatron-2026", "fsdp-2023"]
+    assert stacks[5:] == ["megatron-2025", "fsdp-2023", "megatron-2026", "fsdp-2023", "fsdp-2023"]
     rows = read_throughput(
         table(tmp_path / "t.csv", {"date_or_release": "26.02"}, {"date_or_release": "26.04.01"})
     )
@@ -274,50 +275,10 @@ def test_explain_shows_plan_parts_and_what_does_not_fit(tmp_path, capsys):
     assert all(other["memory_gb"] > 0.95 * 80 for other in shown["too_large"])
 
 
-EXPLAIN = ["explain", "--model", "llama3-8B"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["validate"], "the following arguments are required: --data"),
-        pytest.param(
-            ["validate", "--data", "modern", "--stack", "alpa-2022"],
-            "has no formulas of a transformer's step",
-            marks=needs_data,
-        ),
-        (["validate", "--data", "none.csv"], "none.csv: no such file"),
-        (
-            ["validate", "--data", "modern", "--oracle", "roofline"],
-            "--oracle: is not for measurements of",
-        ),
-        (["fit", "--data", "modern"], "the following arguments are required: --stack"),
-        ([*EXPLAIN, "--gpus", "8xH100"], "--batch: is not given"),
-        ([*EXPLAIN, "--gpus", "H100", "--batch", "8"], "--gpus: 'H100' is not COUNTxTYPE"),
-        ([*EXPLAIN, "--gpus", "0xH100", "--batch", "8"], "--gpus"),
-        ([*EXPLAIN, "--gpus", "8xH1000", "--batch", "8"], "unknown accelerator 'H1000'"),
-        ([*EXPLAIN, "--gpus", "8xH100", "--batch", "0"], "--batch"),
-        ([*EXPLAIN, "--gpus", "8xH100", "--batch", "8", "--sequence-length", "0"], "--sequence-length"),
-        (
-            [*EXPLAIN, "--gpus", "8xH100", "--batch", "8", "--precision", "fp4"],
-            "H100-80 has no fp4 arithmetic",
-        ),
-        ([*EXPLAIN, "--gpus", "8xH100", "--batch", "8", "--stack", "x"], "unknown stack 'x'"),
-        (
-            [*EXPLAIN, "--gpus", "8xH100", "--batch", "8", "--locality", "leaf"],
-            "--locality: is not for this model",
-        ),
-        (
-            ["explain", "--model", "gpt3-2.6B", "--gpus", "8xA40", "--batch", "256", "--precision", "bf16"],
-            "--precision: is not for gpt3-2.6B with the stack alpa-2022",
-        ),
-    ],
-)
-def test_bad_input_is_told_in_one_line(capsys, words, message):
-    assert main(words) == 2
-    printed = capsys.readouterr().err
-    assert message in printed
-    assert printed.count("\n") == 1
+@needs_data
+def test_a_stack_without_formulas_of_steps_is_refused(capsys):
+    assert main(["validate", "--data", "modern", "--stack", "alpa-2022"]) == 2
+    assert "has no formulas of a transformer's step" in error_line(capsys)
 
 
 @pytest.mark.slow
@@ -350,9 +311,16 @@ def test_committed_constants_are_those_of_the_command(name):
 @pytest.mark.slow
 def test_sources_left_out_whole():
     found = leave_out_sources(read_published(DATA), lambda text: None)
-    dgxc = found["dgxc-benchmarking, dense"]
-    assert (dgxc["rows"], dgxc["stacks"]) == (32, ["megatron-2025"])
-    assert dgxc["median_ape"] < 0.08
+    chosen = {
+        "dgxc-benchmarking": (32, "megatron-2025"), "llm-foundry": (147, "fsdp-2025"),
+        "megatron-bridge": (21, "dgxc-2025"), "torchtitan": (12, "fsdp-2023"),
+    }  # fmt: skip
+    for source, (rows, stack) in chosen.items():
+        dense = found[f"{source}, dense"]
+        assert (dense["rows"], dense["stacks"]) == (rows, [stack])
+        assert dense["median_ape"] < 0.082
+    # A user who does not say that torchtitan is FSDP has a stack of Megatron.
+    assert found["torchtitan, dense"]["any_median_ape"] > 0.2
     # No row of Megatron in bf16 on H100 is left: the measured matrix products tell its rate.
     assert 0.93 < found["dgxc-benchmarking, dense, H100-80, bf16"]["median_ratio"] < 1.07
 
@@ -368,70 +336,3 @@ def test_fits_keep_to_measured_matrix_products():
     for name in ("megatron-2025", "megatron-2026", "fsdp-2025"):
         share = kernel_share(load_accelerator("H100"), load_stack(name).constants, "linear_rate")
         assert share == pytest.approx(MATMUL["linear_rate"], rel=0.06)
-
-
-def test_the_page_shows_what_was_measured():
-    error = {"rows": 3, "median_ape": 0.031, "mape": 0.05, "p90": 0.1}
-    part = {"rows": 3, "share_of_step_median": 0.25, "median_ape": 0.03, "median_ape_without": 0.2}
-    point = {"gpus": 8, "relative": 1.0, "compute": 0.9, "communication": 0.08, "bubble": 0.02}
-    text = stack_section(
-        {
-            "errors": {"dense, newest release": error},
-            "left_out": {"dense, newest release": error | {"median_ape": 0.044}},
-            "measured_rows": 5,
-            "expressed": 4,
-            "refused": 1,
-            "slower_than_published": 0,
-            "by_source": {"mine": error},
-            "by_gpu_type": {"H100-80": error},
-            "by_model": {"llama3-8B": error},
-            "per_gpu_speed": {"8 to 64": {"rows": 2, "mean_points": 1.25, "largest_points": 3.0}},
-            "per_gpu_curves": [],
-            "without_a_source": {"mine, dense": error | {"median_ratio": 1.12, "stacks": ["fsdp-2025"]}},
-            "without_a_part": {"bubble": part | {"mape": 0.05, "mape_without": 0.3}},
-            "grids": {
-                "frontier": {
-                    "allocations": 6,
-                    "share_mean": 0.987,
-                    "share_worst": 0.9,
-                    "estimate_error_mean": 0.012,
-                    "frontier_plans_most": 4,
-                }
-            },
-            "collectives": {"H100": {"send_recv": {"rows": 7, "mape_before": 0.91, "mape": 0.025}}},
-            "without_a_constant": {
-                "traffic": {
-                    "dense_median_ape": 0.1,
-                    "dense_mape": 0.2,
-                    "experts_median_ape": 0.3,
-                    "experts_mape": 0.4,
-                }
-            },
-            "strong_scaling": [
-                {"model": "m", "machine": "A", "curve": [point, point | {"gpus": 32, "relative": 0.5}]},
-                {"model": "m", "machine": "B", "curve": [point | {"gpus": 16}]},
-            ],
-        }
-    )
-    for line in (
-        "| dense, newest release | 3 | 3.1 % | 5.0 % | 10.0 % | 4.4 % | 5.0 % | 10.0 % | 4.5, 7, 13 % |",
-        "| mine | 3 | 3.1 % | 5.0 % | 10.0 % | - | - | - |",
-        "| 8 to 64 GPUs | 2 | 1.2 | 3.0 |",
-        "| bubble | 3 | 25.0 % | 3.0 % to 20.0 % | 5.0 % to 30.0 % |",
-        "| traffic | 10.0 % | 20.0 % | 30.0 % | 40.0 % |",
-        "| m, A | 1.00 | - | 0.50 | 90 % | 8 % | 2 % |",
-        "| m, B | - | 1.00 | - | 90 % | 8 % | 2 % |",
-        "| `strategy=frontier` | 6 | 98.7 % | 90.0 % | 1.2 % | 4 |",
-        "| H100 send_recv | 7 | 91.0 % | 2.5 % |",
-    ):
-        assert line in text.splitlines()
-
-
-def test_strong_scaling_is_of_the_same_batch():
-    curve = strong_scaling(["llama3-8B"], ["H100-80"], [8, 512])[0]["curve"]
-    assert [point["gpus"] for point in curve] == [8, 512]
-    assert curve[0]["relative"] == 1
-    # 256 sequences do not give each of 512 GPUs one.
-    assert 0.5 < curve[1]["relative"] < 1
-    for point in curve:
-        assert point["compute"] + point["communication"] + point["bubble"] == pytest.approx(1)

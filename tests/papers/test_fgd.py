@@ -108,54 +108,6 @@ def test_an_order_file_is_followed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        (
-            POD_FILE,
-            PODS.replace("1,500,", "2,500,"),
-            [":2: ", "gpu_milli", "500 asks for a part of each of several"],
-        ),
-        (POD_FILE, PODS.replace("1,500,", "1,1500,"), [":2: ", "gpu_milli", "1500 is above 1000"]),
-        (POD_FILE, PODS.replace("1,500,", "1,-1,"), [":2: ", "gpu_milli", "below 0"]),
-        (POD_FILE, PODS.replace("1,500,", "1,0,"), [":2: ", "gpu_milli", "0 asks for nothing"]),
-        (POD_FILE, PODS.replace("0,0,", "0,1,"), [":4: ", "gpu_milli", "1 asks for a part of no GPU"]),
-        (POD_FILE, PODS.replace("T4", "T5"), [":3: ", "gpu_spec", "'T5'", "T4"]),
-        (POD_FILE, PODS.replace("num_gpu", "gpus"), ["num_gpu"]),
-        (NODE_FILE, NODES.replace("8000,100,2", "x,100,2"), [":2: ", "cpu_milli", "'x'"]),
-        (NODE_FILE, NODES.replace("100,2", "100,0").replace("100,1", "100,0"), ["gpu", "no node has a GPU"]),
-        ("orders/default.npz", "not an archive", ["default.npz", "is not an npz file"]),
-    ],
-)
-def test_damaged_files_are_one_line(
-    folder: Path, name: str, text: str, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / name).parent.mkdir(exist_ok=True)
-    (folder / name).write_text(text)
-    assert main(["fgd", "--data", str(folder)]) == 2
-    line = error_line(capsys)
-    assert all(word in line for word in [Path(name).name, *words]), line
-    assert not Path("docs").exists()
-
-
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
-        ({"arrivals_1": [0, 9], "node_rank_1": [0, 1]}, "arrivals_1: names row 9 of 3"),
-        ({"arrivals_1": [0, 1]}, "node_rank_1: is missing"),
-        ({"arrivals_1": [0, 1], "node_rank_1": [1, 1]}, "node_rank_1: is not an order"),
-        ({"arrivals_1": [0.5], "node_rank_1": [0, 1]}, "arrivals_1: is not a row of whole numbers"),
-    ],
-)
-def test_damaged_orders_are_one_line(
-    folder: Path, arrays: dict[str, list[float]], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "orders").mkdir()
-    np.savez(folder / "orders" / "default.npz", **{name: np.array(values) for name, values in arrays.items()})
-    assert main(["fgd", "--data", str(folder)]) == 2
-    assert words in error_line(capsys)
-
-
-@pytest.mark.parametrize(
     ("given", "words"),
     [
         (["fgd", "--data", "."], "has no lists of pods"),

@@ -115,23 +115,3 @@ def test_all_papers(asked: list[Any], capsys: Any) -> None:
     assert capsys.readouterr().out.splitlines() == ["the verdicts", "wrote c.md", "wrote c.json"]
     assert json.loads(files()["c.json"]) == joined | {"quick": False}
     assert files()["c.md"] == "joint False"
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["sai"], "unknown paper 'sai' (did you mean sia"),
-        (["sia", "--workers", "0"], "--workers: 0 is not a number of processes (give 1 or more)"),
-        (["all", "--out", "x"], "--out: is for one paper (name the paper, or leave it out)"),
-        (["all", "--policies", "x"], "--policies: is for one paper (name the paper, or leave it out)"),
-        (["sia", "--workloads", "x"], "--workloads: is not for sia (leave it out, or name fgd)"),
-        (["sia", "--seeds", "1"], "--seeds: is not for sia (leave it out, or name fgd)"),
-        (["fgd", "--seeds", ","], "--seeds: ',' is no list of seeds (give whole numbers, as 42,43)"),
-        (["fgd", "--seeds", "1,-1"], "--seeds: '1,-1' is no list of seeds (give whole numbers, as 42,43)"),
-        (["fgd", "--seeds", "1234567890"], "--seeds: '1234567890' is no list of seeds"),
-    ],
-)
-def test_what_cannot_be_reproduced(words: list[str], line: str, asked: list[Any], capsys: Any) -> None:
-    assert main(words) == 2
-    assert capsys.readouterr().err.startswith(f"error: {line}")
-    assert (asked, files()) == ([], {})

@@ -18,7 +18,6 @@ from round_scenarios import (
 )
 from scenarios import Job, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
 
@@ -135,9 +134,3 @@ def test_it_is_legal_and_ends(scenario, fairness, preempt, window):
 def test_jobs_without_profiles_run_and_are_counted(scenario):
     policy = AlloX()
     assert_counts_jobs_without_profiles(scenario, policy)
-
-
-@pytest.mark.parametrize("parameters", [{"fairness": 0.0}, {"fairness": 1.5}, {"window": 0}])
-def test_parameters_are_checked(parameters):
-    with pytest.raises(InputError, match=f"policy.{next(iter(parameters))}"):
-        AlloX(**parameters)

@@ -475,18 +475,3 @@ def test_every_job_finishes_or_misses_its_deadline(parameters, scenario):
     if drops and not np.isfinite(scenario.trace.deadline_s).any():
         return
     assert all_left(simulate(scenario, Arena(round_s=None, **parameters), Buddy()), drops)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"objective": "thruput"}, "unknown value 'thruput' .did you mean throughput"),
-        ({"planner": "ddp"}, "policy.planner: unknown value 'ddp'"),
-        ({"overtaking": "none"}, "policy.overtaking: unknown value 'none'"),
-        ({"span": 0}, "policy.span: 0 is not valid"),
-        ({"promote_after_s": 0.0}, "policy.promote_after_s: 0.0 is not valid"),
-    ],
-)
-def test_bad_parameters(given, message):
-    with pytest.raises(InputError, match=message):
-        Arena(**given)

@@ -15,7 +15,6 @@ from random_scenarios import all_left, random_scenarios
 from scenarios import Job, decided, small_scenario
 
 import clustergym
-from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
@@ -284,19 +283,6 @@ def test_jobs_of_unknown_size_go_first_on_their_pool(pool, decided):
     hidden[[model.family == "u" for model in scenario.tables.classes]] = np.inf
     scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=hidden))
     assert allotments(scenario, Ares(unknown_pool=pool)) == decided
-
-
-@pytest.mark.parametrize(
-    ("parameters", "field"),
-    [
-        ({"alpha": 0.0}, "policy.alpha"),
-        ({"alpha": 1.5}, "policy.alpha"),
-        ({"unknown_pool": -0.1}, "policy.unknown_pool"),
-    ],
-)
-def test_senseless_parameters_are_refused(parameters, field):
-    with pytest.raises(InputError, match=field):
-        Ares(**parameters)
 
 
 @pytest.mark.slow

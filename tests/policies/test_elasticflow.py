@@ -126,15 +126,6 @@ def test_strict_needs_deadlines_by_name():
     simulate(scenario, ElasticFlow(mode="loosened"), Buddy())
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [({"mode": "lose"}, "did you mean loosened"), ({"least_slack": 0.0}, "policy.least_slack: 0.0 is not")],
-)
-def test_bad_parameters(given, message):
-    with pytest.raises(InputError, match=message):
-        ElasticFlow(**given)
-
-
 @settings(max_examples=60, deadline=None)
 @given(scenario=random_scenarios(data_parallel_fits=False), slack=st.sampled_from([0.5, 1.0, 4.0]))
 def test_loosened_finishes_every_job(scenario, slack):

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
@@ -139,8 +138,3 @@ def test_only_reservations_need_run_times():
     known = {how: FcfsWithOptions(backfill=how).information_class for how in ("none", "aggressive", "easy")}
     none, clairvoyant = InformationClass.NONE, InformationClass.CLAIRVOYANT
     assert known == {"none": none, "aggressive": none, "easy": clairvoyant}
-
-
-def test_an_unknown_backfill_is_refused():
-    with pytest.raises(InputError, match="did you mean easy"):
-        FcfsWithOptions(backfill="eazy")

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
@@ -95,11 +94,6 @@ def test_by_the_guard_a_trial_waits_for_20_restarts(guard, end_s):
         costs=costs,
     )
     assert ends(run) == {"a": end_s}
-
-
-def test_bad_parameters():
-    with pytest.raises(InputError, match=r"policy\.slice_s: -1.0 is not valid"):
-        Gandiva(slice_s=-1.0)
 
 
 @settings(max_examples=100, deadline=None)

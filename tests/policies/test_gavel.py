@@ -18,7 +18,6 @@ from round_scenarios import (
 )
 from scenarios import Job, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.policies import gavel
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
@@ -177,16 +176,3 @@ def test_it_decides_the_same_again():
     policy = Gavel(objective="finish_time_fairness")
     first = simulate(scenario, policy, Buddy()).simulation.changes
     assert simulate(scenario, policy, Buddy()).simulation.changes == first
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"objective": "makespan"}, "did you mean min_makespan"),
-        ({"guard": True, "packed": True}, "policy.guard"),
-        ({"solve_interval_s": -1.0}, "solve_interval_s"),
-    ],
-)
-def test_parameters_are_checked(parameters, message):
-    with pytest.raises(InputError, match=message):
-        Gavel(**parameters)

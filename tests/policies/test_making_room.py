@@ -20,7 +20,7 @@ from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.results.measured_run import measure_run
 from clustergym.scenario.disturbances.checkpoints import Checkpoints
-from clustergym.scenario.policy import Infeasible, Places
+from clustergym.scenario.policy import Infeasible
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
 
@@ -104,13 +104,6 @@ def make_racks(count: int) -> ClusterSpec:
     group = {"gpu_type": "GB200", "count": 18 * count, "gpus_per_node": 4, "nodes_per_domain": 18}
     given = {"name": "racks", "nodes": [group | {"gang_nodes": 16}], "fabric": {"nodes_per_leaf": 18}}
     return cluster_from_config(given)
-
-
-def places_of(held: Allocations) -> Places:
-    spec = held.spec
-    nodes = {row: held.holding(row) for row in held.holders}
-    domains = spec.node_domain, spec.domain_gpus
-    return Places(spec.node_type, held.free_on_node.copy(), nodes, *domains, np.ones((0, 1), dtype=np.int64))
 
 
 def count_stranded(held: Allocations, gpus: int) -> int:

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, allotments, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import simulate
@@ -229,24 +228,6 @@ def test_the_population_goes_on_with_the_jobs_that_stay():
         found.append(float(value[np.arange(12), genes].sum()))
     assert found == sorted(found)
     assert found[-1] > found[0]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"search": "genetik"}, r"policy\.search: unknown value 'genetik' \(did you mean genetic\?\)"),
-        ({"power": 0.0}, r"policy\.power"),
-        ({"restart_s": -1.0}, r"policy\.restart_s"),
-        ({"population": 1}, r"policy\.population"),
-        ({"generations": 0}, r"policy\.generations"),
-        ({"gap": 1.0}, r"policy\.gap"),
-        ({"nodes": 0}, r"policy\.nodes"),
-        ({"solver": "x"}, r"policy\.solver"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(InputError, match=message):
-        Pollux(**parameters)
 
 
 @settings(max_examples=5, deadline=None, derandomize=True)

@@ -145,20 +145,6 @@ def test_nobody_is_stopped_for_a_job_before_its_delay(tmp_path):
     assert ends(run(jobs, Quotas(reclaim="stop"), path)) == {"b1": 50, "b2": 51, "a1": 61}
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"within": "quotas"}, "policy.within: cannot be quotas themselves"),
-        ({"within": "fcsf"}, "policy.name: unknown policy 'fcsf'"),
-        ({"division": "even"}, "policy.division: unknown value 'even'"),
-    ],
-)
-def test_parameters_that_are_wrong_are_one_line(given, told):
-    with pytest.raises(InputError) as caught:
-        Quotas(**given)
-    assert str(caught.value).startswith(told)
-
-
 def test_queues_that_do_not_fit_the_trace_or_cluster_are_one_line(tmp_path):
     jobs = [Job("a1", 0, 5)]
     path = written(tmp_path, "queues:\n  a: {quota: {Y: 4}}\n")

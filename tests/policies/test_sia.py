@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, allotments, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import simulate
@@ -132,23 +131,6 @@ def test_a_failing_solver_keeps_what_runs_and_fills_up(monkeypatch):
     assert policy.counters()["solver_failures"] == 2
     policy.reset(simulation.setting, np.random.default_rng(0))
     assert set(policy.counters().values()) == {0}
-
-
-@pytest.mark.parametrize(
-    ("parameters", "field"),
-    [
-        ({"power": 0.0}, "policy.power"),
-        ({"incentive": 0.5}, "policy.incentive"),
-        ({"growth": 1}, "policy.growth"),
-        ({"gap": -0.1}, "policy.gap"),
-        ({"nodes": 0}, "policy.nodes"),
-        ({"solver": "cplex"}, "policy.solver"),
-    ],
-)
-def test_bad_parameters(parameters, field):
-    with pytest.raises(InputError) as error:
-        Sia(**parameters)
-    assert error.value.field == field
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)

@@ -18,7 +18,6 @@ from round_scenarios import (
 )
 from scenarios import Job, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
 
@@ -136,18 +135,3 @@ def test_it_is_legal_and_ends(scenario, fairness, lease_s, auction, counts):
 def test_jobs_without_profiles_run_and_are_counted(scenario):
     policy = Themis()
     assert_counts_jobs_without_profiles(scenario, policy)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"fairness": 1.0}, "policy.fairness"),
-        ({"lease_s": -1.0}, "policy.lease_s"),
-        ({"guard": 1.5}, "policy.guard"),
-        ({"auction": "greed"}, "did you mean greedy"),
-        ({"counts": "any"}, "policy.counts"),
-    ],
-)
-def test_parameters_are_checked(parameters, message):
-    with pytest.raises(InputError, match=message):
-        Themis(**parameters)

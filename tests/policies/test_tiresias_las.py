@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.common.errors import InputError
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
 from clustergym.sim.stalls import StalledError
@@ -136,17 +135,3 @@ def test_tiresias_decides_legally_and_all_jobs_end(scenario, promote_knob, gitti
 @settings(max_examples=40, deadline=None)
 def test_las_decides_legally_and_all_jobs_end(scenario):
     assert all_left(simulate(scenario, LeastAttainedService(), Buddy()))
-
-
-@pytest.mark.parametrize(
-    ("parameters", "field"),
-    [
-        ({"thresholds_gpu_s": (5.0, 1.0)}, "policy.thresholds_gpu_s"),
-        ({"promote_knob": -1.0}, "policy.promote_knob"),
-        ({"gittins": True, "sizes": (0.0,)}, "policy.sizes"),
-        ({"sizes": (1.0,)}, "policy.sizes"),
-    ],
-)
-def test_senseless_parameters_are_refused(parameters, field):
-    with pytest.raises(InputError, match=field):
-        Tiresias(**parameters)

@@ -139,22 +139,6 @@ def test_drawn_failures_have_their_means_and_are_the_same_again():
     assert draw(1, 3)[0] == next(fault for fault in drawn if fault.number == 0)
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ("5,2,10", r"f\.csv:2: node: 2 is above 1"),
-        ("-1,0,10", r"f\.csv:2: time_s: -1 is below 0"),
-        ("5,0,0", r"f\.csv:2: repair_s: 0 is below"),
-        ("5,0,x", r"f\.csv:2: repair_s: 'x' is not a finite number"),
-    ],
-)
-def test_a_bad_schedule_is_named_by_line_and_column(rows, message, tmp_path):
-    path = tmp_path / "f.csv"
-    path.write_text("time_s,node,repair_s\n" + rows + "\n")
-    with pytest.raises(InputError, match=message):
-        read_schedule(path, 2)
-
-
 def test_overlapping_outages_of_a_node_are_one(tmp_path):
     path = tmp_path / "f.csv"
     path.write_text("time_s,node,repair_s\n100,0,9\n5,0,96\n20,0,1\n50,1,10\n109,0,1\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from placers import LowestFirst
+from refusals import refused
 from scenarios import Job, Script, small_scenario
 
 from clustergym.common.errors import InputError
@@ -257,20 +258,9 @@ def test_the_decisions_of_a_run_with_notices_and_moves_replay_it():
     assert {"time_s": 100.0, "kind": "save", "job_id": "a"}.items() <= events[5].items()
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"move": [["a", [[0, 4]]]]}, "moves a job that is not launched"),
-        ({"launch": [["a", "X", 4]], "move": [["a", [[9, 4]]]]}, r"\[9, 4\] are no GPUs of a node"),
-        ({"launch": [["a", "X", 4]], "move": [["a", -1]]}, "not iterable"),
-        ({"launch": [["a", "X", 4]], "move": [["a", 0], ["a", 0]]}, "names a job twice"),
-        ({"notice": ["a", "a"]}, "names a job twice"),
-        ({"notice": ["z"]}, "unknown 'z'"),
-        ({"notice": "a"}, "jobs are not a list"),
-    ],
-)
-def test_a_log_with_wrong_notices_or_moves_is_refused_in_one_line(given, message):
-    with pytest.raises(InputError, match=message):
+@refused("decision-lines")
+def test_a_log_with_wrong_notices_or_moves_is_refused_in_one_line(given, said):
+    with said.of_error():
         parse_changes(Path("log"), make_scenario(TWO), [(1, {"time_s": 0.0, **given})])
 
 

@@ -12,10 +12,9 @@ from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import random_scenarios
+from refusals import refused
 from scenarios import Job, Script, small_scenario
 
-from clustergym.cluster.spec import Fabric
-from clustergym.common.errors import InputError
 from clustergym.results.measured_run import measure_run
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.disturbances.failures import NODE_ERROR, NODE_FAIL, NODE_REPAIR, Failures
@@ -478,43 +477,8 @@ def test_gpus_and_work_are_conserved(scenario, model, seed, name):
     assert again.log.digest == run.simulation.log.digest
 
 
-@pytest.mark.parametrize(
-    ("key", "given_there", "message"),
-    [
-        ("failures", {"mtbf_s": -5.0}, r"scenario\.failures\.mtbf_s: -5"),
-        ("failures", {"mtbf_s": 9.0, "rate_scale": -1.0}, r"failures\.rate_scale: -1\.0 is not valid"),
-        ("failures", {"mtbf_s": 9.0, "causes": {"GPU": -1.0}}, r"failures\.causes\.GPU: -1\.0 is not valid"),
-        ("failures", {"mtbf_s": 9.0, "causes": {"GPU": 0.0}}, r"causes: no cause has a weight above 0"),
-        ("failures", {"leaf_mtbf_s": 0.0}, r"failures\.leaf_mtbf_s: 0\.0 is not valid"),
-        ("failures", {"mtbf_s": 9.0, "checkpoint_every_s": 5.0, "checkpoint_write_s": 9.0},
-         r"checkpoint_write_s: a write of 9 s takes longer than the interval of 5 s"),
-        ("failures", {"mtbf_s": 9.0, "checkpoint_rule": "young"}, r"checkpoint_write_s: is 0, from which"),
-        ("failures", {"mtbf_s": 9.0, "checkpoint_rule": "old"}, r"checkpoint_rule: unknown value 'old'"),
-        ("failures", {"mtbf_s": 9.0, "restart": {"in_place_share": 0.6, "process_share": 0.6}}, r"at most 1"),
-        ("failures", {"mtbf_s": 9.0, "causes": {"GPU": 1.0}, "restart": {"process_causes": ["bug"]}},
-         r"restart\.process_causes: 'bug' is no cause of failures \(name one of .*causes: GPU\)"),
-        ("failures", {"mtbf_s": 9.0, "causes": {"bug": 1.0},
-                      "restart": {"process_causes": ["bug"], "in_place_causes": ["bug"]}},
-         r"restart\.in_place_causes: 'bug' is named twice \(name each cause once\)"),
-        ("failures", {"mtbf_s": 9.0, "offenders": {"share": 1.5}}, r"offenders\.share: 1\.5 is not valid"),
-        ("failures", {"mtbf_s": 9.0, "spares": {"nodes": -1}}, r"spares\.nodes: -1 is not valid"),
-        ("failures", {"mtbf_s": 9.0, "spares": {"nodes": 3}}, r"nodes: 3 .* at most 2 nodes of a type"),
-        ("failures", {"mtbf_s": 9.0, "spares": {"nodes": 1, "swap_s": 1e18}}, r"swap_s: 1e\+18 is not valid"),
-        ("failures", {"mtbf_s": 9.0, "detection_s": 1e18}, r"detection_s: 1e\+18 is not .*seconds from 0"),
-        ("failures", {"mtbf_s": 9.0, "restart": {"node_s": 1e18}}, r"restart\.node_s: 1e\+18 is not valid"),
-        ("failures", {"mtbf_s": 9.0, "offenders": {"share": 0.1, "factor": 1e300}}, r"factor: 1e\+300"),
-        ("failures", {"mtbf_s": 9.0, "seed": -1}, r"failures\.seed: -1 is not valid"),
-        ("failures", {"mtbf_s": 9.0, "seed": 2**70}, r"failures\.seed: \d+ is not valid"),
-        ("failures", {"detection_s": 60.0}, r"failures\.detection_s: is given, but no failures"),
-        ("maintenance", {"every_s": 60.0, "duration_s": 60.0}, r"maintenance\.every_s: 60 s are over before"),
-        ("slow_nodes", {"share": 0.1, "factor": 0.5}, r"slow_nodes\.factor: 0\.5 is not valid"),
-        ("slow_nodes", {"share": 0.1, "factor": 1e300}, r"slow_nodes\.factor: 1e\+300 is not valid"),
-        ("maintenance", {"every_s": 90.0, "duration_s": 60.0, "grace_s": 1e18}, r"grace_s: 1e\+18 is not"),
-        ("slow_nodes", {"share": 0.1, "factor": 1.0}, r"slow_nodes\.factor: is 1, which slows nobody"),
-        ("job_failures", {"share": -0.1}, r"job_failures\.share: -0\.1 is not valid"),
-    ],
-)  # fmt: skip
-def test_bad_input_is_one_line(key, given_there, message):
+@refused("disturbances")
+def test_bad_input_is_one_line(given, said):
     kinds = {
         "failures": Failures,
         "maintenance": Maintenance,
@@ -522,23 +486,6 @@ def test_bad_input_is_one_line(key, given_there, message):
         "job_failures": JobFailures,
     }
     scenario = small_scenario([Job("a", 0.0, 1)], {"X": (2, 4)}, ONE_S)
-    with pytest.raises(InputError, match=message):
-        kinds[key].from_config(given_there, scenario.cluster, scenario.trace, seed=0)
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("5,rack,0,9", r"s\.csv:2: tier: unknown tier 'rack' \(valid: leaf, minipod\)"),
-        ("5,leaf,2,9", r"s\.csv:2: number: cluster small has no leaf 2 \(give 0 to 1\)"),
-        ("5,minipod,-1,9", r"s\.csv:2: number: -1 is below 0"),
-        ("5,leaf,0,0", r"s\.csv:2: repair_s: 0 is below"),
-    ],
-)
-def test_unknown_switches_are_named(row, message, tmp_path):
-    path = tmp_path / "s.csv"
-    path.write_text(f"time_s,tier,number,repair_s\n{row}\n")
-    scenario = small_scenario([Job("a", 0.0, 1)], {"X": (8, 4)}, ONE_S)
-    assert scenario.cluster.fabric == Fabric(nodes_per_leaf=4, leaves_per_minipod=2)
-    with pytest.raises(InputError, match=message):
-        Failures.from_config({"switch_path": str(path)}, scenario.cluster, scenario.trace, seed=0)
+    ((kind, keys),) = given.items()
+    with said.of_error():
+        kinds[kind].from_config(keys, scenario.cluster, scenario.trace, seed=0)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import clustergym
 from clustergym.cluster.allocation import AllocationError, PartAllocations
@@ -341,39 +342,11 @@ def test_jobs_have_what_they_ask_for(tmp_path):
         simulation.apply(Decision.of([(0, 0, 2)]))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["policy=arena"], r"policy: arena gives whole GPUs.*choose policy=fcfs"),
-        (["placer=buddy"], r"placer: buddy gives whole GPUs.*placer=fgd"),
-        (["placer=arnold"], r"placer: minipod gives whole GPUs"),
-        (["policy=fcfs", "policy.backfill=easy"], r"policy.backfill: easy makes no reservations"),
-    ],
-)
-def test_who_cannot_divide_says_so(overrides, message):
-    config = compose(["scenario=sharing", "trace.jobs=20", "policy=fcfs", *overrides])
-    with pytest.raises(InputError, match=message):
+@refused("divisible", words=True)
+def test_who_cannot_divide_says_so(given, said):
+    config = compose(["scenario=sharing", "trace.jobs=20", "policy=fcfs", *given])
+    with said.of_error():
         simulate(build_scenario(config), make_policy(config["policy"]), make_placer(config["placer"]))
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (
-            ["cluster=arena-a"],
-            r"gpu_milli: job openb-\d+ asks for no GPU, but CPU or memory, which cluster arena-a",
-        ),
-        (["costs=default"], r"costs.profile: .*costs=free"),
-        (["scenario.counts=power_of_two"], r"scenario.counts: .*give any"),
-        (["scenario.contention=true"], r"scenario.contention"),
-        (["scenario.queues=user"], r"scenario.queues: user is not valid \(queues hold whole GPUs"),
-        (["trace.jobs=1"], r"trace.jobs: 1 is out of range"),
-        (["trace.load=0"], r"trace.load: 0 is not valid"),
-    ],
-)
-def test_conditions_that_do_not_go_with_parts(overrides, message):
-    with pytest.raises(InputError, match=message):
-        build_scenario(compose(["scenario=sharing", "trace.jobs=20", *overrides]))
 
 
 def test_requests_that_no_node_has(tmp_path):

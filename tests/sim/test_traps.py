@@ -250,36 +250,6 @@ def test_profiling_holds_gpus_and_time_and_comes_first():
     assert metrics["jct_mean"] == pytest.approx(40.0)
 
 
-ILLEGAL = {
-    "uses 6 X, 4 are available": Decision.of([(0, 0, 4), (1, 0, 2)]),
-    "names GPU type 3": Decision.of([(0, 3, 1)]),
-    "names GPU type -1": Decision.of([(0, -1, 1)]),
-    "has 3 GPUs, which is not an allowed count": Decision.of([(0, 0, 3)]),
-    "has 0 GPUs": Decision.of([(0, 0, 0)]),
-    "is named twice": Decision.of([(0, 0, 1), (0, 0, 2)]),
-    "does not fit on 1 X": Decision.of([(1, 0, 1)]),
-    "is not in the system now": Decision.of([(7, 0, 1)]),
-    "its columns differ in length": Decision(np.array([0, 1]), np.array([0]), np.array([1])),
-    "job b: is named twice": Decision.of([(1, 0, 2)], drop=[1]),
-}
-
-
-@pytest.mark.parametrize("message", list(ILLEGAL))
-def test_an_illegal_decision_names_the_job_and_the_limit_and_changes_nothing(message):
-    scenario = small_scenario(
-        [Job("a", 0, 10), Job("b", 0, 10, gpus=2, family="n")], X, {**LINEAR, "n": {"X": {2: 2.0}}}
-    )
-    simulation = Simulation(scenario, Buddy(), InformationClass.NONE)
-    simulation.advance()
-    before = simulation.log.digest
-    with pytest.raises(DecisionError) as caught:
-        simulation.apply(ILLEGAL[message])
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert simulation.log.digest == before
-    simulation.apply(Decision.of([(0, 0, 1)]))
-
-
 def test_information_class_none_sees_no_iteration_times():
     scenario = small_scenario([Job("a", 0, 10)], X, LINEAR)
     view = Simulation(scenario, Buddy(), InformationClass.NONE).advance()

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy
+from refusals import refused
 from scenarios import Job, small_scenario
 
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
@@ -121,50 +122,17 @@ def test_what_is_no_decision_is_one_clear_error_and_changes_nothing(name):
     simulation.apply(Decision.of([(0, 0, 1)]))
 
 
-# Jobs a and b, of which b is at fault, on 4 X and 2 Y; b does not fit on Y.
-LINES = {
-    "a type there is not": ([(0, 0, 1), (1, 2, 1)], "job b: names GPU type 2 (choose 0 to 1)"),
-    "a type below the first": ([(0, 0, 1), (1, -1, 1)], "job b: names GPU type -1 (choose 0 to 1)"),
-    "a count there is not": (
-        [(0, 0, 1), (1, 0, 3)],
-        "job b: has 3 GPUs, which is not an allowed count (choose among setting.counts)",
-    ),
-    "a type it does not fit on": (
-        [(0, 1, 1), (1, 1, 2)],
-        "job b: does not fit on 2 Y (choose where view.feasible is true)",
-    ),
-    "a type with too few": (
-        [(0, 0, 4), (1, 0, 1)],
-        "job b: uses 5 X, 4 are available (leave out or shrink jobs of that GPU type)",
-    ),
-    "a job twice": (
-        [(0, 0, 1), (1, 0, 1), (1, 0, 2)],
-        "job b: is named twice (give each job one allotment, or drop it)",
-    ),
-    "a job that is not there": (
-        [(0, 0, 1), (7, 0, 1)],
-        "job #7: is not in the system now (choose among view.job)",
-    ),
-    "a row after the last": (
-        [(0, 0, 1), (2, 0, 1)],
-        "job #2: is not in the system now (choose among view.job)",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LINES)
-def test_the_job_at_fault_and_the_remedy_are_named(name):
-    allotments, line = LINES[name]
+@refused("allotments")
+def test_the_job_at_fault_and_the_remedy_are_named(given, said):
+    # Jobs a and b, of which b is at fault, on 4 X and 2 Y; b does not fit on Y.
     times = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 1.0}}, "n": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}}
     jobs = [Job("a", 0, 100), Job("b", 0, 10, family="n")]
     simulation = Simulation(
         small_scenario(jobs, {"X": (1, 4), "Y": (1, 2)}, times), Buddy(), InformationClass.NONE
     )
     simulation.advance()
-    with pytest.raises(DecisionError) as error:
-        simulation.apply(Decision.of(allotments))
-    assert str(error.value) == f"decision, {line}"
-    assert error.value.job_id == line.split()[1].rstrip(":")
+    with said.of_error():
+        simulation.apply(Decision.of([tuple(one) for one in given]))
 
 
 def test_a_batch_where_there_is_no_choice_of_batches_is_refused_unless_it_is_the_requested_one():

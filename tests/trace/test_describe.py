@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from error_lines import error_line
 
 import clustergym
 from clustergym.commands.trace import main
@@ -141,37 +140,6 @@ def test_generate_types(tmp_path):
     assert set(read_trace(tmp_path / "out.csv").gpu_type) == {""}
     generate(tmp_path, "--cluster", "arena-a", "--gpu-type", "A10", "--force")
     assert set(read_trace(tmp_path / "out.csv").gpu_type) == {"A10"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["generate", "helio", "-o", "x.csv", "--jobs", "5"], "did you mean helios?"),
-        (["generate", "helios", "-o", "x.csv", "--jobs", "0"], "jobs"),
-        (["generate", "helios", "-o", "x.csv", "--jobs", "many"], "--jobs"),
-        (["generate", "helios", "-o", "x.csv"], "--jobs"),
-        (["generate", "helios", "-o", "x.csv", "--jobs", "5", "--cluster", "arena-c"], "did you mean"),
-        (
-            ["generate", "helios", "-o", "x.csv", "--jobs", "5", "--load", "nan", "--cluster", "arena-a"],
-            "load",
-        ),
-        (["generate", "helios", "-o", "x.csv", "--jobs", "5", "--load", "1"], "name the cluster"),
-        (["generate", "helios", "-o", "x.csv", "--jobs", "5", "--span-s", "-1"], "span_s"),
-        (["generate", "helios", "-o", "x.csv", "--jobs", "5", "--rule", "ers"], "ares"),
-        (["generate", "helios", "-o", "x.csv", "--jobs", "5", "--any-type", "--gpu-type", "A40"], "not both"),
-        (["generate", "helios", "-o", ".", "--jobs", "5", "--force"], "folder"),
-        (["describe", "nothing.csv"], "nothing.csv"),
-        (["describe", HELIOS, "--cluster", "ares-65"], "did you mean ares-64"),
-        (["describe", HELIOS, "--format", "heliso"], "did you mean helios"),
-        (["describe", HELIOS, "--json", "."], "folder"),
-        (["describe", "."], "error"),
-    ],
-)
-def test_bad_input_is_one_line_and_writes_nothing(arguments, expected, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    assert expected in error_line(capsys)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_describe_names_the_line_of_an_unknown_model(tmp_path, capsys):

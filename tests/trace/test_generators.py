@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from python_process import printed_by
+from refusals import refused
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.errors import InputError
@@ -353,44 +354,14 @@ def test_provenance_regenerates_the_trace():
     assert regenerate(open_ended.provenance["generator"]["arguments"]).csv_text() == open_ended.csv_text()
 
 
-BAD = [
-    ({"source": "phily"}, "did you mean philly"),
-    ({"jobs": 0}, "jobs"),
-    ({"jobs": -3}, "jobs"),
-    ({"jobs": 10**9}, "jobs"),
-    ({"jobs": 2.5}, "give a whole number from 1 to 2,000,000"),
-    ({"seed": -1}, "seed"),
-    ({"span_s": 0.0}, "span_s"),
-    ({"span_s": float("nan")}, "span_s"),
-    ({"span_s": 1e12}, "two years"),
-    ({"load": -1.0, "cluster": "arena-a"}, "load"),
-    ({"load": float("inf"), "cluster": "arena-a"}, "load"),
-    ({"load": 0.9}, "name the cluster"),
-    ({"load": 1e-9, "cluster": "arena-a"}, "two years"),
-    ({"load": 0.9, "cluster": "arena-a", "jobs": 1}, "no span"),
-    ({"load": 1e-7, "cluster": "arena-a", "span_s": 60.0}, "cannot be reached"),
-    ({"cluster": "arena-q"}, "did you mean"),
-    ({"rule": "arenas"}, "did you mean arena"),
-    ({"gpu_types": ("A41",), "cluster": "arena-a"}, "did you mean A40"),
-    ({"max_gpus": 0}, "max_gpus"),
-    ({"source": "newtrace", "max_gpus": 2}, "give at least 4"),
-    ({"requests": "arenna"}, "did you mean arena"),
-    ({"min_duration_s": 10.0, "max_duration_s": 5.0}, "widen the limits"),
-    ({"min_duration_s": 1e6, "max_duration_s": 1e6 + 1e-6}, "hardly ever"),
-    ({"max_duration_s": float("nan")}, "max_duration_s"),
-    ({"start_hour": 168}, "start_hour"),
-    ({"deadlines": DeadlineOptions(1.0, 0.5)}, "deadlines"),
-    ({"deadlines": DeadlineOptions(float("nan"), 0.5)}, "deadlines"),
-]
-
-
-@pytest.mark.parametrize(("changed", "expected"), BAD)
-def test_bad_arguments(changed, expected):
-    arguments = {"source": "philly", "jobs": 20, **changed}
-    with pytest.raises(InputError) as caught:
+@refused("generate")
+def test_bad_arguments(given, said):
+    arguments = {"source": "philly", "jobs": 20, **given}
+    arguments["gpu_types"] = tuple(arguments.get("gpu_types", ()))
+    if "deadlines" in given:
+        arguments["deadlines"] = DeadlineOptions(*given["deadlines"])
+    with said.of_error():
         generate(arguments.pop("source"), **arguments)
-    assert expected in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_source_of_one_s_own(tmp_path):
@@ -402,44 +373,14 @@ def test_a_source_of_one_s_own(tmp_path):
     assert trace.job_id[0] == "mine-0"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("cv2: ", "cv3: ", "cv3: unknown key"),
-        ("cv2: ", "# cv2: ", "cv2: field required"),
-        ("jobs: 8152", "jobs: many", "jobs"),
-        ("min_s: 1", "min_s: -1", "min_s"),
-        ("period_s: 600", "period_s: 700", "divide"),
-        ("gpus: [8, 8]", "gpus: [9, 9]", "8 GPUs"),
-        ("share: 0.0", "share: 0.1", "sum to 1"),
-        ("weight: 1,", "weight: .nan,", "weight"),
-    ],
-)
-def test_a_wrong_source_of_one_s_own(tmp_path, old, new, expected):
+@refused("generator-files")
+def test_a_wrong_source_of_one_s_own(given, said, tmp_path):
+    old, new = given
     text = (conf_dir() / "generator" / "pai.yaml").read_text()
     assert old in text
-    own = tmp_path / "mine.yaml"
-    own.write_text(text.replace(old, new, 1))
-    with pytest.raises(InputError, match=r"mine\.yaml:\d+") as caught:
-        load_source(str(own))
-    assert expected in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"\xff\xfe\x00", b"a: &x [*x]", b"- 1", b"a: !!python/name:os.system"]
-)
-def test_no_source_at_all(tmp_path, content):
-    own = tmp_path / "mine.yaml"
-    own.write_bytes(content)
-    with pytest.raises(InputError, match=r"mine\.yaml"):
-        load_source(str(own))
-
-
-def test_a_folder_is_no_source(tmp_path):
-    folder = tmp_path / "folder.yaml"
-    folder.mkdir()
-    with pytest.raises(InputError, match="folder"):
-        load_source(str(folder))
+    (tmp_path / "mine.yaml").write_text(text.replace(old, new, 1))
+    with said.of_error(tmp_path):
+        load_source(str(tmp_path / "mine.yaml"))
 
 
 MANIFEST = json.loads((traces_dir() / "manifest.json").read_text())["traces"]
@@ -536,16 +477,3 @@ def test_tenants_have_their_shares_and_bursts_keep_the_jobs():
     assert (np.diff(bursty.submit_s) >= 0).all()
     assert bursty.provenance["generator"]["arguments"]["bursty"] == 0.5
     assert "bursty" not in plain.provenance["generator"]["arguments"]
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"tenants": {"x": 0}}, "tenants: has no share above 0"),
-        ({"tenants": {"x": 2, "y": -1}}, "tenants: has no share above 0, or one below"),
-        ({"bursty": 1.5}, "bursty: 1.5 is not valid"),
-    ],
-)
-def test_tenants_and_bursts_that_cannot_be(changed, message):
-    with pytest.raises(InputError, match=message):
-        generate("helios", jobs=5, **changed)

@@ -17,7 +17,7 @@ from clustergym.scenario.by_name import compose
 from clustergym.scenario.scenario import list_allowed_counts
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.trace.draw import ReferenceTimes
-from clustergym.trace.generators.llm import CLASSES, DAY_S, LlmWorkload, describe_classes, generate_llm
+from clustergym.trace.generators.llm import CLASSES, DAY_S, LlmWorkload, generate_llm
 from clustergym.trace.trace import Trace
 
 CLUSTER = load_cluster("llm-2026")
@@ -63,12 +63,13 @@ def test_numbers_and_sizes_of_each_purpose(trace: Trace, seconds_each: np.ndarra
     assert Counter(trace.virtual_cluster) == {
         "evaluation": 1077, "debugging": 225, "fine-tuning": 150, "pretraining": 48,
     }  # fmt: skip
-    found = describe_classes(trace, seconds_each)
-    assert found["pretraining"]["gpus"] == [64, 512]
-    assert found["fine-tuning"]["gpus"] == [1, 64]
+    rows = {name: np.array(trace.virtual_cluster) == name for name in CLASSES}
+    gpus = {name: (trace.gpus[of].min(), trace.gpus[of].max()) for name, of in rows.items()}
+    assert (gpus["pretraining"], gpus["fine-tuning"]) == ((64, 512), (1, 64))
     # Most of the GPU time pre-trains: 94 % in Kalos.
-    assert found["pretraining"]["share_of_gpu_time"] > 0.9
-    assert 90 < found["evaluation"]["median_s"] < 160
+    gpu_s = seconds_each * trace.gpus
+    assert gpu_s[rows["pretraining"]].sum() > 0.9 * gpu_s.sum()
+    assert 90 < np.median(seconds_each[rows["evaluation"]]) < 160
 
 
 def test_load_and_limits(trace: Trace, seconds_each: np.ndarray) -> None:

@@ -121,78 +121,20 @@ def test_a_log_without_outcomes_does_not_keep_any(text: str, tmp_path: Path) -> 
         load(tmp_path, text, KEEP)
 
 
-BAD = {
-    "acme-status": (ACME, "CANCELLED", "CANCELED", 3, "state", "'CANCELED' is no status of this format"),
-    "acme-column": (ACME, "state,", "stat,", 1, "state", "column missing"),
-    "acme-order": (ACME, "02 00:05:02", "01 00:05:02", 2, "end_time", "lies before start_time"),
-    "acme-wait": (ACME, "2023-03-02 00:00:12+08", "2023-03-03 00:00:12+08", 3, "start_time", "lies before"),
-    "acme-gpus": (ACME, ",8,128,SFT", ",-8,128,SFT", 3, "gpu_num", "-8 is below 0"),
-    "swf-status": (SWF, "5 7 1 1 -1", "9 7 1 1 -1", 5, "status", "'9' is no status of this format"),
-    "swf-fields": (SWF, "-1 -1 -1\n2", "-1 -1\n2", 3, "", "has 17 fields, not 18"),
-    "swf-time": (SWF, "1 105.5", "1 -105.5", 3, "submit time", "-105.5 is below 0"),
-    "swf-run": (SWF, "105.5 3 600", "105.5 3 -600", 3, "run time", "-600 is below -1"),
-    "supercloud-state": (SUPERCLOUD, "1,u1,3", "1,u1,77", 2, "state", "'77' is no status of this format"),
-    "supercloud-time": (
-        SUPERCLOUD,
-        "1609459300,1609459400",
-        "1609459300,1609459200",
-        2,
-        "time_end",
-        "'1609459200' lies before time_start '1609459300'",
-    ),
-    "supercloud-tres": (SUPERCLOUD, "1=20,", "1:20,", 2, "tres_alloc", "is not id=count"),
-    "2025-time": (ALIBABA_2025, "200,200,400", "200,200,-4", 6, "deletion_time", "-4 is below 0"),
-    "2025-order": (ALIBABA_2025, "200,200,400", "200,200,40", 6, "deletion_time", "before creation_time"),
-    "2026-type": (ALIBABA_2026, ",HP", ",LP", 2, "job_type", "'LP' is no type of job"),
-    "2026-workers": (ALIBABA_2026, "8,2,100", "8,0,100", 3, "worker_num", "0 is below 1"),
-    "2026-time": (ALIBABA_2026, "8,2,100", "8,2,-100", 3, "submit_time", "-100 is below 0"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_lines_are_named(case: str, tmp_path: Path) -> None:
-    text, old, new, line, field, words = BAD[case]
-    assert old in text
-    name = "log.swf" if text is SWF else "log.csv"
-    with pytest.raises(InputError) as caught:
-        load(tmp_path, text.replace(old, new, 1), KEEP, name)
-    place = f"{tmp_path / name}:{line}: " + (f"{field}: " if field else "")
-    assert str(caught.value).startswith(place), str(caught.value)
-    assert words in str(caught.value)
-    assert str(caught.value).endswith(")"), "a remedy"
-
-
-IMPOSSIBLE = {
-    "log.csv": "submit_time,duration,gpus,outcome\n0,5,1,done\n",
-    "helios.csv": (
-        "job_id,user,vc,gpu_num,state,submit_time,start_time,duration\n"
-        "1,u,v,1,done,2020-04-02 00:00:30,2020-04-02 00:01:00,120\n"
-    ),
-    "philly.json": '[\n{"jobid": "1", "status": "done", "submitted_time": "2017-10-07 01:00:00", "attempts": '
+PHILLY_JOB = (
+    '[\n{"jobid": "1", "status": "Killed", "submitted_time": "2017-10-07 01:00:00", "attempts": '
     '[{"start_time": "2017-10-07 01:00:10", "end_time": "2017-10-07 01:00:40", '
-    '"detail": [{"ip": "m1", "gpus": ["gpu0"]}]}]}]',
-    "pai_job_table.csv": "j1,i,u,Terminated,100,400\nj2,i,u,done,200,500\n",
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "field"), list(zip(IMPOSSIBLE, ("outcome", "state", "status", "status"), strict=True))
+    '"detail": [{"ip": "m1", "gpus": ["gpu0"]}]}]}]'
 )
-def test_impossible_statuses_of_formats_that_were_read_before(name: str, field: str, tmp_path: Path) -> None:
-    (tmp_path / "pai_task_table.csv").write_text("j1,w,2,Terminated,110,400,600,29,50,T4\n")
-    with pytest.raises(InputError, match=rf"{name}:2: {field}: 'done' is no.*\)$"):
-        load(tmp_path, IMPOSSIBLE[name], name=name)
 
 
 def test_statuses_of_philly_and_pai(tmp_path: Path) -> None:
     # Killed is of Philly alone; of PAI's statuses only Terminated is success.
-    trace = load(tmp_path, IMPOSSIBLE["philly.json"].replace("done", "Killed"), KEEP, "philly.json")
+    trace = load(tmp_path, PHILLY_JOB, KEEP, "philly.json")
     assert (trace.outcome, trace.work_iterations.tolist()) == (("killed",), [30])
     tasks = "j1,w,2,Terminated,110,400,600,29,50,T4\nj2,w,1,Failed,210,500,600,29,100,V100\n"
     (tmp_path / "pai_task_table.csv").write_text(tasks)
-    trace = load(
-        tmp_path, IMPOSSIBLE["pai_job_table.csv"].replace("done", "Failed"), KEEP, "pai_job_table.csv"
-    )
+    trace = load(tmp_path, "j1,i,u,Terminated,100,400\nj2,i,u,Failed,200,500\n", KEEP, "pai_job_table.csv")
     assert trace.outcome == ("completed", "failed")
 
 

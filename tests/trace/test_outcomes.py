@@ -115,24 +115,6 @@ def test_an_empty_end_is_all_that_a_job_asks_for(tmp_path: Path) -> None:
     assert read_trace(path).work_iterations.tolist() == [5, 30]
 
 
-@pytest.mark.parametrize(
-    ("outcome", "end", "told"),
-    [
-        ("failed", 0, r"0 is below 1 \(give 1 to 30\)"),
-        ("killed", 31, r"31 is more than the job's iterations \(give 1 to 30\)"),
-        ("completed", 7, r"7 is not the job's iterations, .* \(give 30, or another outcome\)"),
-    ],
-)
-def test_a_wrong_end_names_line_and_column(outcome: str, end: int, told: str, tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text(
-        "job_id,submit_s,model_family,model_size,global_batch,iterations,gpus,outcome,end_iterations\n"
-        f"a,0,gpt3,760M,128,20,1,failed,5\nb,0,gpt3,760M,128,30,1,{outcome},{end}\n"
-    )
-    with pytest.raises(InputError, match=rf"x.csv:3: end_iterations: {told}"):
-        read_trace(path)
-
-
 @pytest.mark.parametrize("cluster", SHARES)
 def test_drawn_outcomes_have_the_published_shares(cluster: str) -> None:
     rng = np.random.default_rng(1)

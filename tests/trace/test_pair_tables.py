@@ -94,25 +94,6 @@ def test_a_csv_has_pairs_in_both_orders_and_memory_that_does_not_fit(tmp_path, c
     assert "impossible_pairs" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("row", "field", "message"),
-    [
-        ("V100,1,a,32,b,32,0.9,-0.1", "kept_b", "-0.1"),
-        ("V100,1,a,32,b,32,nan,0.5", "kept_a", "not a finite number"),
-        ("V100,0,a,32,b,32,0.9,0.5", "gpus", "0"),
-        ("V1000,1,a,32,b,32,0.9,0.5", "gpu_type", "unknown GPU type"),
-        ("V100,1,a,32,b,32,0.9,0", "kept_a", "is 0 for one job alone"),
-        ("V100,1,a,x,b,32,0.9,0.5", "batch_a", "not a finite number"),
-    ],
-)
-def test_a_bad_row_is_named_by_line_and_field(tmp_path, row, field, message):
-    path = table(tmp_path, "V100,1,resnet18,64,bert,32,0.9,0.7", row)
-    with pytest.raises(InputError, match=message) as error:
-        read_pair_table(path)
-    assert (error.value.file, error.value.line, error.value.field) == (path, 3, field)
-    assert error.value.remedy
-
-
 def test_a_pair_with_two_speeds_and_a_missing_column_are_refused(tmp_path, capsys):
     rows = ("V100,1,a,32,b,32,0.9,0.5", "V100,1,b,32,a,32,0.9,0.5")
     with pytest.raises(InputError, match=r"3: kept_a: b beside a has other speeds"):

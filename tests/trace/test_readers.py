@@ -13,7 +13,7 @@ from clustergym.common.errors import InputError
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.formats import FORMATS, ReadOptions, find_format, load_trace
 from clustergym.trace.options import types_to_draw
-from clustergym.trace.readers import helios, pai, philly, philly_json
+from clustergym.trace.readers import helios, pai, philly
 from clustergym.trace.trace import Trace
 
 
@@ -136,14 +136,6 @@ def test_philly_json_sums_attempts_and_takes_the_last_gpus(tmp_path: Path) -> No
     assert trace.user == ("u1", "u1")
     assert trace.virtual_cluster == ("6c71a0", "6c71a0")
     assert trace.provenance["left_out"] == {"CPU job": 1, "attempt ends before it starts": 1, "never ran": 3}
-
-
-def test_philly_json_names_the_line_of_a_job(tmp_path: Path) -> None:
-    path = tmp_path / "log.json"
-    good = json.dumps(_philly_job("a", "2017-10-07 01:00:00"))
-    path.write_text(f"[\n{good},\n\n{good.replace('2017-10-07', 'yesterday')}\n]")
-    with pytest.raises(InputError, match=r"log\.json:4: submitted_time: 'yesterday 01:00:00' is not a time"):
-        philly_json.read_log(path)
 
 
 HELIOS = """job_id,user,vc,jobname,gpu_num,cpu_num,node_num,state,submit_time,\

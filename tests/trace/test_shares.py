@@ -12,7 +12,6 @@ from published_data import needs
 
 from clustergym.commands.cluster import main as cluster_command
 from clustergym.commands.trace import main
-from clustergym.common.errors import InputError
 from clustergym.trace.formats import ReadOptions, load_trace
 
 OPENB = published_data.DATA / "openb"
@@ -102,28 +101,6 @@ def test_nodes_are_a_cluster(tmp_path, capsys):
         "gpus": 4,
     }
     assert "4 GPUs that can be divided" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("f,1,1,1,1500,,R,1,2,1", r"pods\.csv:2: gpu_milli: 1500"),
-        (
-            "f,1,1,2,500,,R,1,2,1",
-            r"pods\.csv:2: gpu_milli: 500 asks for a part of each of 2 GPUs \(give 1000",
-        ),
-        ("f,1,1,0,500,,R,1,2,1", r"pods\.csv:2: gpu_milli: 500 asks for a part of no GPU \(give 0"),
-        ("f,1,1,0,1,,R,1,2,1", r"pods\.csv:2: gpu_milli: 1 asks for a part of no GPU \(give 0"),
-        ("f,1,1,1,0,,R,1,2,1", r"pods\.csv:2: gpu_milli: 0 asks for nothing of a GPU \(give 1 to 1000"),
-        ("f,1,1,1,500,,R,1,2,x", r"pods\.csv:2: scheduled_time: .*'x'"),
-        ("f,1,1,1,500,,P,1,2,", r"pods\.csv: deletion_time: no pod ran"),
-    ],
-)
-def test_wrong_pods_are_told_in_a_line(row, message, tmp_path):
-    path = tmp_path / "pods.csv"
-    path.write_text(f"{HEAD}{row}\n")
-    with pytest.raises(InputError, match=message):
-        load_trace(path)
 
 
 def test_pai_keeps_its_shares(tmp_path):

@@ -200,23 +200,12 @@ def test_time_zones_and_hashed_users(tmp_path):
         find_zone("Nowhere")
 
 
-@pytest.mark.parametrize(
-    ("changed", "wanted"),
-    [
-        ({"state": "ASLEEP"}, r"sacct\.txt:2: state: 'ASLEEP' is no state"),
-        ({"start": "yesterday"}, r"sacct\.txt:2: start: 'yesterday' is not a time"),
-        ({"limit": "soon"}, r"sacct\.txt:2: timelimit: 'soon' is not a time span"),
-        ({"tres": "gres/gpu=1000001"}, "1000001 GPUs are more than 1000000"),
-    ],
-)
-def test_a_cell_that_slurm_does_not_print(tmp_path, changed, wanted):
-    with pytest.raises(InputError, match=wanted):
-        sacct.read_log(write(tmp_path, row(**changed)))
+def test_a_job_has_no_more_gpus_than_a_cluster(tmp_path):
+    with pytest.raises(InputError, match="1000001 GPUs are more than 1000000"):
+        sacct.read_log(write(tmp_path, row(tres="gres/gpu=1000001")))
 
 
-def test_columns_that_are_missing(tmp_path):
-    with pytest.raises(InputError, match=r"sacct\.txt:1: submit: column missing"):
-        sacct.read_log(write(tmp_path, "1|x", head="JobID|State"))
+def test_a_log_without_a_column_of_gpus(tmp_path):
     with pytest.raises(InputError, match="has no column of GPUs"):
         sacct.read_log(write(tmp_path, "1|x|y", head="JobID|State|Submit"))
 
@@ -288,7 +277,7 @@ def test_a_limit_in_minutes_counts_before_one_in_words(tmp_path):
     assert sacct.read_log(path).time_limit_s.tolist() == [5400.0, 3600.0]
 
 
-def test_a_dump_of_the_database(tmp_path):
+def test_a_dump_of_the_database():
     path = REGRESSIONS / "trace-slurmdbd/valid.sql"
     log = slurmdbd.read_log(path, type_of_partition={"gpu": "V100"})
     assert find_format(path).name == "slurmdbd"
@@ -299,11 +288,6 @@ def test_a_dump_of_the_database(tmp_path):
     assert log.outcome == ["completed", "killed", ""]
     limits = log.time_limit_s.tolist()
     assert (limits[0], limits[1] != limits[1], log.left_out) == (3600.0, True, {"never ran": 1})
-    text = path.read_text()
-    for wrong, wanted in (("'1001=1');", "'1001=1',7);"), ("`tres_alloc`", "`tres`")):
-        (tmp_path / "dump.sql").write_text(text.replace(wrong, wanted))
-        with pytest.raises(InputError, match=r"dump\.sql"):
-            slurmdbd.read_log(tmp_path / "dump.sql")
 
 
 def test_parts_of_seconds_are_kept_in_a_log(tmp_path):

@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from log_samples import SUPERCLOUD
+from refusals import refused
 
 import clustergym
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
+from clustergym.common.paths import traces_dir
 from clustergym.oracle.stacks.stack_oracle import StackOracle
 from clustergym.oracle.table_cache import table_source
 from clustergym.trace.formats import ReadOptions, load_trace
@@ -94,20 +96,10 @@ def test_limits_are_drawn_by_the_times_of_the_scenario_s_oracle():
     assert exact.trace.time_limit_s == pytest.approx(run_s)
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["trace.time_limits=some"], "trace.time_limits: unknown value 'some'"),
-        (["trace.time_limits=[5,1]"], r"trace.time_limits: \[5, 1\] is not valid"),
-        (["trace.time_limits=[0,1]"], r"trace.time_limits: \[0, 1\] is not valid"),
-        (["trace.time_limits=keep"], "trace.time_limits: says no job's time limit"),
-        (["scenario.time_limits.kill=true"], "scenario.time_limits.kill: the trace has no time limits"),
-        (["scenario.time_limits.kill=maybe"], "scenario.time_limits.kill: 'maybe' is not"),
-    ],
-)
-def test_what_is_wrong_is_one_line(words, told):
-    with pytest.raises(InputError, match=told):
-        clustergym.load_scenario("testbed", words)
+@refused("scenarios", words=True)
+def test_what_is_wrong_is_one_line(given, said):
+    with said.of_error(traces_dir()):
+        clustergym.load_scenario(given[0], given[1:])
 
 
 def test_a_limit_that_is_no_time_is_named(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from error_lines import error_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from clustergym.agents.auction_checkpoints import load, save
 from clustergym.commands import evaluate as evaluate_command
@@ -179,16 +180,7 @@ def test_deadlines_and_fairness_as_ratios(tmp_path, capsys):
     assert bound[3:5] == ["", ""]
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        ("ratios=[jct_maen]", "did you mean jct_mean"),
-        ("ratios=[]", "name some of"),
-        ("ratios=[deadline_satisfaction]", "deadline_slack"),
-        ("ratios=5", "name some of"),
-        ("scenarios.deadline_slack=[2.0,1.0]", "deadline_slack"),
-    ],
-)
-def test_bad_ratios_are_one_line(capsys, words, line):
-    assert evaluate_command.main(["policies=[fcfs]", *SMALL, words]) == 2
-    assert line in error_line(capsys)
+@refused("evaluate", words=True)
+def test_bad_ratios_are_one_line(given, said, capsys):
+    assert evaluate_command.main(["policies=[fcfs]", *SMALL, *given]) == 2
+    said.check(error_line(capsys))

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import gymnasium
 import numpy as np
 import pytest
-from error_lines import error_line
 from gymnasium.spaces import Discrete
 
 from clustergym.commands import train as train_command
@@ -277,24 +276,6 @@ def test_a_checkpoint_runs_as_a_policy_to_the_same_digest(name, tmp_path):
     policy = make_policy({"name": "learned", "checkpoint": path})
     run = simulate(env.unwrapped.scenario, policy, make_placer({"name": "buddy"}), 0)
     assert run.simulation.log.digest == env.unwrapped.log.digest
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["agent.hidden=[4]"], "agent.hidden"),
-        (["env=knobs-16"], "has no rows of jobs"),
-        (["env=tenants-16"], "env.reward.owed"),
-        (["env.engine=simpy"], "compiled simulation"),
-        (["env=elastic-16", "env.baseline=fcfs"], "env.baseline"),
-        (["env.split=test"], "env.split"),
-        (["agent.critic=none"], "agent.critic"),
-        (["agent.burst_share=0.5", "env.trace=helios-like-160", "allow_test=true"], "agent.burst_share"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, capsys, words, said):
-    assert run_train(tmp_path / "a", *words) == 2
-    assert said in error_line(capsys)
 
 
 def test_the_discount_by_time_is_over_six_hours():

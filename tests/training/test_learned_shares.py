@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from clustergym.policies.placers.learned import LearnedPlacer
 from error_lines import error_line
+from refusals import refused
 
 from clustergym.cluster.allocation import PartAllocations
 from clustergym.cluster.parts import Place
@@ -50,21 +50,7 @@ def test_it_decides_as_in_an_episode():
     assert len({node for node, _ in found}) > 30
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ["scenario=sharing", "trace.jobs=20"],
-            "placer.checkpoint: placer places whole GPUs, and those of cluster openb-like can be divided "
-            "(give placer.checkpoint=sharing, or one trained like it)",
-        ),
-        (
-            ["scenario=pretraining", "trace.jobs=5", "placer.checkpoint=sharing"],
-            "placer.checkpoint: sharing places parts of GPUs, and those of cluster arnold-ii cannot be "
-            "divided (give placer.checkpoint=placer, or one trained like it)",
-        ),
-    ],
-)
-def test_what_it_cannot_place_is_one_line(words, said, capsys):
-    assert run_command.main(["policy=sjf", "compare=null", "placer=learned", *words]) == 2
-    assert said in error_line(capsys)
+@refused("placer-checkpoints", words=True)
+def test_what_it_cannot_place_is_one_line(given, said, capsys):
+    assert run_command.main(["policy=sjf", "compare=null", "placer=learned", *given]) == 2
+    said.check(error_line(capsys))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
-from error_lines import error_line
 
 from clustergym.commands import train as train_command
 from clustergym.common.errors import InputError
@@ -209,21 +208,6 @@ def test_another_cluster_is_refused(trained):
     env.reset(seed=0)
     with pytest.raises(InputError, match=r"was trained for .*cluster=arena-16"):
         simulate(env.unwrapped.scenario, policy, make_placer({"name": "buddy"}), 0)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (["env=knobs-16", "~env.rows"], "has no rows of jobs with masked edits"),
-        (["agent.expert=hesrtp"], "did you mean hesrpt"),
-        (["env.information=none"], "agent.expert"),
-        (["agent.batch_size=7"], "divisor"),
-        (["agent.target_kl=0"], "agent.target_kl"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, capsys, overrides, words):
-    assert train_command.main([*SMALL, f"output={tmp_path / 'm'}", *overrides]) == 2
-    assert words in error_line(capsys)
 
 
 def test_a_checkpoint_of_renamed_columns_is_refused(trained, monkeypatch):

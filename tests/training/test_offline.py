@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from error_lines import error_line
+from refusals import refused
 
 from clustergym.commands.offline import main
 from clustergym.common.paths import install_line
@@ -90,23 +91,11 @@ def test_a_data_set_is_not_replaced_nor_left_half_written(tmp_path, capsys, monk
     assert [path.name for path in (tmp_path / "elastic-16").iterdir()] == ["random-v0"]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["elastic-17"], "did you mean elastic-16"),
-        (["elastic-16", "jobs"], "write NAME=VALUE"),
-        (["elastic-16", "--kinds", "exprt"], "did you mean expert"),
-        (["elastic-16", "--episodes", "0"], "--episodes: 0 episodes (give at least 1"),
-        (["elastic-16", "--expert", "learnt"], "did you mean learned"),
-        (["elastic-16", "--medium", "las"], "policy las has information none, the environment data_parallel"),
-        (["elastic-16", "observation=dict", "jobs=4", "--kinds", "random"], "give observation=flat"),
-        (["sharing-small", "--kinds", "random"], "env.information: unexpected keyword"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, capsys, words, said):
+@refused("offline", words=True)
+def test_bad_input_is_one_line(given, said, tmp_path, capsys):
     needs_minari()
-    assert main([*words, "--out", str(tmp_path)]) == 2
-    assert said in error_line(capsys)
+    assert main([*given, "--out", str(tmp_path)]) == 2
+    said.check(error_line(capsys), tmp_path)
     assert not list(tmp_path.rglob("*.hdf5"))
 
 

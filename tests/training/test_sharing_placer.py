@@ -74,8 +74,6 @@ def test_bad_input_is_told_in_a_line(tmp_path, capsys):
     assert "env: has no shares of GPUs to place (give env=sharing)" in error_line(capsys)
     assert bench.main(["sharing", "--checkpoint", "elastic"]) == 2
     assert "want clustergym.sharing/1" in error_line(capsys)
-    assert bench.main(["sharing", "--streams", "0"]) == 2
-    assert "--streams: 0" in error_line(capsys)
     assert bench.main(["sharing", "--data", str(tmp_path)]) == 2
     assert "openb_node_list_gpu_node.csv" in error_line(capsys)
     SHARES.save(tmp_path / "short.safetensors", np.zeros(3), {})

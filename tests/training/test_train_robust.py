@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pickle
 import resource
@@ -16,6 +15,7 @@ import gymnasium
 import numpy as np
 import pytest
 from error_lines import error_line
+from refusals import refused
 
 from clustergym.commands import train as train_command
 from clustergym.training import auction_evolution, stable_baselines
@@ -130,28 +130,6 @@ def test_a_damaged_state_of_a_network_is_one_line(change, whole, tmp_path, capsy
     assert "state.safetensors: is " in error_line(capsys)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda state: state["fitness"][0].__setitem__(0, "x"),
-        lambda state: state["fitness"][0].__setitem__(0, float("nan")),
-        lambda state: state["fitness"].pop(),
-        lambda state: state["fitness"].append(state["fitness"][0]),
-        lambda state: state["validated"].clear(),
-        lambda state: state["validated"][0].pop(),
-        lambda state: state.pop("validated"),
-        lambda state: state.__setitem__("validated", {"a": 1}),
-    ],
-)
-def test_a_damaged_state_of_evolution_is_one_line(change, whole, tmp_path, capsys):
-    state = json.loads((whole / "auction_es" / "state.json").read_text())
-    change(state)
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "state.json").write_text(json.dumps(state))
-    assert run_train(tmp_path / "a", "auction_es") == 2
-    assert "state.json: is " in error_line(capsys)
-
-
 @pytest.mark.parametrize("agent", WORDS)
 def test_a_folder_of_another_training_is_one_line(agent, whole, capsys):
     assert run_train(whole / agent, agent, "seed=5") == 2
@@ -174,31 +152,27 @@ def test_a_network_that_is_no_numbers_is_one_line(tmp_path, capsys, monkeypatch)
     assert "agent.learning_rate: the network has values that are no numbers" in error_line(capsys)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (["agent=maskable_ppo", "env=knobs-16"], "has no rows of jobs with masked edits"),
-        (["agent=ppo", "env=elastic-16", "env.on_illegal=raise"], "env.on_illegal: the agent knows no masks"),
-        (["agent=ppo", "env.reward={jobs_in_system: .nan}"], "env.reward"),
-        (["agent=ppo", "agent.split=test"], "would leak it"),
-        (["agent=ppo", "env.scenario=testbed"], "would be the one trace"),
-        (["agent=auction_es", "agent.split=test"], "would leak it"),
-        (["agent=auction_es", "output=."], "names no folder"),
-        (["agent=auction_es", "output=/dev/null"], "names no folder"),
-        (["agent=ppo", "output=/proc/a"], "/proc"),
+UNLIKE_JOB_CREDIT = ("agent.n_epochs", "agent.hidden", "env.baseline")
+FEW = {
+    "agent=job_credit": [
+        *(word for word in PPO[1:] if word.partition("=")[0] not in UNLIKE_JOB_CREDIT),
+        "agent.hidden=[8,8]",
     ],
-)
-def test_mistakes_are_one_line(overrides, words, tmp_path, capsys):
-    small = ["processes=1", "progress=false", f"output={tmp_path / 'a'}"]
-    if overrides[0] != "agent=auction_es":
-        small += ["agent.steps=64", "agent.n_envs=2", "agent.traces=2", "env.jobs=4", "env.baseline=null"]
-        small += ["agent.n_steps=8", "agent.batch_size=16"]
-    else:
-        small += ES[4:]
-    small = [word for word in small if word.partition("=")[0] not in {o.partition("=")[0] for o in overrides}]
-    assert train_command.main([overrides[0], *small, *overrides[1:]]) == 2
-    assert words in error_line(capsys)
-    assert not (tmp_path / "a").exists()
+    "agent=auction_es": ES[1:],
+    "agent=ppo": PPO[1:],
+    "agent=maskable_ppo": [*PPO[1:], "agent.expert=hesrpt", "env.rows=6"],
+}
+
+
+@refused("train", words=True)
+def test_mistakes_are_one_line(given, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    keys = {word.partition("=")[0].lstrip("~") for word in given}
+    few = [word for word in FEW.get(given[0], ()) if word.partition("=")[0] not in keys]
+    output = [] if "output" in keys else ["output=a"]
+    assert train_command.main([given[0], *few, *output, *given[1:]]) == 2
+    said.check(error_line(capsys))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reward_is_checked_after_scaling():

@@ -140,15 +140,6 @@ def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
     assert (killed / "killed.safetensors").read_bytes() == (whole / "whole.safetensors").read_bytes()
 
 
-def test_a_state_of_another_training_is_refused(tmp_path, capsys):
-    assert run_train(tmp_path / "a") == 0
-    assert run_train(tmp_path / "a", "seed=7") == 2
-    assert "of a training with other parameters" in capsys.readouterr().err
-    (tmp_path / "a" / "state.json").write_text("[1, 2")
-    assert run_train(tmp_path / "a") == 2
-    error_line(capsys)
-
-
 @pytest.mark.parametrize(
     ("fitness", "validated"),
     [
@@ -235,28 +226,6 @@ def test_the_tail_counts_in_the_objective():
     )
     assert plain == pytest.approx(np.log(jct_s.mean()))
     assert tailed - plain == pytest.approx(0.5 * np.log(np.percentile(jct_s, 99)))
-
-
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (["agent.split=test"], "leak"),
-        (["agent.split=tset"], "unknown split"),
-        (["agent=auction_e"], "auction_es"),
-        (["agent.population=1"], "agent.population"),
-        (["agent.sgima=1"], "sgima"),
-        (["agent.scenarios.load=[1.4,0.6]"], "scenarios.load"),
-        (["agent.information=nothing"], "agent.information"),
-        (["agent.tail=-1"], "agent.tail"),
-        (["agent.hidden=-1"], "agent.hidden"),
-        (["agent.initial=elastc"], "did you mean elastic"),
-        (["seed=-1"], "seed"),
-        (["--fast"], "unknown option"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, capsys, overrides, words):
-    assert run_train(tmp_path / "a", *overrides) == 2
-    assert words in error_line(capsys)
 
 
 def test_training_on_the_test_split_marks_the_checkpoint(tmp_path):

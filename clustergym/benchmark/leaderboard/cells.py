@@ -111,7 +111,12 @@ class TableKeys(StrictSchema):
 
     def overrides(self, scenario: str, condition: str) -> list[str]:
         """Return the overrides of a scenario under a condition; the condition's come last and win."""
-        return self.scenarios[scenario] + (self.conditions[condition].overrides if condition else [])
+        known = self.conditions.get(condition)
+        return self.scenarios[scenario] + (known.overrides if known else [])
+
+    def sealed_label(self, policy: str) -> str:
+        """Return what stands for a condition in rows of a policy's sealed test."""
+        return f"sealed-{policy}"
 
 
 class Place(NamedTuple):

@@ -7,9 +7,9 @@ import fcntl
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,12 +64,11 @@ def load_fresh_table(board: Board) -> FigureTable:
 def drop_stale(table: FigureTable, prints: Fingerprints) -> FigureTable:
     """Return the table without stale rows, and without those of places that cells.yaml no longer has."""
     keys = table.keys
+    known = {"", *keys.conditions, *map(keys.sealed_label, keys.policies)}
     rows = {
         place: row
         for place, row in table.rows.items()
-        if prints.is_fresh(row)
-        and place.scenario in keys.scenarios
-        and (not place.condition or place.condition in keys.conditions)
+        if prints.is_fresh(row) and place.scenario in keys.scenarios and place.condition in known
     }
     return table._replace(rows=rows)
 
@@ -99,14 +98,30 @@ def fill(
     say : callable
         It gets a line on each finished run.
     """
+
+    def choose(found: FigureTable) -> Iterator[Place]:
+        return list_missing(found, policies)
+
+    return run_places(table, prints, choose, hours, workers, say)
+
+
+def run_places(
+    table: FigureTable,
+    prints: Fingerprints,
+    choose: Callable[[FigureTable], Iterable[Place]],
+    hours: float,
+    workers: Processes,
+    say: Callable[[str], object],
+) -> int:
+    """Run places that `choose` gives for the table as it is, a few at a time; return how many were run."""
     end, count = time.monotonic() + 3600 * hours, 0
     at_once = AHEAD * (4 if workers == "ray" else int(workers or cores()))
     table.board.compose()
     tried = set[Place]()
     while time.monotonic() < end:
         table = drop_stale(table.reread(), prints)
-        wanted = (place for place in list_missing(table, policies) if place not in tried)
-        batch = [place for place, _ in zip(wanted, range(at_once), strict=False)]
+        wanted = (place for place in choose(table) if place not in tried)
+        batch = list(islice(wanted, at_once))
         if not batch:
             break
         tried.update(batch)

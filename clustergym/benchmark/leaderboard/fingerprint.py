@@ -59,7 +59,7 @@ def fingerprint_policy(policy: Mapping[str, Any]) -> tuple[str, str]:
     installed = {name: metadata.version(name) for name in sorted(versions) if _is_installed(name)}
     solvers = " ".join(f"{name}={version}" for name, version in installed.items())
     words = [shorten_keys(parameters), *(f"{name} {digest}" for name, digest in sorted(files.items()))]
-    return _hash([*words, *_hash_weights(parameters)]), solvers
+    return _hash([*words, *hash_weights(parameters)]), solvers
 
 
 def _is_installed(distribution: str) -> bool:
@@ -72,7 +72,7 @@ def _inner_policies(parameters: Mapping[str, str]) -> Iterator[str]:
         yield parameters["within"].partition(" ")[0]
 
 
-def _hash_weights(parameters: Mapping[str, str]) -> Iterator[str]:
+def hash_weights(parameters: Mapping[str, str]) -> Iterator[str]:
     """Yield the hashes of weights that a parameter names, as a file or as a checkpoint of this package."""
     name = parameters.get("checkpoint")
     if name is None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.benchmark.leaderboard.cells import BOUND, LEAST_SEEDS, FigureTable, Place
+from clustergym.benchmark.leaderboard.cells import BOUND, LEAST_SEEDS, FigureTable
 from clustergym.common.arrays import Floats
 
 METRIC = "jct_mean"
@@ -116,17 +116,14 @@ def _values(table: FigureTable, name: str, family: str, condition: str) -> dict[
 
 
 def mean_hours(table: FigureTable, name: str, condition: str = "") -> float | None:
-    """Return a policy's mean JCT in hours: of seeds, then of families; None where one is missing."""
+    """Return a policy's mean JCT in hours, of seeds and then of families; None with too few seeds in one.
+
+    Unlike ratios, means of different seeds cannot be compared.
+    """
     means = [[*_values(table, name, family, condition).values()] for family in table.keys.scenarios]
-    return float(np.mean([np.mean(values) for values in means])) / 3600 if all(means) else None
-
-
-def find_missing(table: FigureTable, name: str) -> list[Place]:
-    """Return the places of a policy that its own least number of seeds lacks."""
-    keys = table.keys
-    seeds = range(keys.first_seed, keys.first_seed + keys.least)
-    places = [Place(name, family, seed, "") for family in keys.scenarios for seed in seeds]
-    return [place for place in places if place not in table.rows]
+    if any(len(values) < LEAST_SEEDS for values in means):
+        return None
+    return float(np.mean([np.mean(values) for values in means])) / 3600
 
 
 def correlate_halves(table: FigureTable, names: Sequence[str], tied: float = 1.05) -> float | None:

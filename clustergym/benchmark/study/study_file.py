@@ -31,7 +31,6 @@ OF_EVERY_RUN = ("compare=null", "report=false", "table=false", "progress=false")
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Several = Annotated[list[Text], Field(min_length=1)]
-Labelled = Annotated[dict[Text, Text], Field(min_length=1)]
 
 
 class StudyKeys(StrictSchema):

@@ -12,10 +12,9 @@ import numpy as np
 
 from clustergym.cluster.cluster_files import canonical_gpu_type, load_cluster
 from clustergym.cluster.node_lists import read_nodes, types_of_partitions
-from clustergym.commands.trace.generate import refuse_overwrite
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import check_path
-from clustergym.common.writing import write_json
+from clustergym.common.writing import refuse_overwrite, write_json
 from clustergym.trace.describe import check_models, warn_of_unit
 from clustergym.trace.drawn_outcomes import with_outcomes
 from clustergym.trace.formats import ReadOptions, find_format, load_trace

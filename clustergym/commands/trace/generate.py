@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clustergym.common.errors import InputError
-from clustergym.common.writing import write_json
+from clustergym.common.writing import refuse_overwrite, write_json
 from clustergym.trace.describe import print_statistics
 from clustergym.trace.options import GeneratorOptions
 from clustergym.trace.trace import Trace
@@ -92,17 +92,6 @@ def run(args: argparse.Namespace) -> int:
     print(f"         {provenance_path(args.output)}")
     print(f"sha256   {trace.sha256}")
     return 0
-
-
-def refuse_overwrite(paths: tuple[Path, ...], force: bool) -> None:
-    """Raise an `InputError` if an output file is a folder, or exists and `force` is not given."""
-    for path in paths:
-        if path.is_dir():
-            raise InputError("is a folder", file=path, field="--output", remedy="name a file")
-        if path.exists() and not force:
-            raise InputError(
-                "exists already", file=path, field="--output", remedy="choose another name, or --force"
-            )
 
 
 def _generate(args: argparse.Namespace, cluster: ClusterSpec) -> Trace:

@@ -16,7 +16,7 @@ from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.common.parameter_types import AtLeastOne, Fraction, NonNegativeFloat, PositiveInt
 from clustergym.common.parameters import Parameters, check_value
 from clustergym.scenario.placement_problem import Instance, PretrainingJob, Unit
@@ -108,8 +108,7 @@ def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
         For an unknown setting or cluster, a cluster of more than one type of node, a job that is
         impossible, or one so large that no random state of the cluster has room for it.
     """
-    if setting not in _SETTINGS:
-        raise InputError(f"unknown setting {setting!r}", field="setting", remedy=nearest(setting, _SETTINGS))
+    require_known(setting, _SETTINGS, "setting", "setting")
     chosen = _SETTINGS[setting]
     cluster = _cluster(changes.get("cluster", chosen.cluster), changes.get("core_oversubscription"))
     degrees = {name: changes.get(name, getattr(chosen.job, name)) for name in _DEGREES}
@@ -206,9 +205,7 @@ def episode_instance(
 ) -> Instance:
     """Return the placement problem of an episode; what the options do not give is sampled."""
     for name in options:
-        if name not in OPTIONS:
-            remedy = nearest(str(name), OPTIONS)
-            raise InputError(f"unknown option {name!r}", field=f"options.{name}", remedy=remedy)
+        require_known(name, OPTIONS, "option", f"options.{name}")
     if "instance" in options:
         return _make_given_instance(parameters, problem, options)
     alpha = check_value(options.get("alpha", parameters.alpha), float | None, "options.alpha")

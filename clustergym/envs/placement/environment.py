@@ -178,17 +178,9 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
             return [int(m) for counts in assignment.counts for m in np.repeat(minipods, counts)]
         return _by_groups(assignment.counts.tolist(), instance.free_nodes.tolist())
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode, and return its first observation and info.
-
-        The options are those under Starting State.
-        """
-        super().reset(seed=seed)
-        instance = episode_instance(self.parameters, self.problem, options or {}, self.np_random)
-        most_steps = self.parameters.max_steps or 2 * self.problem.job.nodes
-        return self.begin_episode(PlacementState(instance), most_steps)
+    def _begin(self, options: Mapping[str, Any]) -> tuple[PlacementState, int]:
+        instance = episode_instance(self.parameters, self.problem, options, self.np_random)
+        return PlacementState(instance), self.parameters.max_steps or 2 * self.problem.job.nodes
 
     def step(self, action: Any) -> Step:
         """Put a communication group's next node, or with step="group" all that fit, into minipod `action`."""
@@ -205,12 +197,8 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
             self.refuse_action(f"minipod {minipod} is full")
         return self.end_step(legal, state.placed)
 
-    def render(self) -> Any:
-        """Return the placement so far as text or a picture (height, width, 3); None without a render mode."""
-        if self.render_mode is None:
-            return None
-        draw = as_text if self.render_mode == "ansi" else as_pixels
-        return draw(self.state, self.problem.minipod_nodes.tolist())
+    def _draw(self, in_text: bool) -> Any:
+        return (as_text if in_text else as_pixels)(self.state, self.problem.minipod_nodes.tolist())
 
     def _observation_scales(self) -> dict[str, Floats]:
         """Return the divisors that scale each part of an observation, by name, in order."""
@@ -233,18 +221,15 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         values += [state.left if unplaced else 0, unplaced, *state.spread]
         return self.as_observation(np.array(values, dtype=np.float32) / self.scale)
 
-    def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]:
+    def _facts(self) -> dict[str, Any]:
         state = self.state
         return {
-            "action_mask": self.action_masks(),
             "group": state.group,
             "dp_spread": state.spread.dp,
             "pp_spread": state.spread.pp,
             "score": state.score,
             "placed": state.placed,
-            "illegal": illegal,
             "shortfall_nodes": state.shortfall,
-            "rewards": dict.fromkeys(self.parameters.reward, 0.0) if terms is None else terms,
         }
 
 
@@ -275,12 +260,6 @@ class StepTimeCost:
     problem : Problem
     model : mapping of str to int
         Fields of `clustergym.envs.placement.step_time.PretrainingModel`, but its name.
-
-    Raises
-    ------
-    InputError
-        By `check`, or when first asked: if the model is not possible, or does not divide into the job's
-        stages.
     """
 
     def __init__(self, problem: Problem, model: Mapping[str, Any]) -> None:

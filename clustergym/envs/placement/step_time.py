@@ -203,13 +203,7 @@ class PretrainingModel:
         return mixture_of_experts(size | {"experts": self.experts}, TOKENS, VOCABULARY, element, EXPERT_GROUP)
 
     def chunks(self, stages: int) -> int:
-        """Return how many chunks of layers each of `stages` pipeline stages holds.
-
-        Raises
-        ------
-        InputError
-            If the layers do not divide into stages of whole chunks.
-        """
+        """Return how many chunks of layers each of `stages` pipeline stages holds."""
         unit = stages * (self.chunk_layers or 1)
         if self.layers % unit:
             raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -127,18 +128,9 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
         legal = [*map(state.has_room, racks), *(state.find_move(rack) is not None for rack in racks)]
         return np.array([*legal, state.may_wait()]).view(np.int8)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode, and return its first observation and info.
-
-        The options are those under Starting State.
-        """
-        super().reset(seed=seed)
-        gangs = episode_gangs(self.parameters, options or {}, self.np_random)
-        return self.begin_episode(
-            RackState(self.parameters, gangs), self.parameters.max_steps or 50 * len(gangs.submit_s)
-        )
+    def _begin(self, options: Mapping[str, Any]) -> tuple[RackState, int]:
+        gangs = episode_gangs(self.parameters, options, self.np_random)
+        return RackState(self.parameters, gangs), self.parameters.max_steps or 50 * len(gangs.submit_s)
 
     def step(self, action: Any) -> Step:
         """Place a part of the offered gang (job) in a rack, let the gang wait, or move another gang."""
@@ -155,24 +147,18 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
                 (state.move if action_type else state.place)(rack)
         return self.end_step(legal, state.over)
 
-    def render(self) -> Any:
-        """Return the racks as text or as a picture (height, width, 3); None without a render mode."""
-        if self.render_mode is None:
-            return None
-        return (as_text if self.render_mode == "ansi" else as_pixels)(self.state)
+    def _draw(self, in_text: bool) -> Any:
+        return (as_text if in_text else as_pixels)(self.state)
 
     def _observe(self) -> Observation:
         parts = {name: np.array(values, np.float32) for name, values in observe(self.state).items()}
         return np.concatenate(list(parts.values())) if self.parameters.observation == "flat" else parts
 
-    def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]:
+    def _facts(self) -> dict[str, Any]:
         state = self.state
         return {
-            "action_mask": self.action_masks(),
             "now_s": state.now_s,
             "moves": state.moves,
             "stranded_trays": state.stranded,
             "waiting": len(state.waiting),
-            "illegal": illegal,
-            "rewards": dict.fromkeys(self.parameters.reward, 0.0) if terms is None else terms,
         }

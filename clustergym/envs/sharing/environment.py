@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,12 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from clustergym.common.arrays import Bools
-from clustergym.common.errors import InputError
 from clustergym.common.parameters import build_from_keywords
 from clustergym.envs.placing import Observation, PlacingEnv, Step, slice_parts
 from clustergym.envs.rewards import Reward
 from clustergym.envs.sharing.episode import FITS
 from clustergym.envs.sharing.parameters import SharingParameters, episode_stream
 from clustergym.envs.sharing.state import COSTS, SharingState, as_pixels, as_text, layout, observe, space
-from clustergym.sim.parts.placement import score_nodes
 from clustergym.sim.parts.placers import UNFIT
 
 
@@ -155,42 +154,9 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         both: Bools = chosen & fits[:, None]
         return both.ravel().view(np.int8)
 
-    def find_action(self, placer: str) -> int:
-        """Return the action that a named placer, such as `best-fit`, would take for the current request.
-
-        `random-fit` is not random here: it takes the first node in the order of ranks.
-
-        Raises
-        ------
-        InputError
-            For an unknown placer; for another than `fgd` with `action="node"`, which has other devices.
-        """
-        if self.parameters.action == "node" and placer != "fgd":
-            raise InputError(
-                f"{placer} chooses devices",
-                field="env.action",
-                remedy='make the environment with action="device"',
-            )
-        episode = self.state.episode
-        value, device = score_nodes(
-            episode.nodes, episode.requests, self.state.request, placer, episode.usual
-        )
-        node = int(np.lexsort((episode.nodes.rank, -value))[0])
-        if self.parameters.action == "node":
-            return node
-        return node * int(self.devices) + max(int(device[node]), 0)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode, and return its first observation and info.
-
-        The options are those under Starting State.
-        """
-        super().reset(seed=seed)
-        stream = episode_stream(self.parameters, self.source, options or {}, self.np_random)
-        state = SharingState(stream)
-        return self.begin_episode(state, self.parameters.max_steps or 2 * state.number)
+    def _begin(self, options: Mapping[str, Any]) -> tuple[SharingState, int]:
+        state = SharingState(episode_stream(self.parameters, self.source, options, self.np_random))
+        return state, self.parameters.max_steps or 2 * state.number
 
     def step(self, action: Any) -> Step:
         """Place the current request on the node or, with action="device", the GPU that the action chooses."""
@@ -210,25 +176,19 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
             state.put(node, device if state.part else UNFIT)
         return True
 
-    def render(self) -> Any:
-        """Return nodes and requests as text or a picture (height, width, 3); None without a render mode."""
-        if self.render_mode is None:
-            return None
-        return (as_text if self.render_mode == "ansi" else as_pixels)(self.state)
+    def _draw(self, in_text: bool) -> Any:
+        return (as_text if in_text else as_pixels)(self.state)
 
     def _observe(self) -> Observation:
         found = observe(self.state, self._layout)
         return found if self.parameters.observation == "dict" else np.concatenate(list(found.values()))
 
-    def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]:
+    def _facts(self) -> dict[str, Any]:
         state = self.state
         return {
-            "action_mask": self.action_masks(),
             "arrival": state.arrival,
             "allocated": state.allocated,
             "mean_allocated": state.mean_allocated,
             "fragments": state.fragments,
             "rejected": state.rejected,
-            "illegal": illegal,
-            "rewards": dict.fromkeys(self.parameters.reward, 0.0) if terms is None else terms,
         }

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from clustergym.cluster.parts import CLASSES, WHOLE
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.common.parameter_types import NonNegativeFloat, PositiveFloat, PositiveInt
 from clustergym.common.parameters import Parameters, check_value
 from clustergym.envs.sharing.streams import (
@@ -78,9 +78,7 @@ def episode_stream(
 ) -> Stream:
     """Return the sequence of requests of an episode: that of an option, or a sampled one."""
     for name in options:
-        if name not in OPTIONS:
-            remedy = nearest(str(name), OPTIONS)
-            raise InputError(f"unknown option {name!r}", field=f"options.{name}", remedy=remedy)
+        require_known(name, OPTIONS, "option", f"options.{name}")
     if len(options) > 1:
         raise InputError("goes with no other option", field="options.stream", remedy="give one of them")
     if "stream" in options:

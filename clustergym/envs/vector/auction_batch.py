@@ -38,7 +38,7 @@ class AuctionBatch(EpisodeBatch):
         """Check the actions, one row of numbers within bounds per episode, and return them as float64."""
         return check_numbers(actions, (self.size, self._actions.number), self._actions.bound)
 
-    def legal(self, taken: Any) -> Bools:
+    def find_legal(self, taken: Any) -> Bools:
         """Return a mask of the episodes whose action is legal: true for all."""
         return np.ones(self.size, dtype=np.bool_)
 

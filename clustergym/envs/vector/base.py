@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.common.parameter_types import PositiveInt
 from clustergym.common.parameters import check_value
 
@@ -332,9 +332,7 @@ def choose_autoreset_mode(value: AutoresetMode | str) -> AutoresetMode:
     known = [mode.value for mode in AutoresetMode]
     if isinstance(value, AutoresetMode):
         return value
-    if value not in known:
-        message = f"unknown mode {value!r}"
-        raise InputError(message, field="autoreset_mode", remedy=nearest(str(value), known))
+    require_known(value, known, "mode", "autoreset_mode")
     return AutoresetMode(value)
 
 

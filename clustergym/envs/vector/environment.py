@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.common.processes import cores
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
@@ -31,7 +31,6 @@ from clustergym.envs.vector.lazy_info import LazyInfo
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 
 ENGINES = ("auto", "simpy", "compiled")
-Observations = dict[str, Singles] | Singles
 
 
 class CompiledEpisodes:
@@ -58,6 +57,7 @@ class CompiledEpisodes:
         self.single, self.batch, self.scenarios = single, batch, scenarios
         self.copy, self.summaries = copy, summaries
         self.names: list[str] = list(single.parameters.reward)
+        self.check_actions, self.find_legal, self.draw = batch.check_actions, batch.find_legal, batch.draw
 
     def begin(
         self, rows: Sequence[int], options: Mapping[str, Any], rngs: Sequence[np.random.Generator]
@@ -72,14 +72,6 @@ class CompiledEpisodes:
             raise NothingToDecideError(
                 "no job comes to a decision", field="env", remedy="choose another trace"
             )
-
-    def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
-        """Return the actions, one for each row, as an array."""
-        return self.batch.check_actions(actions)
-
-    def find_legal(self, taken: Any) -> Bools:
-        """Return in which rows the action is legal."""
-        return self.batch.legal(taken)
 
     def describe_illegal(self, row: int, taken: Any) -> str:
         """Return a number and what it means."""
@@ -106,10 +98,6 @@ class CompiledEpisodes:
     def get_masks(self) -> Bytes:
         """Return the masks, which the next step overwrites."""
         return self.batch.episode_states.mask
-
-    def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
-        """Return a random legal action of each row; this advances the random generators' states."""
-        return self.batch.draw(states)
 
     def get_columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the time of each row's episode."""
@@ -171,12 +159,6 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
         A single environment of the same parameters, which is never reset.
     batch : EpisodeBatch
         The episodes.
-
-    Raises
-    ------
-    InputError
-        If a parameter, an option of `reset` or an action is not valid, or if compiled episodes do not cover
-        what the parameters ask for.
     """
 
     shared = (*EpisodesVectorEnv.shared, "features", "placer")
@@ -215,21 +197,6 @@ class SchedulingVectorEnv(EpisodesVectorEnv):
     def row_jobs(self) -> Ints:
         """Return the position in the trace of each observed row's job, -1 if empty, (num_envs, R)."""
         return self.batch.row_jobs()
-
-    def time_in_system_s(self, jobs: Ints) -> Floats:
-        """Return jobs' seconds from submission to end, or until now, shape (num_envs, m); NaN for job -1.
-
-        Parameters
-        ----------
-        jobs : ndarray of int, shape (num_envs, m)
-            As `row_jobs` gives them; -1: none.
-
-        Returns
-        -------
-        ndarray of float, shape (num_envs, m)
-            NaN where there is no job. Where an episode is over: up to its end, until the next one begins.
-        """
-        return self.batch.time_in_system_s(jobs)
 
     def all_jobs(self) -> Ints:
         """Return the positions in the trace of each episode's jobs, padded with -1, shape (num_envs, m)."""
@@ -332,8 +299,7 @@ def make_vector(
         As of `SchedulingVectorEnv`.
     engine : {"auto", "simpy", "compiled"}
     """
-    if engine not in ENGINES:
-        raise InputError(f"unknown engine {engine!r}", field="engine", remedy=nearest(str(engine), ENGINES))
+    require_known(engine, ENGINES, "engine", "engine")
     shared: dict[str, Any] = {"autoreset_mode": autoreset_mode, "copy": copy}
     if engine != "simpy":
         try:

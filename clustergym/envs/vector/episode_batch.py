@@ -14,7 +14,7 @@ from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.base import check_discrete
-from clustergym.envs.vector.costs import job_costs, read_times
+from clustergym.envs.vector.costs import job_costs
 from clustergym.envs.vector.episode_state import SHOWN, EpisodeRules, EpisodeState
 from clustergym.envs.vector.episode_states import EpisodeStates, PreparedScenario
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
@@ -129,11 +129,6 @@ class EpisodeBatch:
         clock = self.simulated.episodes.clock
         return np.where(self.outcomes >= steps.TERMINATED, clock[:, c.END], clock[:, c.NOW])
 
-    def time_in_system_s(self, jobs: Ints) -> Floats:
-        """Return jobs' seconds from submission to end, or until now, shape (size, m); NaN for job -1."""
-        spent_s = read_times(self.simulated.episodes, jobs, self.reached).cost("jobs_in_system") * 3600.0
-        return np.where(jobs < 0, np.nan, spent_s)
-
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
         """Return each job's cost so far, a weighted sum of the reward's terms, and whether it has left."""
         return job_costs(self.simulated.episodes, jobs, self.reached, self._reward)
@@ -154,7 +149,7 @@ class EpisodeBatch:
         """Check the actions, one per episode, and return them as an array that `take` accepts."""
         return check_discrete(actions, self.size, self.episode_states.mask.shape[1])
 
-    def legal(self, taken: Any) -> Bools:
+    def find_legal(self, taken: Any) -> Bools:
         """Return a mask of the episodes in which the given action is legal, shape (size,)."""
         return self.episode_states.mask[self._rows, taken] > 0
 

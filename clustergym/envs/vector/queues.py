@@ -30,8 +30,8 @@ from clustergym.scenario.tenants.division import get_amounts
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import (
+    compile_fields,
     compile_in_place,
-    compile_inline,
     compile_part,
     let_compiled_call,
 )
@@ -121,25 +121,8 @@ def make_queue_state(rules: QueueRules, reference: Outcomes | None = None) -> Qu
     )
 
 
-@compile_inline
-def select_queues(queue_states: QueueState, at: int) -> QueueState:
-    """Return the queues of episode `at` of a batch, as views of the batch's arrays."""
-    return QueueState(
-        queue_states.size[at],
-        queue_states.leaf[at],
-        queue_states.parent[at],
-        queue_states.place[at],
-        queue_states.priority[at],
-        queue_states.limit[at],
-        queue_states.history_weight[at],
-        queue_states.quota[at],
-        queue_states.jobs[at],
-        queue_states.gpus[at],
-        queue_states.shown[at],
-        queue_states.shares[at],
-        queue_states.missed[at],
-        queue_states.reference[at],
-    )
+select_queues = compile_fields(QueueState, "states, at", "states.{}[at]")
+"""(Queues of a batch, episode) -> its queues, as views of the batch's arrays."""
 
 
 @compile_in_place

@@ -13,7 +13,12 @@ from clustergym.envs.vector.episode_state import Bytes, EpisodeRules, EpisodeSta
 from clustergym.sim import columns as c
 from clustergym.sim.compiled import batch, clock
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compile_in_place, compile_inline, entry_in_place
+from clustergym.sim.compiled.numba_cache import (
+    compile_fields,
+    compile_in_place,
+    compile_inline,
+    entry_in_place,
+)
 from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 
 EDITED, DECIDED, TERMINATED, TRUNCATED, STALLED = range(5)
@@ -24,52 +29,10 @@ BLOCK = 32
 """Actions whose masks are added up together."""
 
 
-@compile_inline
-def select_state(episode_states: EpisodeState, at: int) -> EpisodeState:
-    """Return the agent's state in episode `at` of a batch, as views of the batch's arrays."""
-    return EpisodeState(
-        episode_states.state[at],
-        episode_states.shown[at],
-        episode_states.free[at],
-        episode_states.target[at],
-        episode_states.assignable[at],
-        episode_states.room[at],
-        episode_states.waits[at],
-        episode_states.mask[at],
-        episode_states.observation[at],
-        episode_states.last_cost[at],
-        episode_states.last_reference[at],
-        episode_states.queue_costs[at],
-        episode_states.reference[at],
-        episode_states.least_gpu_s[at],
-        episode_states.least_s[at],
-        episode_states.speed[at],
-        episode_states.restart[at],
-    )
-
-
-@compile_inline
-def take_usual_part(episode_state: EpisodeState, usual: int) -> EpisodeState:
-    """Return an agent's state whose observation has the first `usual` numbers alone."""
-    return EpisodeState(
-        episode_state.state,
-        episode_state.shown,
-        episode_state.free,
-        episode_state.target,
-        episode_state.assignable,
-        episode_state.room,
-        episode_state.waits,
-        episode_state.mask,
-        episode_state.observation[:usual],
-        episode_state.last_cost,
-        episode_state.last_reference,
-        episode_state.queue_costs,
-        episode_state.reference,
-        episode_state.least_gpu_s,
-        episode_state.least_s,
-        episode_state.speed,
-        episode_state.restart,
-    )
+select_state = compile_fields(EpisodeState, "states, at", "states.{}[at]")
+"""(Agents' states of a batch, episode) -> its state, as views of the batch's arrays."""
+take_usual_part = compile_fields(EpisodeState, "state, usual", "state.{}", observation="state.{}[:usual]")
+"""(Agent's state, number) -> the state, whose observation has only the first so many numbers."""
 
 
 @compile_in_place

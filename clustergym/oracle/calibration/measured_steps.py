@@ -20,7 +20,7 @@ from clustergym.oracle.calibration.validation import Figures, summary
 from clustergym.oracle.models.shape import Machine, ParallelPlan
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
 from clustergym.oracle.stacks.catalog import choose_for_shape, current_stacks, load_stack
-from clustergym.oracle.stacks.memory import compute_needed_bytes, loss_bytes, usable_bytes
+from clustergym.oracle.stacks.memory import activation_bytes, loss_bytes, state_bytes, usable_bytes
 from clustergym.oracle.stacks.search import assess_plan
 from clustergym.oracle.stacks.step_time import ATTENTION_BACKWARD, StackConstants
 from clustergym.oracle.stacks.throughput import OPTIONAL, REQUIRED, Setting, make_rows
@@ -36,11 +36,9 @@ BESIDE = (
 """Columns of a measurement that are not compared with predictions."""
 CURVE_COLUMNS = ("tokens", "inside", "outside", "sequence_length", "heads", "width", "bytes", "seconds")
 """Columns that say at which size a point of a curve was measured."""
-"""Columns besides those of measured throughput. `changed` is empty, or names what differs from the usual
-step."""
 WITHOUT_LOSS, DROPPED, COMPILED = "loss", "gradients_kept", "compiled"
 SEGMENTS, REPEATED = "segments", "repeat"
-"""Values of `changed`; the last has a number."""
+"""Values of `changed`: what differs from the usual step; the last has a number."""
 LARGEST_MICRO_BATCH = 2**16
 
 
@@ -74,8 +72,6 @@ class MeasuredStep:
         return (one.machine.name, one.shape.name, one.sequence_length, one.plan.recompute)
 
 
-RULES = {"as it is": False, "in all free bytes": True}
-"""Whether a step may use all bytes that were free, instead of those that its stack allows."""
 FEW_TOKENS, MANY_TOKENS = 4096, 16384
 """Of a micro-batch: fewer than the first are few, and from the second on many."""
 
@@ -126,29 +122,28 @@ def read_steps(
 def predict_bytes(step: MeasuredStep) -> float:
     """Return the bytes that a measured step needs on its GPU."""
     one, loss = step.setting, loss_bytes(step.setting.plan, _constants(step))
-    if step.changed == WITHOUT_LOSS:
-        loss = 0.0
-    recompute = one.plan.recompute or 0.0
-    return compute_needed_bytes(one.shape, one.plan, loss, recompute, one.global_batch, one.sequence_length)
+    # Without an output layer there is no word to have a loss, though its weights stand there.
+    shape = replace(one.shape, vocabulary=0) if step.changed == WITHOUT_LOSS else one.shape
+    given = loss, one.plan.recompute or 0.0, one.global_batch, one.sequence_length
+    return state_bytes(one.shape, one.plan) + activation_bytes(shape, one.plan, *given)
 
 
 def _constants(step: MeasuredStep) -> StackConstants:
     return choose_for_shape(step.setting.shape, step.setting.machine).stack.step_constants
 
 
-def is_predicted_to_fit(step: MeasuredStep, all_free: bool) -> bool:
-    """Return whether a rule of `RULES` predicts that a measured step fits in its GPU's memory."""
-    usable = step.free if all_free else usable_bytes(step.setting.machine, _constants(step))
-    return predict_bytes(step) <= usable
+def is_predicted_to_fit(step: MeasuredStep) -> bool:
+    """Return whether a measured step is predicted to fit in its GPU's memory."""
+    return predict_bytes(step) <= usable_bytes(step.setting.machine, _constants(step))
 
 
-def predict_largest(step: MeasuredStep, all_free: bool) -> int:
-    """Return the largest micro-batch with which a rule predicts that the step fits; 0 if none."""
+def predict_largest(step: MeasuredStep) -> int:
+    """Return the largest micro-batch with which the step is predicted to fit; 0 if none."""
 
     def fits(micro: int) -> bool:
         plan = replace(step.setting.plan, micro_batch=micro)
         setting = replace(step.setting, plan=plan, global_batch=micro)
-        return is_predicted_to_fit(replace(step, setting=setting), all_free)
+        return is_predicted_to_fit(replace(step, setting=setting))
 
     low, high = 0, LARGEST_MICRO_BATCH
     while high - low > 1:
@@ -174,8 +169,8 @@ def find_borders(steps: Iterable[MeasuredStep]) -> list[tuple[MeasuredStep, Meas
     return [(max(fit, key=micro), min(fail, key=micro)) for fit, fail in sides.values() if fit and fail]
 
 
-def border_figures(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]], all_free: bool) -> Figures:
-    """Return how well a rule predicts which step of each pair of `find_borders` fits in memory.
+def border_figures(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]]) -> Figures:
+    """Return how well it is predicted which step of each pair of `find_borders` fits in memory.
 
     Returns
     -------
@@ -183,10 +178,10 @@ def border_figures(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]], all_free:
         `pairs`; of saying that a step does not fit, `precision` (None if that is never said) and `recall`;
         and the `least`, `median` and `most` of the largest micro-batch predicted over the measured one.
     """
-    refused = [not is_predicted_to_fit(fit, all_free) for fit, _ in pairs]
-    recalled = [not is_predicted_to_fit(fail, all_free) for _, fail in pairs]
+    refused = [not is_predicted_to_fit(fit) for fit, _ in pairs]
+    recalled = [not is_predicted_to_fit(fail) for _, fail in pairs]
     said = sum(refused) + sum(recalled)
-    ratios = [predict_largest(fit, all_free) / fit.setting.plan.micro_batch for fit, _ in pairs]
+    ratios = [predict_largest(fit) / fit.setting.plan.micro_batch for fit, _ in pairs]
     return {
         "pairs": len(pairs),
         "precision": sum(recalled) / said if said else None,
@@ -259,11 +254,8 @@ def _compare_bytes(steps: Sequence[MeasuredStep]) -> Figures:
     return compare(predicted, np.array([step.allocated for step in steps]))
 
 
-def _refused(ran: Sequence[MeasuredStep]) -> Figures:
-    """Return how many steps that ran are predicted not to fit, and by what share they need too much."""
-    over = np.array([predict_bytes(s) / usable_bytes(s.setting.machine, _constants(s)) - 1 for s in ran])
-    over = over[over > 0]
-    return {"steps": len(over), "over_median": float(np.median(over)) if len(over) else None}
+def _count_refused(steps: Sequence[MeasuredStep]) -> int:
+    return sum(not is_predicted_to_fit(step) for step in steps)
 
 
 def _repeats(steps: Sequence[MeasuredStep]) -> Figures:
@@ -294,9 +286,9 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
         `cases` and how many `ran`; `free_gb` before there was a model; errors of `seconds` by stack, of the
         chosen one's `by_tokens` of a micro-batch, `by_length`, `by_model` and `by_recomputation`, and of
         `compiled` steps by stack; errors of `memory` against the bytes of tensors; `usable_gb` of the first
-        step's GPU; steps that ran and are `refused`; `borders` (`border_figures`), by rule; `repeats`;
-        `unused`, the reserved bytes over the allocated ones, less 1; `segments`: how many cases failed,
-        and how many of these ran with expandable segments.
+        step's GPU; how many steps that ran are `refused`; `borders` (`border_figures`); `repeats`; `unused`,
+        the reserved bytes over the allocated ones, less 1; `segments`: how many cases failed, how many of
+        these `ran` with expandable segments, and how many of the others are `refused`.
 
     Raises
     ------
@@ -329,11 +321,15 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
             "steps that drop gradients": _compare_bytes(dropped),
         },
         "usable_gb": usable_bytes(ran[0].setting.machine, _constants(ran[0])) / 1e9,
-        "refused": _refused([step for step in steps if step.fits]),
-        "borders": {name: border_figures(pairs, rule) for name, rule in RULES.items()},
+        "refused": _count_refused([step for step in steps if step.fits]),
+        "borders": border_figures(pairs),
         "repeats": _repeats(steps),
         "unused": {"median_share": float(np.median(unused)), "p90": float(np.quantile(unused, 0.9))},
-        "segments": {"failed": len(changed[SEGMENTS]), "ran": sum(s.fits for s in changed[SEGMENTS])},
+        "segments": {
+            "failed": len(changed[SEGMENTS]),
+            "ran": sum(step.fits for step in changed[SEGMENTS]),
+            "refused": _count_refused([step for step in changed[SEGMENTS] if not step.fits]),
+        },
     }
 
 

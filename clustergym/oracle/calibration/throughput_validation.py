@@ -23,10 +23,10 @@ from clustergym.oracle.calibration.step_fit import (
 )
 from clustergym.oracle.calibration.validation import summarise_groups, summary
 from clustergym.oracle.models.shape import Machine, Precision, TransformerShape
-from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, choose_for_shape, load_stack
-from clustergym.oracle.stacks.search import assess_plan, best_steps
-from clustergym.oracle.stacks.step_time import StackConstants, StepParts
-from clustergym.oracle.stacks.throughput import ThroughputRow, newest, read_throughput
+from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, choose_for_shape, load_stack, of_framework
+from clustergym.oracle.stacks.search import assess_plan, search_plans
+from clustergym.oracle.stacks.step_time import ASSUMED, StackConstants, StepParts
+from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest, read_throughput
 
 PUBLISHED = tuple(Path(name) / "throughput.csv" for name in ("modern", "modern-2026-11"))
 """Tables of public measurements in a folder, which `--data modern` names together."""
@@ -92,17 +92,9 @@ def fastest(
     sequence_length: int,
 ) -> float | None:
     """Return the seconds of a step by the fastest plan; None if no plan fits in memory."""
-    steps = best_steps(
-        shape,
-        machine,
-        constants,
-        counts=[gpus],
-        global_batch=global_batch,
-        sequence_length=sequence_length,
-        precision=precision,
-    )
-    best = steps[gpus]
-    return None if best is None else best.seconds
+    given = {"gpus": gpus, "global_batch": global_batch, "sequence_length": sequence_length}
+    plans = search_plans(shape, machine, constants, precision=precision, **given)
+    return plans[0].seconds if plans and plans[0].fits else None
 
 
 def predict_rows(rows: Sequence[ThroughputRow], stack: str | None = None) -> list[dict[str, Any]]:
@@ -168,21 +160,12 @@ def errors_without_parts(rows: Sequence[ThroughputRow]) -> dict[str, dict[str, A
     Rows whose step has none of a part do not count for it.
     """
     steps = []
-    for row in newest(rows):
-        one = row.setting
-        if one is None or not one.planned or not row.measured or row.job != "pretrain":
-            continue
+    for row, one, rate in _scored(rows):
         constants = load_stack(row.stack).step_constants
-        step = assess_plan(
-            one.shape,
-            one.machine,
-            one.plan,
-            constants,
-            global_batch=one.global_batch,
-            sequence_length=one.sequence_length,
-        )
+        given = {"global_batch": one.global_batch, "sequence_length": one.sequence_length}
+        step = assess_plan(one.shape, one.machine, one.plan, constants, **given)
         if step.fits:
-            steps.append((row.measured, compute_rate(one, step.seconds), step))
+            steps.append((rate, compute_rate(one, step.seconds), step))
     table = {}
     for part in fields(StepParts):
         chosen = [(m, p, getattr(s.parts, part.name) / s.seconds) for m, p, s in steps]
@@ -286,19 +269,13 @@ def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -
     return {**shown["errors"], **shown["by_source"]}
 
 
-def leave_out_sources(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -> dict[str, Any]:
-    """Return prediction errors of each source by fits to the others, as of a world with the rows' settings.
+def _scored(rows: Sequence[ThroughputRow]) -> list[tuple[ThroughputRow, Setting, float]]:
+    """Return the rows of pre-training, of the newest release and of no known defect, that have a plan.
 
-    A row has the stack that the oracle chooses for its model, GPU type and year among those that are left.
-
-    Returns
-    -------
-    dict
-        By source and architecture, those of dense models also by GPU type and precision: the figures of
-        `summary`, the `median_ratio` of predicted to measured speed, and the `stacks` chosen.
+    Each with its setting and what was measured.
     """
-    scored = [
-        row
+    return [
+        (row, row.setting, row.measured)
         for row in newest(rows)
         if row.setting
         and row.setting.planned
@@ -306,28 +283,65 @@ def leave_out_sources(rows: Sequence[ThroughputRow], tell: Callable[[str], None]
         and row.job == "pretrain"
         and not row.defective
     ]
+
+
+def compare_sources(rows: Sequence[ThroughputRow]) -> dict[str, list[float]]:
+    """Return, by architecture, how much faster a setting's fastest source is than its slowest.
+
+    A setting, of those that several sources measured, has a model, GPU type, number of GPUs, precision and
+    sequence length. Of each source the fastest plan counts.
+    """
+    speeds: dict[tuple[object, ...], dict[str, float]] = {}
+    for row, one, measured in _scored(rows):
+        key = (bool(one.shape.experts), one.shape.name, row.gpu_type, row.gpus, one.plan.precision)
+        of = speeds.setdefault((*key, one.sequence_length), {})
+        of[row.source] = max(measured, of.get(row.source, 0.0))
+    found: dict[str, list[float]] = {DENSE: [], EXPERTS: []}
+    for (experts, *_), of in speeds.items():
+        if len(of) > 1:
+            found[EXPERTS if experts else DENSE].append(max(of.values()) / min(of.values()))
+    return found
+
+
+def leave_out_sources(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -> dict[str, Any]:
+    """Return prediction errors of each source by fits to the others, as of a world with the rows' settings.
+
+    A row has the stack that the oracle chooses for its model, GPU type and year among those that are left of
+    its framework, which a user knows.
+
+    Returns
+    -------
+    dict
+        By source and architecture, those of dense models also by GPU type and precision: the figures of
+        `summary`, the `median_ratio` of predicted to measured speed, the `stacks` chosen, and the
+        `any_median_ape` with the stack that is chosen among those of all frameworks.
+    """
+    scored = _scored(rows)
     found: dict[str, Any] = {}
-    for source in sorted({row.source for row in scored}):
+    for source in sorted({row.source for row, *_ in scored}):
         tell(f"fitting without {source}")
         others = [row for row in rows if row.source != source]
         names = [name for name in FREE if usable_rows(others, name)]
         stacks = [fitted_stack(others, name, fit_stack(others, name)) for name in names]
-        pairs: dict[str, list[tuple[float, str]]] = {}
-        for row in scored:
-            if row.source == source and row.setting and row.measured:
-                one = row.setting
-                used = choose_for_shape(one.shape, one.machine, int(row.stack[-4:]), stacks).stack
-                ratio = tokens_per_s_per_gpu(one, used.step_constants) / row.measured
+        pairs: dict[str, list[tuple[float, float, str]]] = {}
+        for row, one, measured in scored:
+            if row.source == source:
+                year, own = int(row.stack[-4:]), of_framework(stacks, row.stack)
+                used, other = (choose_for_shape(one.shape, one.machine, year, s).stack for s in (own, stacks))
+                ratio, without = (
+                    tokens_per_s_per_gpu(one, stack.step_constants) / measured for stack in (used, other)
+                )
                 keys = [f"{source}, {EXPERTS if one.shape.experts else DENSE}"]
                 if not one.shape.experts:
                     keys.append(f"{keys[0]}, {row.gpu_type}, {one.plan.precision}")
                 for key in keys:
-                    pairs.setdefault(key, []).append((ratio, used.name))
+                    pairs.setdefault(key, []).append((ratio, without, used.name))
         for key, of_key in sorted(pairs.items()):
-            ratios = np.array([ratio for ratio, _ in of_key])
+            ratios, untold = (np.array([one[at] for one in of_key]) for at in (0, 1))
             found[key] = summary(np.abs(ratios - 1)) | {
                 "median_ratio": float(np.median(ratios)),
-                "stacks": sorted({name for _, name in of_key}),
+                "stacks": sorted({name for *_, name in of_key}),
+                "any_median_ape": float(np.median(np.abs(untold - 1))),
             }
     return found
 
@@ -336,22 +350,18 @@ def errors_without_constants(
     rows: Sequence[ThroughputRow], tell: Callable[[str], None]
 ) -> dict[str, dict[str, Any]]:
     """Return, by constant, the errors of a fit without that constant, on the rows that it is fitted to."""
-    kept = [
-        row
-        for row in newest(rows)
-        if row.setting and row.setting.planned and row.measured and row.job == "pretrain"
-    ]
-    table = {}
+    kept, table = _scored(rows), {}
     for name in ("", *OPTIONAL):
         tell(f"fitting without {name}" if name else "fitting with all constants")
         constants = {}
         for stack, free in FREE.items():
-            if any(row.stack == stack for row in kept):
-                off = name if name in (*free[0], *free[1]) else ""
+            if any(row.stack == stack for row, *_ in kept):
+                off = name if name in (*free[0], *free[1], *ASSUMED) else ""
                 constants[stack] = fit_stack(rows, stack, off)
-        rates = [tokens_per_s_per_gpu(row.setting, constants[row.stack]) for row in kept if row.setting]
-        errors = np.array([_error(row, rate) for row, rate in zip(kept, rates, strict=True)])
-        experts = np.array([bool(row.setting and row.setting.shape.experts) for row in kept], dtype=bool)
+        errors = np.array(
+            [_error(row, tokens_per_s_per_gpu(one, constants[row.stack])) for row, one, _ in kept]
+        )
+        experts = np.array([bool(one.shape.experts) for _, one, _ in kept], dtype=bool)
         table[name or "nothing"] = {
             "dense_median_ape": summary(errors[~experts])["median_ape"],
             "dense_mape": summary(errors[~experts])["mape"],

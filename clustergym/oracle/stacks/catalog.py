@@ -22,6 +22,8 @@ DEFAULT_STACKS = {False: "fsdp-2023", True: "megatron-2026"}
 """Stack of transformers on GPU types that no stack was measured on, without and with fp8 arithmetic."""
 OPERATORS_STACK = "alpa-2022"
 """Stack of models that are no transformers: the only one that has any."""
+FRAMEWORKS = {"fsdp": ("fsdp",), "megatron": ("megatron", "dgxc")}
+"""What the names of a training framework's stacks begin with."""
 DENSE, EXPERTS = "dense", "experts"
 """Types of transformers that stacks of steps were measured on."""
 
@@ -123,6 +125,12 @@ def choose_stack(
 def current_stacks() -> list[Stack]:
     """Return the stacks whose name ends in a year; a former fit's, for a frozen board, ends in a day."""
     return [load_stack(name) for name in stack_names() if re.search(r"-20\d\d$", name)]
+
+
+def of_framework(stacks: Iterable[Stack], name: str) -> list[Stack]:
+    """Return the stacks of a framework, which the name of it or of one of its stacks says; all by default."""
+    starts = next((own for own in FRAMEWORKS.values() if name.startswith(own)), "")
+    return [stack for stack in stacks if stack.name.startswith(starts)]
 
 
 def sort_by_year(stacks: Iterable[Stack], year: int | None) -> list[Stack]:

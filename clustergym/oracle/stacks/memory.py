@@ -10,10 +10,8 @@ from typing import Protocol
 
 from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
 
-LAYER_BYTES = 34.0
-"""Bytes of a token and layer over the hidden width, in 16 bit."""
 KEPT_BYTES = 2.0
-"""The same of a layer that is computed again: its input."""
+"""Bytes of a number that is kept."""
 UNCOMPILED_LOSS_BYTES = 12.0
 """Bytes of a token and word of the vocabulary in `cross_entropy` of fp32 logits by plain PyTorch: logarithms
 of probabilities, and the gradients of these and of the logits (`benchmarks/measured`: 12.0 to 12.1)."""
@@ -74,7 +72,7 @@ def activation_bytes(
     Parameters
     ----------
     loss : float
-        Bytes of a token and word of the vocabulary.
+        Bytes of a token and word of the vocabulary; 0: the rule of a former fit.
     recompute : float
         Share of layers that keep their input alone.
     """
@@ -89,10 +87,14 @@ def activation_bytes(
     # virtual stages, it waits for all of them but the parts of the first that are still to come.
     in_flight = min(rounds, float(stages)) * (1 + more / stages)
     at_last = min(rounds, stages - more) if plan.virtual_stages > 1 else 1.0
-    width = shape.hidden * activation_width(shape)
-    kept = layers * ((1 - recompute) * LAYER_BYTES + recompute * KEPT_BYTES) * width
+    full = KEPT_BYTES * kept_width(shape, plan) / shape.all_layers
+    # Of a layer that is computed again its input is kept.
+    input_ = KEPT_BYTES * shape.hidden
+    if not loss:
+        full, input_ = 34.0 * _former_width(shape), KEPT_BYTES * _former_width(shape)
+    kept = layers * ((1 - recompute) * full + recompute * input_)
     # The layer that is being computed again stands there in full, after the loss is gone.
-    working = LAYER_BYTES * width if recompute else 0.0
+    working = full if recompute else 0.0
     # With tensor parallelism each rank has its part of the vocabulary; a layer that predicts a later token
     # has a loss of its own.
     words = shape.vocabulary * (1 + shape.predicted_ahead)
@@ -101,13 +103,38 @@ def activation_bytes(
     return tokens * max(in_flight * kept + working, at_last * kept + max(working, output))
 
 
-def activation_width(shape: TransformerShape) -> float:
-    """Return a layer's activation bytes, relative to those at a feed-forward width of 4 x hidden width."""
+def kept_width(shape: TransformerShape, plan: ParallelPlan) -> float:
+    """Return the numbers of a token that all layers keep for the backward pass, without dropout.
+
+    What norms, matrix products, attention and the gate take in (Korthikanti et al., MLSys '23, section 4.1;
+    `benchmarks/measured` holds it to what PyTorch keeps). Plain PyTorch keeps the gate's output beside its
+    inputs, and queries and keys also as they are before they are rotated.
+    """
+    hidden, attended = shape.hidden, shape.attention_width
+    # Queries and what comes out of attention are `attended` wide; latent keys and values stand there in full.
+    given = 2 * attended if shape.latent else shape.key_value_width
+    matrices = 3 if shape.gated else 2
+    inner = matrices * (shape.experts_per_token * shape.expert_feed_forward + shape.shared_expert_width)
+    # Tokens are copied for each expert that they visit.
+    inner += shape.experts_per_token * (shape.expert_hidden or hidden)
+    width = shape.attending_layers * (2 * hidden + 2 * attended + given)
+    width += shape.plain_layers * (2 * hidden + matrices * shape.feed_forward)
+    width += shape.expert_layers * (2 * hidden + inner)
+    if shape.mamba is not None:
+        one = shape.mamba
+        # The gate, and what goes into the convolution, the scan, the norm and the projection out.
+        width += one.layers * (2 * hidden + 5 * one.heads * one.head_dim + 4 * one.groups * one.state)
+    if shape.gated and not plan.compiled:
+        width += shape.attending_layers * (attended + given / 2) + shape.plain_layers * shape.feed_forward
+    return width
+
+
+def _former_width(shape: TransformerShape) -> float:
+    """Return a layer's width as the fit counts it that version 1 of the board llm-2026 names."""
     inner = shape.feed_forward if not shape.experts else shape.experts_per_token * shape.expert_feed_forward
     inner += shape.shared_expert_width if shape.experts else 0
-    # Of 34 bytes 16 are the feed-forward network's inner width (twice 4h, in 16 bit), 18 the rest.
     matrices = 3 if shape.gated else 2
-    return (18 + 2 * (matrices - 1) * 2 * inner / shape.hidden) / 34
+    return shape.hidden * (18 + 2 * (matrices - 1) * 2 * inner / shape.hidden) / 34
 
 
 def loss_bytes(plan: ParallelPlan, constants: MemoryRule) -> float:

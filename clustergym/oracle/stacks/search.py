@@ -172,29 +172,3 @@ def _variants(
             yield replace(plan, expert=expert, virtual_stages=virtual)
         if pipeline == 1 and data * context > 1:
             yield replace(plan, expert=expert, sharding="full")
-
-
-def best_steps(
-    shape: TransformerShape,
-    machine: Machine,
-    constants: StackConstants,
-    *,
-    counts: Iterable[int],
-    global_batch: int,
-    sequence_length: int,
-    precision: Precision = "bf16",
-) -> dict[int, PlannedStep | None]:
-    """Return the fastest plan with its step time, by number of GPUs; None if no plan fits in memory."""
-    table: dict[int, PlannedStep | None] = {}
-    for gpus in counts:
-        plans = search_plans(
-            shape,
-            machine,
-            constants,
-            gpus=gpus,
-            global_batch=global_batch,
-            sequence_length=sequence_length,
-            precision=precision,
-        )
-        table[gpus] = plans[0] if plans and plans[0].fits else None
-    return table

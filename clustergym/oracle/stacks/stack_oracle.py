@@ -23,19 +23,22 @@ from clustergym.oracle.models.shape_files import find_accelerator, load_transfor
 from clustergym.oracle.stacks.catalog import (
     DENSE,
     EXPERTS,
+    FRAMEWORKS,
     OPERATORS_STACK,
     ChosenStack,
     Stack,
     choose_stack,
+    current_stacks,
     describe_extension,
     load_stack,
+    of_framework,
     stack_names,
 )
 from clustergym.oracle.stacks.proxies import estimate_step, list_grids
 from clustergym.oracle.stacks.search import PlannedStep, assess_plan, search_plans
 from clustergym.oracle.stacks.step_time import StackConstants
 
-VERSION = 2
+VERSION = 3
 """Raised whenever the tables of equal input change."""
 AUTO = "auto"
 TRIED = 64
@@ -105,7 +108,8 @@ class StackOracle(Oracle):
     catalog : Catalog, optional
         `conf/model` by default.
     stack : str
-        A stack of conf/stack, a YAML file, or `auto`: see `choose_stack`.
+        A stack of conf/stack, a YAML file, `auto` (see `choose_stack`), or a framework (`FRAMEWORKS`), among
+        whose stacks a transformer's is chosen.
     year : int or None
         Of the software, by which `auto` chooses; None: the newest.
     precision : str
@@ -150,7 +154,7 @@ class StackOracle(Oracle):
         self.catalog = catalog or load_catalog()
         self.stack, self.precision, self.sequence_length = stack, precision, sequence_length
         self.segment, self.year = segment, year
-        given = None if stack == AUTO else load_stack(stack)
+        given = None if stack in (AUTO, *FRAMEWORKS) else load_stack(stack)
         # With a stack of transformers there are no operators' times, but their keys are checked all the same.
         other = load_stack(OPERATORS_STACK) if given is None or given.of_steps else given
         self.given, self.operators = given, make_operators_oracle(self.catalog, other, **operators)
@@ -164,7 +168,8 @@ class StackOracle(Oracle):
         architecture = classify_transformer(spec)
         if self.given is None or (self.given.of_steps and not architecture):
             fp8 = _has_fp8(group)
-            return choose_stack(spec.family, architecture, gpu_type, fp8=fp8, year=self.year)
+            stacks = of_framework(current_stacks(), self.stack if architecture else "")
+            return choose_stack(spec.family, architecture, gpu_type, fp8=fp8, year=self.year, stacks=stacks)
         return ChosenStack(self.given, describe_extension(self.given, spec.family, architecture, gpu_type))
 
     def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
@@ -224,6 +229,7 @@ class StackOracle(Oracle):
             "precision": self.precision,
             "sequence_length": self.sequence_length,
             **{key: value for key in ("segment", "year") if (value := getattr(self, key)) is not None},
+            **({"framework": self.stack} if self.stack in FRAMEWORKS else {}),
             "stacks": {stack.name: asdict(stack) for stack in stacks},
             "operators": self.operators.fingerprint(),
             "machines": hashlib.sha256(machines).hexdigest(),

@@ -40,7 +40,7 @@ class StackConstants:
         Shares of the peak that linear layers (by precision) and attention reach.
     power_decline : float
         Exponent by which these shares fall with the peak that a GPU has to sustain with a watt, over an
-        A100's.
+        A100's. This and the last two constants: see `ASSUMED`.
     attention_decline : float
         Exponent by which the share of attention falls further with the peak over an A100's: kernels that
         are not made for newer GPUs.
@@ -70,14 +70,14 @@ class StackConstants:
     optimizer_bytes : float
         Bytes that a step of Adam reads and writes for each parameter in mixed precision.
     sharded_exchange : float
-        Time of exchanging sharded state, over that of a ring.
+        Time of exchanging sharded state, over that of a ring; with an `overlap` of 0, what is exposed of it.
     network_rate : float
         Rate of a GPU's network port, over that of a DGX H100 at the same line rate.
     offload_ns, offload_shard_ns : float
         Nanoseconds for each parameter of a GPU, and for each that it updates, of a step whose optimizer is on
         the host.
     loss_bytes : float
-        Bytes of memory of a token and word of the vocabulary in the loss: see `MEMORY`.
+        Bytes of memory of a token and word of the vocabulary in the loss.
     usable_memory : float
         Bytes of tensors for each byte of memory by a data sheet.
     """
@@ -109,11 +109,11 @@ class StackConstants:
     usable_memory: float = 0.95
 
 
-MEMORY = {"loss_bytes": 4.0, "usable_memory": 1.0}
-"""What fits assume of memory; a stack's file without these keys, of a frozen board, has the defaults. A fused
-cross entropy holds the logits and their gradient in 16 bit (flash-attention's `CrossEntropyLoss`, which
-llm-foundry uses). Of an H100's 80 GB, which are 85.9e9 bytes, 84.5e9 are free to a process, and the allocator
-reserves 5 % without a tensor (`benchmarks/measured`)."""
+ASSUMED = {"power_decline": 1 / 3, "loss_bytes": 4.0, "usable_memory": 1.055}
+"""What fits assume; a frozen board's file has values of its own. Dynamic power goes with the clock and the
+square of the voltage, which goes with the clock: a clock follows the cube root of its power. A fused cross
+entropy holds the logits and their gradient in 16 bit (flash-attention's `CrossEntropyLoss`, which llm-foundry
+uses). An H100's 80 GB are 80 x 2^30 bytes, of which 84.5e9 are free to a process (`benchmarks/measured`)."""
 
 
 @dataclass(frozen=True)

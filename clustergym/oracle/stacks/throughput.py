@@ -1,4 +1,4 @@
-"""Reads tables of measured throughput, and plans a fixed batch on more and more GPUs."""
+"""Reads tables of measured throughput."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from clustergym.common.errors import InputError
 from clustergym.common.left_out import leave_out
 from clustergym.common.text_files import TextTable, read_csv
 from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, Sharding, TransformerShape
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
-from clustergym.oracle.stacks.catalog import choose_for_shape
-from clustergym.oracle.stacks.search import PlannedStep, best_steps
+from clustergym.oracle.stacks.catalog import choose_for_shape, current_stacks, of_framework
 
 REQUIRED = ("id", "model", "gpu_type", "gpus", "tokens_per_s_per_gpu")
 OPTIONAL = (
@@ -96,14 +94,18 @@ class ThroughputRow:
     def stack(self) -> str:
         """Name of the software stack with which the row was measured.
 
-        Rows of a source that no stack is fitted to have the stack of a world with their model, GPU and year.
+        Rows of a source that no stack is fitted to have the stack of a world with their model, GPU, year and
+        framework.
         """
         if "megatron" in self.source:
             return "megatron-2025" if self.year in (2024, 2025) else "megatron-2026"
         own = next((stack for name, stack in SOURCES.items() if name in self.source), "")
         if own or self.setting is None:
             return own
-        return choose_for_shape(self.setting.shape, self.setting.machine, self.year).stack.name
+        # Sharded weights are those of FSDP; other plans leave the framework open.
+        name = "fsdp" if self.setting.plan.sharding != "optimizer" else ""
+        stacks = of_framework(current_stacks(), name)
+        return choose_for_shape(self.setting.shape, self.setting.machine, self.year, stacks).stack.name
 
     @property
     def year(self) -> int | None:
@@ -286,62 +288,3 @@ def _recompute(cells: Mapping[str, str]) -> float | None:
     if name.startswith("selective") and "titan" in cells["source"]:
         return TITAN_SELECTIVE
     return {"full": 1.0, "none": 0.0}.get(name)
-
-
-MODELS = ("mpt-7B", "llama3-8B", "llama3-70B", "mixtral-8x7B", "gpt-oss-120B")
-MACHINES = ("A100-80", "H100-80", "B200", "GB300")
-COUNTS = (8, 16, 32, 64, 128, 256, 512)
-BATCH, LENGTH = 256, 8192
-COMMUNICATION = (
-    "tensor_exposed_s",
-    "context_exposed_s",
-    "expert_exchange_s",
-    "data_exposed_s",
-    "straggling_s",
-)
-
-
-def strong_scaling(
-    models: Sequence[str] = MODELS, machines: Sequence[str] = MACHINES, counts: Sequence[int] = COUNTS
-) -> list[dict[str, Any]]:
-    """Predict throughput over the number of GPUs for each model and machine, at a fixed batch.
-
-    Returns
-    -------
-    list of dict
-        `model`, `machine`, `stack`, and `curve`: for each number of GPUs `gpus`, `plan`,
-        `tokens_per_s_per_gpu`, `relative` (to the first number that the model fits on), and the shares of the
-        step `compute`, `communication` (exposed, with straggling) and `bubble`. Numbers without a plan are
-        left out.
-    """
-    found = []
-    for model in models:
-        for name in machines:
-            shape, machine = load_transformer(model), load_accelerator(name)
-            stack = choose_for_shape(shape, machine).stack
-            steps = best_steps(
-                shape,
-                machine,
-                stack.step_constants,
-                counts=counts,
-                global_batch=BATCH,
-                sequence_length=LENGTH,
-            )
-            curve = [_point(gpus, step) for gpus, step in steps.items() if step is not None]
-            for point in curve:
-                point["relative"] = point["tokens_per_s_per_gpu"] / curve[0]["tokens_per_s_per_gpu"]
-            found.append({"model": model, "machine": machine.name, "stack": stack.name, "curve": curve})
-    return found
-
-
-def _point(gpus: int, step: PlannedStep) -> dict[str, Any]:
-    communication = sum(getattr(step.parts, name) for name in COMMUNICATION) / step.seconds
-    bubble = step.parts.bubble_s / step.seconds
-    return {
-        "gpus": gpus,
-        "plan": str(step.plan),
-        "tokens_per_s_per_gpu": BATCH * LENGTH / step.seconds / gpus,
-        "compute": 1 - communication - bubble,
-        "communication": communication,
-        "bubble": bubble,
-    }

@@ -93,6 +93,14 @@ class Scratch(NamedTuple):
     reached: Floats
 
 
+class Search(NamedTuple):
+    """What all steps of a search take: the jobs, the prices, and arrays to work in."""
+
+    jobs: PricedJobs
+    prices: PriceList
+    scratch: Scratch
+
+
 @compile_entry
 def least_costs(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats) -> None:
     """Write each job's least cost, weight x (end - arrival) + payment, to `value`; add its GPU time to `use`.
@@ -105,11 +113,11 @@ def least_costs(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats)
     use : ndarray of float, shape (T, I)
         GPU-seconds that the cheapest schedules hold are added.
     """
-    scratch = _scratch(jobs, prices)
+    search = Search(jobs, prices, _scratch(jobs, prices))
     for job in range(len(value)):
         value[job] = 0.0
         if jobs.weight[job] > 0 and jobs.first[job] < jobs.first[job + 1]:
-            value[job] = _least_cost(jobs, job, prices, scratch, use)
+            value[job] = _least_cost(search, job, use)
 
 
 @compile_entry
@@ -118,13 +126,13 @@ def least_payments(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floa
 
     Arguments are those of `least_costs`; only jobs that pay less than 1 add to `use`.
     """
-    scratch = _scratch(jobs, prices)
+    search = Search(jobs, prices, _scratch(jobs, prices))
     for job in range(len(value)):
         value[job] = np.inf
         if jobs.first[job] < jobs.first[job + 1] and jobs.deadline_s[job] > jobs.arrival_s[job]:
             start = _interval(prices.edges_s, jobs.arrival_s[job])
             last = _interval(prices.edges_s, jobs.deadline_s[job])
-            value[job] = _close_look(jobs, job, prices, scratch, (start, last), 0.0, 1.0, use, 1.0)
+            value[job] = _close_look(search, job, (start, last), 0.0, 1.0, use, 1.0)
 
 
 @compile_part
@@ -178,13 +186,7 @@ def _clear(jobs: PricedJobs, job: int, scratch: Scratch) -> None:
 
 @compile_in_place
 def _advance(
-    jobs: PricedJobs,
-    job: int,
-    prices: PriceList,
-    scratch: Scratch,
-    alpha: float,
-    at: int,
-    before: tuple[float, float],
+    search: Search, job: int, alpha: float, at: int, before: tuple[float, float]
 ) -> tuple[float, float]:
     """Extend the best schedules by an interval; return the gain and work of the best that has launched.
 
@@ -192,6 +194,7 @@ def _advance(
     that the gain is linear in the seconds of each allotment: to launch at the interval's start, or not in
     it, is as good as anything.
     """
+    jobs, prices, scratch = search.jobs, search.prices, search.scratch
     length, start = _length(jobs, job, prices.edges_s, at), jobs.first[job]
     best, best_work = before
     scratch.top[at] = -1
@@ -217,27 +220,22 @@ def _advance(
 
 @compile_in_place
 def _dual(
-    jobs: PricedJobs,
-    job: int,
-    prices: PriceList,
-    scratch: Scratch,
-    alpha: float,
-    span: tuple[int, int],
-    weight: float,
+    search: Search, job: int, alpha: float, span: tuple[int, int], weight: float
 ) -> tuple[float, float, bool]:
     """Return the dual value at alpha of an end in the last interval of a span, the work, and when it ends.
 
     In that interval the gain is convex in the end: either its end (True) or its start (False) is best.
     """
+    jobs, prices, scratch = search.jobs, search.prices, search.scratch
     start, last = span
     _clear(jobs, job, scratch)
     state = (-np.inf, 0.0)
     for at in range(start, last):
-        state = _advance(jobs, job, prices, scratch, alpha, at, state)
+        state = _advance(search, job, alpha, at, state)
     begin = max(prices.edges_s[last], jobs.arrival_s[job])
     value = alpha + weight * (begin - jobs.arrival_s[job])
     length = _length(jobs, job, prices.edges_s, last)
-    end = _advance(jobs, job, prices, scratch, alpha, last, state)
+    end = _advance(search, job, alpha, last, state)
     if end[0] - weight * length > max(state[0], 0.0):
         return value - end[0] + weight * length, end[1], True
     if state[0] > 0.0:
@@ -247,18 +245,11 @@ def _dual(
 
 @compile_in_place
 def _take(
-    jobs: PricedJobs,
-    job: int,
-    prices: PriceList,
-    scratch: Scratch,
-    alpha: float,
-    span: tuple[int, int],
-    weight: float,
-    share: float,
-    use: Floats,
+    search: Search, job: int, alpha: float, span: tuple[int, int], weight: float, share: float, use: Floats
 ) -> None:
     """Add a share of the GPU-seconds of the schedule of `_dual`."""
-    work, whole = _dual(jobs, job, prices, scratch, alpha, span, weight)[1:]
+    jobs, prices, scratch = search.jobs, search.prices, search.scratch
+    work, whole = _dual(search, job, alpha, span, weight)[1:]
     if work == 0.0 and not whole:
         return
     at, own = span[1] if whole else span[1] - 1, -1
@@ -280,15 +271,7 @@ def _take(
 
 @compile_in_place
 def _close_look(
-    jobs: PricedJobs,
-    job: int,
-    prices: PriceList,
-    scratch: Scratch,
-    span: tuple[int, int],
-    weight: float,
-    high: float,
-    use: Floats,
-    limit: float,
+    search: Search, job: int, span: tuple[int, int], weight: float, high: float, use: Floats, limit: float
 ) -> float:
     """Return the dual value at the best alpha of an end in the last interval of a span; inf: there is none.
 
@@ -297,18 +280,18 @@ def _close_look(
     """
     possible_s = 0.0
     for at in range(span[0], span[1] + 1):
-        possible_s += _length(jobs, job, prices.edges_s, at)
-    if possible_s * _fastest(jobs, job) < 1.0 - 1e-9:
+        possible_s += _length(search.jobs, job, search.prices.edges_s, at)
+    if possible_s * _fastest(search.jobs, job) < 1.0 - 1e-9:
         return np.inf
     low, best = 0.0, 0.0
-    low_value, low_work, _ = _dual(jobs, job, prices, scratch, low, span, weight)
-    high_value, high_work, _ = _dual(jobs, job, prices, scratch, high, span, weight)
+    low_value, low_work, _ = _dual(search, job, low, span, weight)
+    high_value, high_work, _ = _dual(search, job, high, span, weight)
     while high_work < 1.0 and high < HIGHEST:
         # `alpha` is the price of a job's whole work: too low a one leaves some undone, so it is doubled until
         # it pays for all.
         low, low_value, low_work = high, high_value, high_work
         high *= 2.0
-        high_value, high_work, _ = _dual(jobs, job, prices, scratch, high, span, weight)
+        high_value, high_work, _ = _dual(search, job, high, span, weight)
     for _ in range(CUTS):
         best = max(best, low_value, high_value)
         if high_work <= low_work:
@@ -317,7 +300,7 @@ def _close_look(
         ahead = (high_value - low_value + (high_work - 1.0) * (high - low)) / (high_work - low_work)
         meet = low_value + (1.0 - low_work) * ahead
         middle = low + ahead
-        value, work, _ = _dual(jobs, job, prices, scratch, middle, span, weight)
+        value, work, _ = _dual(search, job, middle, span, weight)
         best = max(best, value)
         if value >= meet - CLOSE * abs(meet):
             break
@@ -328,8 +311,8 @@ def _close_look(
     if best < limit:
         # Between the two values the schedule is a mixture of theirs that does exactly all of the work.
         share = (1.0 - low_work) / (high_work - low_work) if high_work > low_work else 1.0
-        _take(jobs, job, prices, scratch, high, span, weight, share, use)
-        _take(jobs, job, prices, scratch, low, span, weight, 1.0 - share, use)
+        _take(search, job, high, span, weight, share, use)
+        _take(search, job, low, span, weight, 1.0 - share, use)
     return best
 
 
@@ -369,11 +352,12 @@ def _at_once(jobs: PricedJobs, job: int, prices: PriceList, start: int) -> float
 
 
 @compile_in_place
-def _least_cost(jobs: PricedJobs, job: int, prices: PriceList, scratch: Scratch, use: Floats) -> float:
+def _least_cost(search: Search, job: int, use: Floats) -> float:
     """Return a lower bound of a job's cost over all ends, and add the GPU-seconds of the cheapest schedule.
 
     An end so late that waiting alone costs more than a schedule at once is left out.
     """
+    jobs, prices, scratch = search.jobs, search.prices, search.scratch
     weight, edges_s, reached = jobs.weight[job], prices.edges_s, scratch.reached
     start = _interval(edges_s, jobs.arrival_s[job])
     enough = _at_once(jobs, job, prices, start)
@@ -387,7 +371,7 @@ def _least_cost(jobs: PricedJobs, job: int, prices: PriceList, scratch: Scratch,
         _clear(jobs, job, scratch)
         for at in range(start, last + 1):
             earlier = max(state[0], 0.0)
-            state = _advance(jobs, job, prices, scratch, alpha, at, state)
+            state = _advance(search, job, alpha, at, state)
             waited = max(edges_s[at], jobs.arrival_s[job]) - jobs.arrival_s[job]
             gained = max(earlier, state[0] - weight * _length(jobs, job, edges_s, at))
             reached[at] = max(reached[at], weight * waited + alpha - gained)
@@ -397,10 +381,10 @@ def _least_cost(jobs: PricedJobs, job: int, prices: PriceList, scratch: Scratch,
         if at == looked:
             break
         looked = at
-        found = _close_look(jobs, job, prices, scratch, (start, at), weight, most, use, -np.inf)
+        found = _close_look(search, job, (start, at), weight, most, use, -np.inf)
         reached[at] = max(found, reached[at])
         at = _lowest(reached, start, last)
-    _close_look(jobs, job, prices, scratch, (start, at), weight, most, use, np.inf)
+    _close_look(search, job, (start, at), weight, most, use, np.inf)
     return min(reached[at], enough)
 
 

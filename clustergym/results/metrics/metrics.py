@@ -11,6 +11,7 @@ import numpy as np
 from clustergym.cluster.parts import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.writing import plain
 from clustergym.results.metrics.catalogue import METRICS, OF_DISTURBANCES
 from clustergym.results.metrics.fairness import UNFAIR_ABOVE, Fairness, finish_time_fairness
 from clustergym.results.metrics.intervals import Intervals, Outcome, read_intervals
@@ -116,7 +117,7 @@ def measure_scenario(
         None if scenario.scored_s is None else scenario.scored,
     )
     if scenario.tables.segments is not None:
-        own = {name: _plain(value) for name, value in stranded_metrics(scenario, events, end_s).items()}
+        own = {name: plain(value) for name, value in stranded_metrics(scenario, events, end_s).items()}
         both = measured.metrics | own
         measured = measured._replace(metrics={name: both[name] for name in METRICS if name in both})
     if scenario.parts is None or not isinstance(scenario.cluster, DivisibleCluster):
@@ -209,7 +210,7 @@ def measure(
         of_tenants, record = _measure_queues(run, events, intervals, tenants, cluster)
         values |= tenant_metrics(of_tenants, run.gpus)
     # In the order of the catalogue: result.json of equal runs is equal to the byte.
-    metrics = {name: _plain(values[name]) for name in METRICS if name in values}
+    metrics = {name: plain(values[name]) for name in METRICS if name in values}
     return Measurement(metrics, records, record, fairness.rho, losses, of_tenants)
 
 
@@ -238,14 +239,6 @@ def _window(run: _Run, scored: Bools) -> Metrics:
         "jobs_scored": int((scored & run.submitted).sum()),
         "time_without_arrivals": max(run.end_s - float(run.trace.submit_s.max()), 0.0),
     }
-
-
-def _plain(value: float | int | np.generic | None) -> MetricValue:
-    """Return a plain Python number; None for NaN and infinities, which JSON cannot represent."""
-    number = value.item() if isinstance(value, np.generic) else value
-    if isinstance(number, int):
-        return number
-    return float(number) if number is not None and np.isfinite(number) else None
 
 
 def _mean(values: Floats | Ints) -> float | None:

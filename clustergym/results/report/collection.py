@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import require_known
 from clustergym.common.tables import print_table
 from clustergym.results.metrics.catalogue import METRICS
 from clustergym.results.metrics.metrics import MetricValue
@@ -26,8 +26,7 @@ def choose_metrics(results: Iterable[ResultFile], asked: Iterable[str] | None = 
     present = dict.fromkeys([*METRICS, *(name for result in results for name in result.metrics)])
     names = [name for part in asked or () for name in part.split(",")]
     for name in names:
-        if name not in present:
-            raise InputError(f"unknown metric {name!r}", field="--metric", remedy=nearest(name, present))
+        require_known(name, present, "metric", "--metric")
     return names or list(present)
 
 

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.cluster.parts import WHOLE
+from clustergym.common.arrays import Bools
 from clustergym.common.errors import InputError
+from clustergym.common.text_files import TextTable
 from clustergym.results.metrics.catalogue import METRICS, OF_TENANTS
 from clustergym.results.metrics.preemptions import OF_QUEUE
 from clustergym.results.report.colours import Style, choose_styles
@@ -50,13 +52,7 @@ NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
 
 
 def payload(results: Sequence[ResultFile], steps: int = STEPS) -> dict[str, Any]:
-    """Return the data that a report's page embeds; curves over time have at most `steps` steps.
-
-    Raises
-    ------
-    InputError
-        If the results disagree, or a file beside one of them cannot be read.
-    """
+    """Return the data that a report's page embeds; curves over time have at most `steps` steps."""
     share = max(ROWS // len(results), 200)
     return {
         "schema": "clustergym.report/1",
@@ -100,9 +96,9 @@ def _run(result: ResultFile, label: str, style: Style, share: int, steps: int) -
     folder = result.path.parent
     end_s = _end_s(result)
     log = read_log(folder / "events.jsonl.gz", end_s)
-    rows = read_table(folder / "jobs.csv", NEEDED)
-    _check_jobs(folder / "jobs.csv", rows)
-    fair = bool(rows) and "finish_time_fairness" in rows[0]
+    jobs = read_table(folder / "jobs.csv", NEEDED)
+    _check_jobs(jobs)
+    fair = "finish_time_fairness" in jobs.columns
     nodes = _nodes(folder / "config.yaml", log.held)
     return {
         "label": label,
@@ -114,11 +110,11 @@ def _run(result: ResultFile, label: str, style: Style, share: int, steps: int) -
         "wall_s": result.wall_s,
         "end_s": end_s,
         "timeline": _timeline(folder / "timeline.csv", end_s, steps),
-        "jct": cdf(column(folder / "jobs.csv", rows, "jct_s"), POINTS),
-        "fairness": cdf(column(folder / "jobs.csv", rows, "finish_time_fairness"), POINTS) if fair else None,
+        "jct": cdf(column(jobs, "jct_s"), POINTS),
+        "fairness": cdf(column(jobs, "finish_time_fairness"), POINTS) if fair else None,
         "overhead_gpu_h": overhead_gpu_h(log.held),
         "lost_gpu_h": {cause: loss.lost_gpu_hours for cause, loss in result.losses.items()},
-        "jobs": _jobs(rows, share),
+        "jobs": _jobs(jobs, share),
         "nodes": nodes,
         "slowed": _compute_slowed_share(log.paces, end_s),
         **_quotas(result),
@@ -127,17 +123,24 @@ def _run(result: ResultFile, label: str, style: Style, share: int, steps: int) -
     }
 
 
-def _check_jobs(path: Path, rows: list[dict[str, str]]) -> None:
+def _check_jobs(jobs: TextTable) -> None:
     """Raise an `InputError` if a job is listed twice or has a malformed number."""
     first: dict[str, int] = {}
-    for line, row in enumerate(rows, start=2):
-        if first.setdefault(row["job_id"], line) != line:
-            message = f"{row['job_id'][:40]!r} stands in line {first[row['job_id']]} too"
-            raise InputError(message, file=path, line=line, field="job_id", remedy=REMEDY)
-    for name in [name for name in JOB_COLUMNS if rows and name in rows[0] and name not in WORDS]:
-        empty = np.flatnonzero(np.isnan(column(path, rows, name)))
-        if name == "submit_s" and len(empty):
-            raise InputError("is empty", file=path, line=int(empty[0]) + 2, field=name, remedy=REMEDY)
+    for name, line in zip(jobs.columns["job_id"], jobs.line, strict=True):
+        if first.setdefault(name, line) != line:
+            message = f"{name[:40]!r} stands in line {first[name]} too"
+            raise InputError(message, file=jobs.path, line=line, field="job_id", remedy=REMEDY)
+    for name in [name for name in JOB_COLUMNS if name in jobs.columns and name not in WORDS]:
+        values = column(jobs, name)
+        if name == "submit_s":
+            _refuse_row(jobs, name, np.isnan(values), "is empty")
+
+
+def _refuse_row(table: TextTable, name: str, wrong: Bools, message: str) -> None:
+    """Raise an `InputError` at the first row that is wrong, if there is any."""
+    if wrong.any():
+        line = table.line[int(np.argmax(wrong))]
+        raise InputError(message, file=table.path, line=line, field=name, remedy=REMEDY)
 
 
 def _end_s(result: ResultFile) -> float:
@@ -149,25 +152,19 @@ def _end_s(result: ResultFile) -> float:
 
 def _timeline(path: Path, end_s: float, steps: int) -> dict[str, Any]:
     names: tuple[str, ...] = ("running_jobs", "queued_jobs", "profiling_jobs", "profiling_gpus", "throughput")
-    rows = read_table(path, ("time_s", *names))
-    types = [name for name in (rows[0] if rows else ()) if name.startswith("held_gpus_")]
-    queues = [name for name in (rows[0] if rows else ()) if name.startswith(OF_QUEUE)]
-    names += tuple(name for name in IF_DIVIDED if rows and name in rows[0])
-    table = {name: column(path, rows, name) for name in ("time_s", *names, *types, *queues)}
+    read = read_table(path, ("time_s", *names))
+    types = [name for name in read.columns if name.startswith("held_gpus_")]
+    queues = [name for name in read.columns if name.startswith(OF_QUEUE)]
+    names += tuple(name for name in IF_DIVIDED if name in read.columns)
+    table = {name: column(read, name) for name in ("time_s", *names, *types, *queues)}
     for name, values in table.items():
-        if np.isnan(values).any():
-            line = int(np.flatnonzero(np.isnan(values))[0]) + 2
-            raise InputError("is empty", file=path, line=line, field=name, remedy=REMEDY)
-    if (np.diff(table["time_s"]) < 0).any():
-        line = int(np.flatnonzero(np.diff(table["time_s"]) < 0)[0]) + 3
-        raise InputError("is before the line above", file=path, line=line, field="time_s", remedy=REMEDY)
-    if len(rows) and table["time_s"][-1] > end_s:
-        message = f"is after the end_s of result.json, {end_s:g}"
-        raise InputError(message, file=path, line=len(rows) + 1, field="time_s", remedy=REMEDY)
+        _refuse_row(read, name, np.isnan(values), "is empty")
+    times = table["time_s"]
+    _refuse_row(read, "time_s", np.diff(times, prepend=0.0) < 0, "is before the line above")
+    _refuse_row(read, "time_s", times > end_s, f"is after the end_s of result.json, {end_s:g}")
     names += tuple(queues)
-    times, values = table["time_s"], np.stack([table[name] for name in (*names, *types)], axis=1)
-    if len(times):
-        times, values = resample_steps(times, values, end_s, steps)
+    values = np.stack([table[name] for name in (*names, *types)], axis=1)
+    times, values = resample_steps(times, values, end_s, steps)
     shown = {name: round_series(values[:, place]) for place, name in enumerate(names)}
     held = {
         name.removeprefix("held_gpus_"): round_series(values[:, len(names) + t])
@@ -201,14 +198,11 @@ def _compute_slowed_share(paces: Sequence[Pace], end_s: float) -> dict[str, list
     }
 
 
-def _jobs(rows: list[dict[str, str]], share: int) -> dict[str, Any]:
-    names = [name for name in JOB_COLUMNS if rows and name in rows[0]]
-    names = [name for name in names if name not in IF_ANY or any(row[name] not in NONE for row in rows)]
-    return {
-        "columns": names,
-        "rows": [[row[name] for name in names] for row in rows[:share]],
-        "total": len(rows),
-    }
+def _jobs(jobs: TextTable, share: int) -> dict[str, Any]:
+    names = [name for name in JOB_COLUMNS if name in jobs.columns]
+    names = [name for name in names if name not in IF_ANY or not set(NONE).issuperset(jobs.columns[name])]
+    shown = zip(*(jobs.columns[name][:share] for name in names), strict=True)
+    return {"columns": names, "rows": [list(row) for row in shown], "total": len(jobs)}
 
 
 def _nodes(path: Path, held: list[Holding]) -> list[list[Any]]:

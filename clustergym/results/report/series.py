@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from clustergym.common.arrays import Floats
+from clustergym.common.columns import numbers
 from clustergym.common.errors import InputError
-from clustergym.common.reading import read_regular
+from clustergym.common.text_files import TextTable, read_csv
 from clustergym.results.columns import check_lines
 
 
@@ -83,48 +83,17 @@ def round_series(values: Floats) -> list[float]:
 
 
 REMEDY = "run it again, or leave it out"
-LARGEST_BYTES, LARGEST_NUMBER = 2**27, 1e15
+LARGEST_BYTES = 2**27
 
 
-def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
-    """Read a CSV file of a result; return its rows, which must have the needed columns."""
+def read_table(path: Path, needed: Sequence[str]) -> TextTable:
+    """Read a CSV file of a result, which must have the needed columns."""
     check_lines(path)
-    try:
-        text = read_regular(path, LARGEST_BYTES, REMEDY).decode("utf-8")
-        reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", restval=None, strict=True)
-        missing = [name for name in needed if name not in (reader.fieldnames or ())]
-        if missing:
-            raise InputError("column is missing", file=path, line=1, field=missing[0], remedy=REMEDY)
-        rows = []
-        for row in reader:
-            if "" in row or None in row.values():
-                message = "has another number of fields than the header"
-                raise InputError(message, file=path, line=reader.line_num, remedy=REMEDY)
-            rows.append(row)
-        return rows
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"is not CSV text: {error}", file=path, remedy=REMEDY) from None
+    if path.exists() and path.stat().st_size > LARGEST_BYTES:
+        raise InputError(f"is larger than {LARGEST_BYTES:,} bytes", file=path, remedy=REMEDY)
+    return read_csv(path, needed, optional=None)
 
 
-def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
-    """Return a column of a CSV file's rows as numbers of 0 or more; NaN for empty fields."""
-    texts = [row[name] for row in rows]
-    try:
-        values = np.array([float(text) if text else np.nan for text in texts], dtype=np.float64)
-    except ValueError:
-        values = np.array([_number(text) for text in texts])
-    wrong = ~((values >= 0) & (values < LARGEST_NUMBER))
-    for place in np.flatnonzero(wrong).tolist():
-        if texts[place]:
-            what = "below 0" if values[place] < 0 else "not a finite number"
-            message = f"{texts[place][:40]!r} is {what}"
-            raise InputError(message, file=path, line=place + 2, field=name, remedy=REMEDY)
-    return values
-
-
-def _number(text: str) -> float:
-    """Return a text as a number; NaN where it is empty, inf where it is none."""
-    try:
-        return float(text) if text else np.nan
-    except ValueError:
-        return np.inf
+def column(table: TextTable, name: str) -> Floats:
+    """Return a column of a result's table as numbers of 0 or more; NaN for empty cells."""
+    return numbers(table, name, low=0, default=np.nan)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from clustergym.common.errors import InputError
 from clustergym.common.parameters import Parameters, build
-from clustergym.common.paths import install_line
+from clustergym.common.paths import require_extra
 
 MOST_ROWS = 10_000
 """Rows of jobs.csv shown as a table; the artifact has all."""
@@ -52,11 +52,8 @@ def read_logger_choice(config: Mapping[str, Any]) -> LoggerChoice:
 
 
 def _wandb() -> Any:
-    try:
+    with require_extra("wandb is not installed", "wandb", "logger", ", or logger=none"):
         import wandb
-    except ImportError as error:
-        remedy = f"{install_line('wandb')}, or logger=none"
-        raise InputError("wandb is not installed", field="logger", remedy=remedy) from error
     return wandb
 
 
@@ -164,23 +161,21 @@ def _plots(wandb: Any, folder: Path, end_s: float) -> dict[str, Any]:
 
     from clustergym.results.report.series import cdf, column, read_table, resample_steps
 
-    jobs = folder / "jobs.csv"
-    jct_s, share = cdf(column(jobs, read_table(jobs, ("jct_s",)), "jct_s"), MOST_POINTS)
+    jct_s, share = cdf(column(read_table(folder / "jobs.csv", ("jct_s",)), "jct_s"), MOST_POINTS)
     points = [[value / 3600, part] for value, part in zip(jct_s, share, strict=True)]
     table = wandb.Table(columns=["JCT (h)", "share of jobs"], data=points)
     plots = {"jct_cdf": wandb.plot.line(table, "JCT (h)", "share of jobs", title="Job completion time")}
-    path = folder / "timeline.csv"
-    rows = read_table(path, ("time_s", "queued_jobs", "running_jobs", "throughput"))
-    types = [name for name in (rows[0] if rows else ()) if name.startswith("held_gpus_")]
+    read = read_table(folder / "timeline.csv", ("time_s", "queued_jobs", "running_jobs", "throughput"))
+    types = [name for name in read.columns if name.startswith("held_gpus_")]
     for key, names, title in (
         ("jobs_over_time", ["queued_jobs", "running_jobs"], "Jobs"),
         ("throughput_over_time", ["throughput"], "Throughput (samples/s)"),
         ("gpus_over_time", types, "GPUs in use"),
     ):
-        if not rows or not names:
+        if not len(read) or not names:
             continue
-        values = np.stack([column(path, rows, name) for name in names], axis=1)
-        time_s, values = resample_steps(column(path, rows, "time_s"), values, end_s, MOST_POINTS)
+        values = np.stack([column(read, name) for name in names], axis=1)
+        time_s, values = resample_steps(column(read, "time_s"), values, end_s, MOST_POINTS)
         hours, lines = (time_s / 3600).tolist(), values.T.tolist()
         plots[key] = wandb.plot.line_series(hours, lines, keys=names, title=title, xname="time (h)")
     return plots

@@ -67,14 +67,7 @@ class PlannedJobs(Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> PlannedJobs | None:
-        """Build the planned jobs from their configuration keys, by planned start; None if there are none.
-
-        Raises
-        ------
-        InputError
-            If a key or value is not valid. For a file: if it is malformed, names a job twice or one that
-            the trace does not have, or plans a start before the job's submission. Names line and column.
-        """
+        """Build the planned jobs from their configuration keys, by planned start; None if there are none."""
         choice: ReservationChoice = build(ReservationChoice, given, "scenario.reservations")
         planned = () if choice.path is None else read_planned_jobs(choice.path, choice.lead_s, trace)
         return cls(planned) if planned else None

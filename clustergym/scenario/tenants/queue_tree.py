@@ -115,13 +115,7 @@ class QueueTree:
         return named | {member: name for name in self.leaves for member in self.queues[name].members}
 
     def leaf(self, member: str, job: str) -> str:
-        """Return the leaf queue that takes a member's job; raise an `InputError` if there is none.
-
-        Raises
-        ------
-        InputError
-            If no queue is for it.
-        """
+        """Return the leaf queue that takes a member's job; raise an `InputError` if there is none."""
         found = self.leaf_of.get(member, self.settings.unknown)
         if found is None:
             by, file = self.settings.assign_by, None if self._source is None else self._source.path
@@ -373,11 +367,6 @@ class Tenants:
         trace : Trace
         gpu_types : sequence of str
             The cluster's.
-
-        Raises
-        ------
-        InputError
-            If the file is wrong or names a GPU type that the cluster lacks, or a job has no queue.
         """
         if queues in BY_COLUMN:
             tree, by = queues_by_member(getattr(trace, queues)), queues

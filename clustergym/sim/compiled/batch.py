@@ -7,7 +7,7 @@ import numpy as np
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.event_log import LazyLog
-from clustergym.sim.compiled.numba_cache import compile_inline
+from clustergym.sim.compiled.numba_cache import compile_fields
 from clustergym.sim.compiled.scenario_arrays import ClusterArrays, ScenarioArrays
 
 ROUNDS = 4
@@ -135,28 +135,5 @@ class Batch:
             self.episodes = self.episodes._replace(**longer)
 
 
-@compile_inline
-def select_episode(episodes: Episode, at: int) -> Episode:
-    """Return one episode of a batch, as views of the batch's arrays."""
-    return Episode(
-        episodes.clock[at],
-        episodes.job[at],
-        episodes.figures[at],
-        episodes.searched[at],
-        episodes.in_view[at],
-        episodes.rounds[at],
-        episodes.free[at],
-        episodes.free_on_node[at],
-        episodes.running[at],
-        episodes.share[at],
-        episodes.placed[at],
-        episodes.event[at],
-        episodes.event_iteration_s[at],
-        episodes.event_node[at],
-        episodes.execution_s[at],
-        episodes.known_s[at],
-        episodes.feasible[at],
-        episodes.checkpoint_s[at],
-        episodes.search_s[at],
-        episodes.profile[at],
-    )
+select_episode = compile_fields(Episode, "episodes, at", "episodes.{}[at]")
+"""(Batch of episodes, number) -> one of them, as views of the batch's arrays."""

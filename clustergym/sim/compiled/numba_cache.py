@@ -11,7 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 FOLDERS = (
     "agents",
@@ -28,7 +31,7 @@ FOLDERS = (
 )
 """Folders of compiled functions; they call each other, so a change in one outdates the code of all."""
 
-DECORATED = re.compile(rb"^@(?:compile|entry)_|^ *let_compiled_call\(", re.MULTILINE)
+DECORATED = re.compile(rb"^@(?:compile|entry)_|^\w+ = compile_fields\(|^ *let_compiled_call\(", re.MULTILINE)
 IMPORT = re.compile(rb"^from (clustergym[\w.]*) import (\([^)]*\)|[^(\n]*)", re.MULTILINE)
 WORD = re.compile(rb"\w+")
 
@@ -87,6 +90,26 @@ def entry_in_place(function: F) -> F:
 def compile_inline(function: F) -> F:
     """Inline a function in the compiled functions that call it; it may return arrays to them."""
     return _compile(function, {"inline": "always"})
+
+
+def compile_fields(kind: Callable[..., T], arguments: str, value: str, **others: str) -> Callable[..., T]:
+    """Return a function that makes a NamedTuple `kind`, inlined in the compiled functions that call it.
+
+    Numba has neither a loop over the fields of such a tuple nor `_replace`.
+
+    Parameters
+    ----------
+    kind : class of NamedTuple
+    arguments : str
+        Names of the function's arguments.
+    value : str
+        Of every field, an expression in which `{}` is the field's name.
+    **others : str
+        Of single fields, expressions that replace it.
+    """
+    fields = ", ".join(others.get(name, value).format(name) for name in kind._fields)  # type: ignore[attr-defined]
+    function = eval(f"lambda {arguments}: kind({fields})", {"kind": kind, "np": np})
+    return cast(Callable[..., T], _numba.njit(inline="always")(function) if _numba else function)
 
 
 def let_compiled_call(function: Callable[..., Any], makes: bool = False) -> None:

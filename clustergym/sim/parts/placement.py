@@ -8,7 +8,7 @@ import numpy as np
 
 from clustergym.cluster.parts import Nodes, Requests
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import require_known
 from clustergym.sim.compiled.numba_cache import compile_entry
 from clustergym.sim.parts import placers
 from clustergym.sim.parts.fragmentation import UsualRequests, fragments
@@ -52,9 +52,7 @@ def score_nodes(
     tuple of ndarray of int, shape (N,)
         Scores from 0 to 100, -1 where the request does not fit; devices, -1 where it takes no part of one.
     """
-    if placer not in placers.PLACERS:
-        message, remedy = f"unknown placer {placer!r}", nearest(placer, placers.PLACERS)
-        raise InputError(message, field="placer", remedy=remedy)
+    require_known(placer, placers.PLACERS, "placer", "placer")
     value, device = np.empty((2, len(nodes.devices)), dtype=np.int64)
     _score_all(nodes, requests, request, placers.PLACERS.index(placer), usual, value, device)
     return value, device

@@ -14,7 +14,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -196,11 +195,6 @@ def generate_llm(workload: LlmWorkload, cluster: ClusterSpec, times: ReferenceTi
     times : callable
         Iteration times on the cluster. A duration is that on GPUs of mean speed over the types on which the
         job fits, weighted by their numbers.
-
-    Raises
-    ------
-    InputError
-        If no model fits, or the load cannot be reached.
     """
     draft = _fit_load(_draft(workload, cluster, times), workload, cluster)
     order = np.lexsort((draft.submit_s,))
@@ -343,19 +337,3 @@ def _fit_load(draft: _Draft, workload: LlmWorkload, cluster: ClusterSpec) -> _Dr
         middle = 0.5 * (low + high)
         low, high = (low, middle) if demand(middle) > wanted else (middle, high)
     return replace(draft, duration_s=scale(high))
-
-
-def describe_classes(trace: Trace, duration_s: Floats) -> dict[str, dict[str, Any]]:
-    """Return by purpose of jobs their number, GPU counts, median duration and share of GPU time."""
-    purpose, gpu_s = np.array(trace.virtual_cluster), duration_s * trace.gpus
-    found = {}
-    for name in CLASSES:
-        mine = purpose == name
-        if mine.any():
-            found[name] = {
-                "jobs": int(mine.sum()),
-                "gpus": [int(trace.gpus[mine].min()), int(trace.gpus[mine].max())],
-                "median_s": float(np.median(duration_s[mine])),
-                "share_of_gpu_time": float(gpu_s[mine].sum() / gpu_s.sum()),
-            }
-    return found

@@ -19,7 +19,7 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.columns import round_up_counts
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.common.parameter_types import Seed
 from clustergym.common.parameters import build_from_keywords, check_value
 from clustergym.trace.draw import (
@@ -347,8 +347,7 @@ def _cluster(cluster: ClusterSpec | str | None) -> ClusterSpec:
 
 
 def _check_name(field: str, name: str, valid: Any) -> str:
-    if name not in valid:
-        raise InputError(f"unknown name {name!r}", field=field, remedy=nearest(str(name), valid))
+    require_known(name, valid, "name", field)
     return name
 
 

@@ -16,19 +16,8 @@ from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 NAME = "acme"
 REQUIRED = ("job_id", "user", "gpu_num", "type", "state", "submit_time", "start_time", "end_time")
 OPTIONAL = (
-    *(
-        "node_num",
-        "cpu_num",
-        "mem_per_pod_GB",
-        "shared_mem_per_pod",
-        "fail_time",
-        "stop_time",
-    ),
-    *(
-        "duration",
-        "queue",
-        "gpu_time",
-    ),
+    *("node_num", "cpu_num", "mem_per_pod_GB", "shared_mem_per_pod", "fail_time", "stop_time"),
+    *("duration", "queue", "gpu_time"),
 )
 """Further columns of the format; not all of them are read."""
 _NAMES = {"job_id": "job_id", "submit_s": "submit_time", "gpus": "gpu_num", "user": "user"}

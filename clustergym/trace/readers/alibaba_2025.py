@@ -14,21 +14,8 @@ from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 NAME = "alibaba-2025"
 REQUIRED = ("instance_sn", "role", "app_name", "gpu_request", "creation_time", "deletion_time")
 OPTIONAL = (
-    *(
-        "cpu_request",
-        "cpu_limit",
-        "gpu_limit",
-        "rdma_request",
-        "rdma_limit",
-        "memory_request",
-    ),
-    *(
-        "memory_limit",
-        "disk_request",
-        "disk_limit",
-        "max_instance_per_node",
-        "scheduled_time",
-    ),
+    *("cpu_request", "cpu_limit", "gpu_limit", "rdma_request", "rdma_limit", "memory_request"),
+    *("memory_limit", "disk_request", "disk_limit", "max_instance_per_node", "scheduled_time"),
 )
 """Further columns of the format; not all of them are read."""
 END_S = 31 * DAY_S

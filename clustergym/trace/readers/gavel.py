@@ -25,7 +25,7 @@ from clustergym.common.columns import (
     relative_origin,
     round_up_counts,
 )
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, require_known
 from clustergym.common.text_files import TextTable, decode, read_bytes
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.draw import choose_reference
@@ -126,9 +126,7 @@ def _deadlines(
 def _factor(options: ReadOptions, gpus: Ints) -> Ints:
     """Return how many times larger the whole job's batch is than the batch in the trace, shape (n,)."""
     choices = {"job": np.ones_like(gpus), "worker": gpus}
-    if options.gavel_steps not in choices:
-        message, remedy = f"unknown value {options.gavel_steps!r}", nearest(options.gavel_steps, choices)
-        raise InputError(message, field="gavel_steps", remedy=remedy)
+    require_known(options.gavel_steps, choices, "value", "gavel_steps")
     return choices[options.gavel_steps]
 
 

@@ -14,20 +14,7 @@ from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 
 NAME = "helios"
 REQUIRED = ("job_id", "user", "vc", "gpu_num", "submit_time", "start_time", "duration")
-OPTIONAL = (
-    *(
-        "cpu_num",
-        "node_num",
-        "state",
-        "start_time",
-        "end_time",
-        "queue",
-    ),
-    *(
-        "user",
-        "vc",
-    ),
-)
+OPTIONAL = ("cpu_num", "node_num", "state", "start_time", "end_time", "queue", "user", "vc")
 """Further columns of the format; not all of them are read."""
 _NAMES = {
     "job_id": "job_id",

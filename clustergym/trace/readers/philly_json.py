@@ -51,13 +51,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def entries(text: str, path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the items of a JSON list one by one, as (line number, value).
-
-    Raises
-    ------
-    InputError
-        Where the text stops being a JSON list; names the line.
-    """
+    """Yield the items of a JSON list one by one, as (line number, value)."""
     decoder = json.JSONDecoder()
     position, line, counted = _blank(text, 0), 1, 0
     if text[position : position + 1] != "[":

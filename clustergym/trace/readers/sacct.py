@@ -115,11 +115,6 @@ def read_rows(path: Path, rules: CellRules | None = None) -> tuple[list[SlurmJob
     """Read a Slurm job table; return its jobs, counts of rows left out by reason, and the file's digest.
 
     Left out are job steps, and rows with more or fewer cells than the header (a job's name may hold a `|`).
-
-    Raises
-    ------
-    InputError
-        At the first cell that is not what Slurm prints, and for a column that is missing.
     """
     text, sha256 = read_text(path)
     head, *lines = text.splitlines()

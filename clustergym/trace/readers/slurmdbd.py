@@ -54,11 +54,6 @@ def read_log(
     Times are seconds since 1970, whatever the time zone. GPUs are TRES `gres/gpu` and `gres/gpu:TYPE` by the
     ids that the table of TRES gives them; user and account are those of the association. An archive has no
     tables beside that of jobs: its users are numbers, and ids of GPUs are in a file beside it.
-
-    Raises
-    ------
-    InputError
-        If a table or a column is missing, or a row is not what mysqldump writes.
     """
     content = read_bytes(path)
     if is_archive(content):
@@ -205,13 +200,7 @@ def is_archive(content: bytes) -> bool:
 
 
 def read_records(content: bytes, path: Path) -> Iterator[dict[str, str]]:
-    """Yield the job records of a Slurm archive as texts by column name; NULL becomes empty.
-
-    Raises
-    ------
-    InputError
-        If it is of another version or of other records, or ends within a record.
-    """
+    """Yield the job records of a Slurm archive as texts by column name; NULL becomes empty."""
     version, _, records = HEADER.unpack_from(content)
     if records != JOBS:
         remedy = "give the file NAME_job_table_archive_FROM_TO"
@@ -246,13 +235,7 @@ def _text(content: bytes, at: int, path: Path) -> tuple[str, int]:
 
 
 def read_gpu_ids(path: Path) -> dict[str, str]:
-    """Read which GPU type each resource id in a Slurm archive means, from the file beside; empty: any.
-
-    Raises
-    ------
-    InputError
-        If the table is missing beside the archive, is none, or has no GPUs.
-    """
+    """Read which GPU type each resource id in a Slurm archive means, from the file beside; empty: any."""
     beside = path.with_name(TRES)
     remedy = f"write it with {TRES_COMMAND} > {beside}"
     if not beside.is_file():

@@ -18,36 +18,10 @@ from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 NAME = "supercloud"
 REQUIRED = ("id_job", "id_user", "state", "time_submit", "time_start", "time_end", "tres_alloc")
 OPTIONAL = (
-    *(
-        "timelimit",
-        "partition",
-        "gres_used",
-        "id_array_job",
-        "id_array_task",
-        "kill_requid",
-    ),
-    *(
-        "nodes_alloc",
-        "nodelist",
-        "cpus_req",
-        "derived_ec",
-        "exit_code",
-        "array_max_tasks",
-    ),
-    *(
-        "array_task_pending",
-        "constraints",
-        "flags",
-        "mem_req",
-        "priority",
-        "time_eligible",
-    ),
-    *(
-        "time_suspended",
-        "track_steps",
-        "tres_req",
-        "job_type",
-    ),
+    *("timelimit", "partition", "gres_used", "id_array_job", "id_array_task", "kill_requid", "nodes_alloc"),
+    *("nodelist", "cpus_req", "derived_ec", "exit_code", "array_max_tasks", "array_task_pending"),
+    *("constraints", "flags", "mem_req", "priority", "time_eligible", "time_suspended", "track_steps"),
+    *("tres_req", "job_type"),
 )
 """Further columns of the format; not all of them are read."""
 GPU_IDS = (1001, 1002)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clustergym.common.errors import InputError
+from clustergym.common.writing import plain
 
 from ..backend import NoAnswerError
 from ..slurm import Slurm, last_line, parse_time
@@ -134,7 +135,7 @@ class OwnQueue:
             for line in self.read(*words):
                 row = ENDED.fullmatch(line)
                 if row and row[2] not in ALIVE:
-                    times = {"start_s": _plain(parse_time(row[3])), "end_s": _plain(parse_time(row[4]))}
+                    times = {"start_s": plain(parse_time(row[3])), "end_s": plain(parse_time(row[4]))}
                     found[row[1]] = {"state": row[2], **times, "nodes": row[5]}
         return found
 
@@ -161,7 +162,3 @@ class OwnQueue:
     def cancel(self, number: str) -> None:
         """Cancel one of the user's jobs in Slurm (`scancel`), given its number."""
         self.slurm.run("scancel", "-u", self._user, number)
-
-
-def _plain(value: float) -> float | None:
-    return value if value == value else None

@@ -1,4 +1,4 @@
-"""Tables of figures: what is run, when a row is stale, what ratios and intervals are, what a check finds."""
+"""Tables of figures: what is run, when a row is stale, ratios, intervals, and what a check finds."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ from clustergym.benchmark.leaderboard.pairs import (
     correlate_halves,
     mean_hours,
 )
+from clustergym.benchmark.leaderboard.sealing import draw_sealed_seeds, seal
 from clustergym.commands.leaderboard import main
 from clustergym.common.errors import InputError
 from clustergym.common.random_streams import RandomStream
 
 POLICIES = {
+    "drawn": {"title": "drawn", "rules": "learned", "policy": {"name": "random"}},
     "srtf": {"title": "SRTF", "rules": "simple", "policy": {"name": "srtf"}},
     "fcfs": {"title": "FCFS", "rules": "simple", "policy": {"name": "fcfs"}},
 }
@@ -285,17 +287,19 @@ def test_a_ratio_is_the_geometric_mean_of_families_with_equal_weight() -> None:
     assert found.overall is not None
     assert round(found.overall.value, 9) == 2.0
     assert (found.overall.low, found.overall.high, found.overall.seeds) == (None, None, 1)
-    assert mean_hours(table, "a") == pytest.approx((5.0 + 1.0) / 2)
+    assert mean_hours(table, "a") is None
+    eight = table_of(made_rows({"philly": [2.0, 8.0] * 4, "pai": [1.0] * 8}))
+    assert mean_hours(eight, "a") == pytest.approx((5.0 + 1.0) / 2)
     best = compare_with_reference(table, BEST).overall
     assert best is not None
     assert best.value == pytest.approx(1.0)
 
 
 def test_an_interval_is_students_on_logarithms() -> None:
-    # Logarithms of nine ratios: mean 0, sample variance 8 x 0.01 / 8, error sqrt(0.01 / 9) = 0.03333;
+    # Logarithms of nine ratios, mean 0: variance 8 x 0.01 / 8, standard error sqrt(0.01 / 9) = 0.033333;
     # t of 8 degrees of freedom is 2.306004: half 0.076867.
     logs = np.array([0.1, -0.1] * 4 + [0.0])
-    error = math.sqrt(8 * 0.01 / 8 / 9)
+    error = math.sqrt(0.01 / 9)
     found = aggregate_ratios([logs])
     assert found.low is not None
     assert found.high is not None
@@ -317,7 +321,7 @@ def test_a_run_that_does_not_end_leaves_no_ratio_but_its_reason() -> None:
 
 
 def test_intervals_cover_known_ratios() -> None:
-    """Worlds with known ratios: logarithms of sd 0.3, of one seed in ten four times that; three families."""
+    """Worlds with known ratios: logarithms with sd 0.3, one seed in ten with four times that."""
     draw = RandomStream("coverage of intervals").generator(7)
     inside, worlds = 0, 2000
     for _ in range(worlds):
@@ -334,3 +338,27 @@ def test_the_order_of_halves_agrees_where_rows_differ() -> None:
     table = table_of(made_rows({"philly": [2.0] * 8}))
     assert correlate_halves(table, ["a", "b"]) == 1.0
     assert correlate_halves(table, ["a"]) is None
+
+
+def test_sealed_seeds_hang_on_parameters_weights_and_version_and_pairs_are_run(tmp_path: Path) -> None:
+    table = make_table(tmp_path, policies=["srtf", "fcfs", "drawn"], conditions={})
+    prints = take_fingerprints(table)
+    seeds = draw_sealed_seeds(table, "drawn")
+    assert len({*seeds}) == table.keys.least
+    assert seeds == draw_sealed_seeds(table, "drawn")
+    newer = table._replace(board=table.board.with_keys(version=2))
+    assert not {*seeds} & {*draw_sealed_seeds(newer, "drawn")}
+    other = {
+        **table.policies,
+        "drawn": table.policies["drawn"].model_copy(update={"policy": {"name": "random", "redraw": 0.2}}),
+    }
+    assert not {*seeds} & {*draw_sealed_seeds(table._replace(policies=other), "drawn")}
+    # No policy of a paper: the reference is the only rival. Two runs a seed.
+    assert seal(table, prints, "drawn", 1.0, say=lambda line: None) == 2 * table.keys.least
+    done = drop_stale(table.reread(), prints)
+    ratio = compare_with_reference(done, "drawn", "sealed-drawn").overall
+    assert ratio is not None
+    assert ratio.seeds == table.keys.least
+    assert compare_with_reference(done, "drawn").overall is None
+    with pytest.raises(InputError, match="'fcfs' is no learned or tuned policy of small"):
+        seal(table, prints, "fcfs", 1.0)

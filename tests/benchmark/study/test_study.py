@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import yaml
 from error_lines import error_line
+from refusals import refused
 
 from clustergym.benchmark.study.page import TextTable, escape_latex, order_columns
 from clustergym.benchmark.study.study_file import read_study
@@ -164,40 +165,11 @@ def test_a_failed_run_leaves_no_page_and_the_others_are_kept(tmp_path, capsys):
     assert len(list((out / "runs").glob("*/result.json"))) == 2
 
 
-BAD = [
-    ({"policies": None}, "policies: is missing"),
-    ({"polices": ["fcfs"]}, "polices: unknown key (did you mean policies"),
-    ({"policies": ["fcfs", "fcsf"]}, "policies[1]: policy: unknown policy 'fcsf' (did you mean fcfs"),
-    ({"policies": {"fcfs": "ares policy.alpha=7"}}, "policies.fcfs: policy.alpha: 7 is not valid"),
-    ({"policies": []}, "policies: is neither a list nor a mapping of texts"),
-    ({"policies": ["fcfs", 3]}, "policies: is neither a list nor a mapping of texts"),
-    ({"policies": ["fcfs", "fcfs"]}, "policies[1]: its files would be called as those of 'fcfs'"),
-    ({"policies": {"a b": "fcfs", "A-b": "las"}}, "policies.A-b: its files would be called"),
-    ({"policies": {"!": "fcfs"}}, "policies.!: '!' is no label"),
-    ({"policies": ["fcfs 'open"]}, 'policies[0]: "fcfs \'open" is no NAME KEY=VALUE'),
-    ({"scenarios": {"free": "testbed cots=free"}}, "scenarios.free: cots: unknown key 'cots'"),
-    ({"scenarios": {"free": "testbed", "x": "tesbed"}}, "scenarios.x: scenario: unknown scenario 'tesbed'"),
-    ({"settings": ["seed=3"]}, "settings: seed: is not for a run of a study"),
-    ({"settings": ["horizn_s=3"]}, "settings: horizn_s: unknown key"),
-    ({"seeds": [1, 1]}, "seeds: a seed stands twice"),
-    ({"seeds": []}, "seeds: "),
-    ({"seeds": [-1]}, "seeds[0]: "),
-    ({"metrics": ["jct_meen"]}, "metrics[0]: unknown metric 'jct_meen' (did you mean jct_mean"),
-    ({"metrics": {"jct_meen": "JCT"}}, "metrics.jct_meen: unknown metric"),
-    ({"metrics": {"jct_mean": 3}}, "metrics: is neither a list nor a mapping of texts"),
-    ({"summary": {"fre": ["jct_mean"]}}, "summary.fre: unknown scenario 'fre' (did you mean free"),
-    ({"summary": {"free": ["makespan"]}}, "summary.free[0]: 'makespan' is not among the metrics"),
-    ({"reference_policy": "las"}, "reference_policy: 'las' is not among the policies"),
-    ({"reference_scenario": "fre"}, "reference_scenario: 'fre' is not among the scenarios"),
-]
-
-
-@pytest.mark.parametrize(("changes", "told"), BAD, ids=[told[:40] for _, told in BAD])
-def test_a_bad_study_is_one_line_and_runs_nothing(changes, told, tmp_path, capsys):
-    path = save(tmp_path / "s.yaml", **changes)
+@refused("study")
+def test_a_bad_study_is_one_line_and_runs_nothing(given, said, tmp_path, capsys):
+    path = save(tmp_path / "s.yaml", **given)
     assert main([str(path), "--out", str(tmp_path / "out")]) == 2
-    line = error_line(capsys)
-    assert re.fullmatch(rf"error: {re.escape(str(path))}:\d+: {re.escape(told)}.*\n", line), line
+    said.check(error_line(capsys), tmp_path)
     assert not (tmp_path / "out").exists()
 
 

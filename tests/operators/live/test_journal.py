@@ -110,13 +110,6 @@ def test_the_journal_of_another_run_stays(tmp_path):
     assert not (tmp_path / FILE_NAME).exists()
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"schema": "clustergym.live/2"}', "[1]", "no JSON"])
-def test_what_is_no_journal_is_refused(tmp_path, text):
-    (tmp_path / FILE_NAME).write_text(f"{text}\n")
-    with pytest.raises(InputError, match="is no journal of a live run"):
-        open_journal(tmp_path, "key", "lockstep").__enter__()
-
-
 def test_a_policy_that_decides_otherwise_is_told(scenario, tmp_path):
     backend = FakeBackend(scenario.cluster.node_gpus)
     with pytest.raises(KilledError):

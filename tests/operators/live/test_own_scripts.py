@@ -14,6 +14,7 @@ from clustergym.operators.live.own.drive import ScriptRun, drive_scripts
 from clustergym.operators.live.own.ledger import open_ledger
 from clustergym.operators.live.own.queue import OwnQueue
 from clustergym.operators.live.own.script import Script, read_script, read_scripts
+from refusals import refused
 from scripted_slurm import ScriptedSlurm
 
 from clustergym.common.errors import InputError
@@ -65,23 +66,10 @@ def test_what_a_script_asks_for(tmp_path):
     assert read_script(write(tmp_path, "each", "#SBATCH -N 3 --gpus-per-node=a40:2")).gpus == 6
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["#SBATCH -a 1-3 --gpus=1"], "is an array"),
-        (["#SBATCH -n 4"], "asks for 0 GPUs"),
-        (["#SBATCH -N 2 --gpus=3"], "asks for 3 GPUs on 2 nodes"),
-        (["#SBATCH --gpus=1 --signal=soon"], "is not .B:.SIGNAL"),
-        (["#SBATCH --gpus=2", "#CLUSTERGYM sizes=1"], "no --signal"),
-        (["#SBATCH -N 2 --gpus=8 --signal=USR1", "#CLUSTERGYM sizes=6"], "no whole number of nodes"),
-        (["#SBATCH --gpus=1 --time=soon"], "not a time span"),
-        (["#SBATCH --comment='open --gpus=1"], "No closing quotation"),
-    ],
-)
-def test_scripts_that_cannot_be_driven(tmp_path, lines, message):
-    path = write(tmp_path, "bad.sh", *lines)
-    with pytest.raises(InputError, match=rf"bad\.sh: .*{message}"):
-        read_script(path)
+@refused("live-scripts")
+def test_scripts_that_cannot_be_driven(given, said, tmp_path):
+    with said.of_error(tmp_path):
+        read_script(write(tmp_path, "bad.sh", *given))
 
 
 def test_folders_without_scripts(tmp_path):

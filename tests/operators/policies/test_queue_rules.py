@@ -7,7 +7,6 @@ from clustergym.operators.policies.cohorts import Cohort, QuotaNode, sides_below
 from clustergym.operators.policies.slurm_rules import (
     Account,
     age_factor,
-    billing,
     classic_fair_share,
     fair_tree,
     priority,
@@ -119,11 +118,3 @@ def test_factors_of_age_and_of_the_classic_fair_share():
     assert age_factor(3.5 * 86_400) == 0.5
     assert age_factor(1e9) == 1.0
     assert [classic_fair_share(0.2, usage) for usage in (0.2, 0.4, 0.0)] == [0.5, 0.25, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("cpus", "gigabytes", "total", "largest"), [(1, 60, 16, 15), (16, 1, 16.25, 16), (16, 60, 31, 16)]
-)
-def test_billing(cpus, gigabytes, total, largest):
-    amounts = [(cpus, 1.0), (gigabytes, 0.25)]
-    assert (billing(amounts), billing(amounts, largest_only=True)) == (total, largest)

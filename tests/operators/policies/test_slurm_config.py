@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from clustergym.operators.policies.slurm_rules import read_config
-
-from clustergym.common.errors import InputError
+from refusals import Said, refused
 
 FULL = """\
 Configuration data as of 2026-03-03T12:00:00
@@ -69,19 +67,7 @@ def test_what_is_not_said(tmp_path: Path) -> None:
     assert dict(guessed) == {"PriorityType is not multifactor: jobs by submission": 1}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "line"),
-    [
-        ("Factor = 3", "Factor = x", ":2: fairsharedampeningfactor: could not convert string to float: 'x'"),
-        ("= 1000\n", "= -1\n", ":9: priorityweightage: '-1' is no amount"),
-        ("= 10000\n", "= 1e12\n", ":10: priorityweightfairshare: '1e12' is no amount"),
-        ("bf_interval=60", "bf_interval=nan", ":14: bf_interval: 'nan' is no amount"),
-        ("delay=5", "delay=", ":14: batch_sched_delay: could not convert string to float: ''"),
-        ("SchedulerType ", "Scheduler ", ": SchedulerType: is missing"),
-    ],
-)
-def test_what_slurm_does_not_print(tmp_path: Path, before: str, after: str, line: str) -> None:
-    path = write(tmp_path, FULL.replace(before, after))
-    with pytest.raises(InputError) as error:
-        read_config(path)
-    assert str(error.value) == f"{path}{line} (print it with scontrol show config)"
+@refused("slurm-config")
+def test_what_slurm_does_not_print(given: list[str], said: Said, tmp_path: Path) -> None:
+    with said.of_error(tmp_path):
+        read_config(write(tmp_path, FULL.replace(*given)))

@@ -248,10 +248,6 @@ def test_what_is_wrong_is_one_line(folder, capsys):
     path = queue(folder, row(1, "RUNNING", 4, start="2026-03-03T11:00:00"))
     assert main(["eta", str(folder), str(path), "--now", "noon"]) == 2
     assert "--now: 'noon' is not a time" in error_line(capsys)
-    assert main(["eta", str(folder), str(path), "--draws", "0"]) == 2
-    assert "--draws" in error_line(capsys)
-    assert main(["eta", str(folder), str(path), "--what"]) == 2
-    assert "'--what' is not understood" in error_line(capsys)
     assert main(["eta", str(folder), str(Path("/nowhere/queue.txt"))]) == 2
     assert "no such file" in error_line(capsys)
 

@@ -138,21 +138,6 @@ def test_gpus_are_added_as_whole_nodes(twin):
     assert nodes == [("A100", 4, 4), ("V100", 3, 8)]
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("6xA100", "--add: 6 GPUs are no whole number of nodes (give a multiple of 4, the GPUs of a node)"),
-        ("0xA100", "--add: 0 GPUs are no whole number of nodes (give a multiple of 4, the GPUs of a node)"),
-        ("A100", "--add: 'A100' is no number of GPUs (give 16xA100)"),
-        ("1234567xA100", "--add: '1234567xA100' is no number of GPUs (give 16xA100)"),
-    ],
-)
-def test_what_is_no_number_of_nodes(twin, text, line):
-    with pytest.raises(InputError) as caught:
-        changed_cluster(twin[0], [text], twin[1])
-    assert str(caught.value) == line
-
-
 def test_quotas_and_limits_are_those_of_the_question(twin):
     folder, out = twin
     path = changed_queues(folder, Question(quotas={"b": 2.0}, limits={"a": 6.0}), out)

@@ -16,6 +16,7 @@ from clustergym.operators.twin.waits import JobTable, list_groups, waits
 from clustergym.operators.twin.whatif import draw_log, drawn_days
 from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
 from error_lines import error_line
+from refusals import refused
 
 from clustergym.common.errors import InputError
 from clustergym.scenario.by_name import compose
@@ -112,22 +113,15 @@ def test_what_if(folder, tmp_path, capsys):
     assert "8 runs, 8 finished before" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [
-        ([], "nothing is to be changed (give --policy"),
-        (["--add", "3xA100"], "3 GPUs are no whole number of nodes (give a multiple of 8"),
-        (["--add", "A100"], "'A100' is no number of GPUs (give 16xA100"),
-        (["--limit", "team=8"], "no queue 'team'"),
-        (["--limit", "team"], "'team' is not QUEUE=GPUS"),
-        (["--policy", "fcfs", "--watts", "A100=x/50"], "'x' is not a finite number"),
-        (["--policy", "fcfs", "--carbon", "300"], "give --watts"),
-        (["--policy", "fcfz"], "unknown policy 'fcfz'"),
-    ],
-)
-def test_a_question_that_is_wrong(folder, tmp_path, capsys, words, wanted):
-    assert main(["whatif", str(folder), "--out", str(tmp_path / "out"), *words]) == 2
-    assert wanted in error_line(capsys)
+@refused("twin-changes", words=True)
+def test_a_question_that_is_wrong(given, said, folder, tmp_path, capsys):
+    assert main(["whatif", str(folder), "--out", str(tmp_path / "out"), *given]) == 2
+    said.check(error_line(capsys), tmp_path)
+
+
+def test_a_question_that_changes_nothing(folder, tmp_path, capsys):
+    assert main(["whatif", str(folder), "--out", str(tmp_path / "out")]) == 2
+    assert "nothing is to be changed (give --policy" in error_line(capsys)
 
 
 def test_a_policy_that_resizes_jobs_needs_speeds(folder, tmp_path, capsys):

@@ -22,7 +22,7 @@ from clustergym.results.report.colours import COLOURS, DASHES, Style, choose_sty
 from clustergym.results.report.event_curves import collect_log, overhead_gpu_h, read_log
 from clustergym.results.report.payload import payload, place_boxes, shares
 from clustergym.results.report.seeds import band_of_distributions, band_over_time
-from clustergym.results.report.series import cdf, resample_steps
+from clustergym.results.report.series import cdf, read_table, resample_steps
 from clustergym.results.result_files import read_results
 from clustergym.results.result_writing import FILES
 
@@ -424,53 +424,10 @@ def test_the_page_of_several_runs_lies_where_one_stands(finished, tmp_path, monk
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-30])
-
-
-def replaced(old, new):
-    return lambda path: path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1))
-
-
-def packed(text):
-    return lambda path: path.write_bytes(gzip.compress(text.encode()))
-
-
-BROKEN = {
-    "no events": ("events.jsonl.gz", lambda path: path.unlink(), "No such file"),
-    "cut events": ("events.jsonl.gz", cut, "cannot be read"),
-    "junk events": ("events.jsonl.gz", lambda path: path.write_bytes(b"\x00junk"), "cannot be read"),
-    "bad gzip block": (
-        "events.jsonl.gz",
-        lambda path: path.write_bytes(path.read_bytes()[:40] + b"\xff" * 60),
-        "cannot be read",
-    ),
-    "no JSON": ("events.jsonl.gz", packed('{"kind":"submit","job_id":"a","time_s":0}\n{'), ":2: is not JSON"),
-    "no object": ("events.jsonl.gz", packed("[]\n"), ":1: is not a JSON object"),
-    "no time": ("events.jsonl.gz", packed('{"kind":"start","job_id":"a"}\n'), "KeyError('time_s')"),
-    "a folder": ("jobs.csv", lambda path: (path.unlink(), path.mkdir()), "Is a directory"),
-    "empty jobs": ("jobs.csv", lambda path: path.write_text(""), "job_id: column is missing"),
-    "short row": ("jobs.csv", replaced("job-1,finished,", "job-1,"), ":3: has another number of fields"),
-    "no number": ("timeline.csv", replaced("\n0.0,", "\nsoon,"), ":2: time_s: 'soon' is not a finite number"),
-    "infinite": ("timeline.csv", replaced("\n0.0,", "\ninf,"), "'inf' is not a finite number"),
-    "empty field": ("timeline.csv", replaced("\n0.0,", "\n,"), ":2: time_s: is empty"),
-    "back in time": ("timeline.csv", replaced("\n0.0,", "\n1e9,"), ":3: time_s: is before the line above"),
-    "wrong encoding": ("timeline.csv", lambda path: path.write_bytes(b"\xff\xfe\x00"), "is not CSV text"),
-    "no result": ("result.json", lambda path: path.unlink(), "holds no result.json"),
-    "no end": ("result.json", replaced('"end_s": ', '"end_s": "x", "was_s": '), "end_s: is not a time"),
-}
-
-
-@pytest.mark.parametrize(("name", "tamper", "line"), BROKEN.values(), ids=BROKEN)
-def test_what_is_broken_is_one_line(finished, tmp_path, capsys, name, tamper, line):
-    folder = tmp_path / "out"
-    shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("compare", "report.html"))
-    tamper(folder / name)
-    assert main([str(folder), "--out", str(tmp_path / "page.html")]) == 2
-    shown = capsys.readouterr()
-    assert (shown.out, len(shown.err.splitlines())) == ("", 1)
-    assert line in shown.err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+def test_bytes_that_are_no_text_are_no_table(tmp_path):
+    (tmp_path / "timeline.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="is not UTF-8"):
+        read_table(tmp_path / "timeline.csv", ("time_s",))
 
 
 @pytest.mark.parametrize("argv", [[], ["no-such-folder"], ["--out"]])
@@ -516,11 +473,6 @@ def test_matplotlib_draws_a_style():
     for dash in DASHES:
         line = matplotlib.lines.Line2D([0, 1], [0, 1], **Style(COLOURS[0], dash).matplotlib)
         assert line.is_dashed() == bool(dash)
-
-
-def test_an_error_names_the_file(tmp_path):
-    with pytest.raises(InputError, match=r"events\.jsonl\.gz"):
-        read_log(tmp_path / "events.jsonl.gz", 1.0)
 
 
 def test_a_job_that_saves_has_a_bar_of_its_own():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from refusals import refused
 
 from clustergym.common.errors import InputError
 from clustergym.scenario.tenants.queue_tree import (
@@ -83,54 +84,10 @@ def test_queues_of_virtual_clusters_share_alike():
         tree.leaf("c", "job-7")
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("queues: {}", "queues.yaml:1: queues: is missing (list queues by name, as {team: {quota: 8}})"),
-        (
-            "unknown: x\nqueues:\n  a: {}",
-            "queues.yaml:1: unknown: 'x' is not a queue that takes jobs (valid: a)",
-        ),
-        ("queues:\n  a: {quta: 3}", "queues.yaml:2: queues.a.quta: unknown key 'quta' (did you mean quota?)"),
-        ("queues:\n  a: {quota: -3}", "queues.yaml:2: queues.a.quota: -3 is not valid"),
-        (
-            "queues:\n  a: {parent: b}\n  c: {}",
-            "queues.yaml:2: queues.a.parent: unknown queue 'b' (valid: a, c)",
-        ),
-        (
-            "queues:\n  a: {parent: b}\n  b: {parent: c}\n  c: {parent: a}",
-            "queues.yaml:4: queues.c.parent: queues are in a circle: a in b in c in a (make one",
-        ),
-        (
-            "queues:\n  a: {members: [x]}\n  b: {parent: a}",
-            "queues.yaml:2: queues.a.members: has queues in it (b), and members (move its",
-        ),
-        (
-            "queues:\n  a: {members: [x]}\n  b: {members: [x]}",
-            "queues.yaml:3: queues.b.members: 'x' is in a too (keep one of them)",
-        ),
-        (
-            "queues:\n  a:\n    quota: 8\n    limit: 4",
-            "queues.yaml:4: queues.a.limit: 4 GPUs are less than the quota of 8 (raise the limit)",
-        ),
-        (
-            "queues:\n  a: {quota: 8, guarantee: 9}",
-            "queues.yaml:2: queues.a.guarantee: is more than the quota of 8 (raise the quota)",
-        ),
-        (
-            "queues:\n  a: {weight: 0}\n  b: {weight: 0}",
-            "queues.yaml:2: queues.a.weight: is 0 for all queues beside it too (give one a weight above 0)",
-        ),
-        (
-            "queues:\n  a: {quota: {V100: 8}}\n  b: {parent: a, quota: {V100: 9}}",
-            "queues.yaml:2: queues.a.quota: 8 GPUs are less than the 9 of b (raise it, or",
-        ),
-    ],
-)
-def test_what_is_wrong_is_one_line(tmp_path, text, told):
-    with pytest.raises(InputError) as caught:
-        load_queues(written(tmp_path, text))
-    assert str(caught.value).removeprefix(f"{tmp_path}/").startswith(told)
+@refused("queues")
+def test_what_is_wrong_is_one_line(given, said, tmp_path):
+    with said.of_error(tmp_path):
+        load_queues(written(tmp_path, given))
 
 
 def test_quotas_may_exceed_their_parents_if_the_file_says_so(tmp_path):

@@ -1,0 +1,72 @@
+"""Sealed tests: a learned or tuned policy is run on seeds that its own parameters and weights determine.
+
+They are drawn after the policy is made, so nobody can have chosen it by its figures on them. Making another
+one draws other seeds: the best of a hundred draws gains some two and a half standard errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, Place, shorten_keys
+from clustergym.benchmark.leaderboard.fill import Fingerprints, run_places
+from clustergym.benchmark.leaderboard.fingerprint import hash_weights
+from clustergym.benchmark.leaderboard.pairs import compare_with_reference
+from clustergym.common.errors import InputError
+from clustergym.common.processes import Processes
+from clustergym.scenario.registry import list_parameters, make_policy
+
+PUBLISHED = ("published", "guarded", "simple")
+
+
+def draw_sealed_seeds(table: FigureTable, name: str) -> list[int]:
+    """Return a row's least number of seeds, by the SHA-256 of board, version, parameters and weights."""
+    policy = table.policies[name].policy
+    weights = hash_weights({key: str(value) for key, value in list_parameters(make_policy(policy)).items()})
+    words = [table.board.name, str(table.board.version), shorten_keys(policy), *weights]
+    drawn = (hashlib.sha256("\n".join([*words, str(at)]).encode()).digest() for at in range(table.keys.least))
+    # Above the seeds of tables, training and tuning, which are small numbers.
+    return [2**32 + int.from_bytes(digest[:4]) for digest in drawn]
+
+
+def find_rivals(table: FigureTable, name: str) -> list[str]:
+    """Return the reference, and the policy of a paper that is best in the table, as published or guarded."""
+    known = {
+        rival: found.value
+        for rival in table.keys.policies
+        if rival not in (name, BOUND)
+        and table.policies[rival].rules in PUBLISHED
+        and (found := compare_with_reference(table, rival).overall) is not None
+    }
+    best = min(known, key=lambda rival: known[rival], default=table.keys.reference)
+    return [*dict.fromkeys((table.keys.reference, best))]
+
+
+def list_sealed_places(table: FigureTable, name: str) -> list[Place]:
+    """Return the places of a sealed test, seed by seed, the reference first."""
+    if name not in table.keys.policies or name == BOUND or table.policies[name].rules in PUBLISHED:
+        message = f"{name!r} is no learned or tuned policy of {table.board.name}"
+        raise InputError(message, field="entry", remedy="name a row of cells.yaml whose rules are `learned`")
+    label = table.keys.sealed_label(name)
+    return [
+        Place(rival, family, seed, label)
+        for seed in draw_sealed_seeds(table, name)
+        for family in table.keys.scenarios
+        for rival in [*find_rivals(table, name), name]
+    ]
+
+
+def seal(
+    table: FigureTable,
+    prints: Fingerprints,
+    name: str,
+    hours: float,
+    workers: Processes = 1,
+    say: Callable[[str], object] = print,
+) -> int:
+    """Run what a policy's sealed test lacks, until `hours` have passed; return how many runs were made."""
+    places = list_sealed_places(table, name)
+    return run_places(
+        table, prints, lambda found: [one for one in places if one not in found.rows], hours, workers, say
+    )
