@@ -10,9 +10,14 @@ from clustergym.benchmark.leaderboard.pairs import Ratio, compare_with_reference
 
 
 def state_findings(tables: Mapping[str, FigureTable], names: Iterable[str]) -> str:
-    """Return for each board who is ahead of the reference, who behind, and what reverses that."""
+    """Return who is ahead of the reference and who behind, and what reverses that, for boards with ratios."""
     listed = [*names]
-    return "\n".join(f"- {state_board(name, one, listed)}" for name, one in tables.items())
+    known = {
+        name: one
+        for name, one in tables.items()
+        if any(_overall(one, row) for row in listed if row in one.policies and row != one.keys.reference)
+    }
+    return "\n".join(f"- {state_board(name, one, listed)}" for name, one in known.items())
 
 
 def state_board(board: str, table: FigureTable, names: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from functools import cache
 
 import yaml
 from committed_figures import ROOT, WORLDS, speeds_of
+from figure_sentences import state_findings
 
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, has_table
@@ -56,6 +57,7 @@ def compared_table() -> str:
     parts = [
         f"{describe_table(first)} In parentheses the families {families}, then n.",
         table(heads, rows, words=(0, 1)),
+        state_findings(tables, COMPARED),
         compare_with_backfill(tables),
         describe_limits(first),
         speeds_of(one.board for one in tables.values()),

@@ -13,8 +13,6 @@ from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
 
-COMMON_CLOCK = ("scenario.rounds=event", "scenario.apart_s=60")
-
 
 @dataclass(frozen=True)
 class Change:

@@ -1,4 +1,4 @@
-"""Rankings under changed conditions."""
+"""Scores between chance and the best known, and rankings under changed conditions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, small_scenario
 
 from benchmarks.stability_rules import (
-    COMMON_CLOCK,
     compute_tau,
     list_changes,
+    measure_cells,
     scale_restarts,
 )
 from clustergym.results.measured_run import simulate
@@ -65,5 +65,14 @@ def test_decisions_at_events_are_apart() -> None:
     assert compiled.digest == events.digest
     with pytest.raises(UncoveredError, match="keeps decisions apart"):
         check_covered(apart, InformationClass.NONE, Buddy())
-    scenario = build_scenario(compose([*SHORT, *COMMON_CLOCK]))
+    scenario = build_scenario(compose([*SHORT, "scenario.rounds=event", "scenario.apart_s=60"]))
     assert (scenario.round_s(1920.0), scenario.apart_s) == (None, 60.0)
+
+
+def test_cells_are_measured_under_a_change() -> None:
+    load, *_ = changes = list_changes(0.8, 7200.0)
+    assert len({change.name.partition(" x ")[0] for change in changes}) == 6
+    base, lighter = (list(measure_cells(SHORT, change, ["fcfs", "srtf"], [0])) for change in (None, load))
+    assert [row[:2] for row in base] == [row[:2] for row in lighter] == [("fcfs", 0), ("srtf", 0)]
+    # A load of 0.8 in place of 3 leaves queues shorter.
+    assert all(less < more for (_, _, less), (_, _, more) in zip(lighter, base, strict=True))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.benchmark.leaderboard.cells import BOUND, LEAST_SEEDS, FigureTable, Place
+from clustergym.benchmark.leaderboard.cells import BOUND, LEAST_SEEDS, FigureTable
 from clustergym.common.arrays import Floats
 
 METRIC = "jct_mean"
@@ -124,14 +124,6 @@ def mean_hours(table: FigureTable, name: str, condition: str = "") -> float | No
     if any(len(values) < LEAST_SEEDS for values in means):
         return None
     return float(np.mean([np.mean(values) for values in means])) / 3600
-
-
-def find_missing(table: FigureTable, name: str) -> list[Place]:
-    """Return the places of a policy that its own least number of seeds lacks."""
-    keys = table.keys
-    seeds = range(keys.first_seed, keys.first_seed + keys.least)
-    places = [Place(name, family, seed, "") for family in keys.scenarios for seed in seeds]
-    return [place for place in places if place not in table.rows]
 
 
 def correlate_halves(table: FigureTable, names: Sequence[str], tied: float = 1.05) -> float | None:
