@@ -16,11 +16,11 @@ from clustergym.benchmark.leaderboard.pairs import BEST, Comparison, compare_wit
 from clustergym.benchmark.leaderboard.table_text import (
     describe_halves,
     describe_table,
+    find_title,
     format_ratio,
     list_headers,
     list_stopped,
     list_table_rows,
-    find_title,
 )
 from clustergym.common.paths import conf_dir
 from clustergym.common.tables import table
