@@ -107,7 +107,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run both policies and write the picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scenario", default="testbed")
-    parser.add_argument("--policies", nargs=2, default=("fcfs", "optimus"))
+    parser.add_argument("--policies", nargs=2, default=("fcfs", "arena"))
     parser.add_argument("--out", type=Path, default=DOCS / "two-policies.gif")
     given = parser.parse_args(argv)
     scenario = clustergym.load_scenario(given.scenario)

@@ -79,5 +79,5 @@ def test_the_picture_of_two_policies_is_small_and_current(monkeypatch):
         assert picture.n_frames > 30
         said = picture.info["comment"].decode()
     scenario = clustergym.load_scenario("testbed")
-    results = {policy: clustergym.simulate(scenario, policy) for policy in ("fcfs", "optimus")}
+    results = {policy: clustergym.simulate(scenario, policy) for policy in ("fcfs", "arena")}
     assert two_policies.comment(results) == said, "run `python docs/two_policies.py`"

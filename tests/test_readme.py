@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clustergym import __main__ as console
+from clustergym import load_scenario, simulate
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,6 +25,13 @@ def test_the_example_runs(capsys):
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     exec(compile(example, "README.md", "exec"), {})
     assert re.findall(r"^(\w+): mean JCT", capsys.readouterr().out, re.MULTILINE) == ["fcfs", "srtf", "arena"]
+
+
+def test_the_figures_of_its_first_command_are_those_of_the_runs():
+    told = re.findall(r"(\d+\.\d\d) h (?:in the queue )?under (Arena|FCFS)", README)
+    found = {name: simulate(load_scenario("testbed"), name.lower()).metrics for name in ("Arena", "FCFS")}
+    metrics = [(metric, name) for metric in ("queue_mean", "jct_mean") for name in found]
+    assert told == [(f"{found[name][metric] / 3600:.2f}", name) for metric, name in metrics]
 
 
 def commands():
