@@ -63,7 +63,7 @@ def fingerprint_policy(policy: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _is_installed(distribution: str) -> bool:
-    return next(metadata.distributions(name=distribution), None) is not None
+    return any(True for _ in metadata.distributions(name=distribution))
 
 
 def _inner_policies(parameters: Mapping[str, str]) -> Iterator[str]:

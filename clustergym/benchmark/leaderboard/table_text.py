@@ -146,7 +146,7 @@ def describe_halves(table: FigureTable) -> str:
 
 def plain_table(table: FigureTable) -> list[Mapping[str, Any]]:
     """Return the same figures for --json."""
-    plain = []
+    plain = list[Mapping[str, Any]]()
     for name, found in compare_all(table).items():
         families = {family: one and one._asdict() for family, one in found.families.items()}
         plain.append(

@@ -92,8 +92,15 @@ def fastest(
     sequence_length: int,
 ) -> float | None:
     """Return the seconds of a step by the fastest plan; None if no plan fits in memory."""
-    given = {"gpus": gpus, "global_batch": global_batch, "sequence_length": sequence_length}
-    plans = search_plans(shape, machine, constants, precision=precision, **given)
+    plans = search_plans(
+        shape,
+        machine,
+        constants,
+        gpus=gpus,
+        global_batch=global_batch,
+        sequence_length=sequence_length,
+        precision=precision,
+    )
     return plans[0].seconds if plans and plans[0].fits else None
 
 
