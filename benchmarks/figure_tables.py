@@ -19,6 +19,7 @@ from clustergym.benchmark.leaderboard.table_text import (
     find_title,
     format_ratio,
     list_headers,
+    list_sealed,
     list_stopped,
     list_table_rows,
 )
@@ -58,6 +59,7 @@ def compared_table() -> str:
         f"{describe_table(first)} In parentheses the families {families}, then n.",
         table(heads, rows, words=(0, 1)),
         state_findings(tables, COMPARED),
+        "\n".join(f"- `{name}`: {line}." for name, one in tables.items() for line in list_sealed(one)),
         compare_with_backfill(tables),
         describe_limits(first),
         speeds_of(one.board for one in tables.values()),

@@ -447,7 +447,7 @@ def _table(options: argparse.Namespace) -> int:
     rows = list(table_text.list_table_rows(fresh))
     print_table(text_table(table.board.title, table_text.list_headers(fresh), rows, words=(0, 1)))
     print(table_text.describe_table(fresh) + table_text.describe_halves(fresh))
-    for line in table_text.list_stopped(fresh):
+    for line in [*table_text.list_stopped(fresh), *table_text.list_sealed(fresh)]:
         print(line)
     if len(fresh.rows) < len(table.rows):
         gone = len(table.rows) - len(fresh.rows)

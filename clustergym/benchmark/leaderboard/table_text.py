@@ -58,7 +58,7 @@ def render_table(table: FigureTable) -> str:
     changes = [
         f"*{name}* `{' '.join(one.overrides)}` ({one.seeds} seeds)" for name, one in conditions.items()
     ]
-    stopped = [f"- {line}\n" for line in list_stopped(table)]
+    stopped = [f"- {line}\n" for line in [*list_stopped(table), *list_sealed(table)]]
     return PAGE.format(
         title=board.title,
         summary=board.summary,
@@ -127,6 +127,23 @@ def list_stopped(table: FigureTable) -> list[str]:
     """Return a line on each policy of which a run did not end, with the reason."""
     every = ((name, compare_with_reference(table, name).stopped) for name in table.keys.policies)
     return [f"{find_title(table, name)} does not end in {reason}" for name, reason in every if reason]
+
+
+def list_sealed(table: FigureTable) -> list[str]:
+    """Return a line on each sealed test: ratios on seeds that the parameters and weights determine."""
+    lines = []
+    for name in table.keys.policies:
+        label = table.keys.sealed_label(name)
+        rivals = sorted({place.policy for place in table.rows if place.condition == label} - {name})
+        ratios = [compare_with_reference(table, name, label, rival).overall for rival in rivals]
+        texts = [
+            f"{format_ratio(one)} of {find_title(table, rival)}, n {one.seeds}"
+            for rival, one in zip(rivals, ratios, strict=True)
+            if one
+        ]
+        if texts:
+            lines.append(f"{find_title(table, name)} on sealed seeds: {'; '.join(texts)}")
+    return lines
 
 
 def describe_table(table: FigureTable) -> str:

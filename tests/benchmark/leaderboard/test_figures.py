@@ -31,6 +31,7 @@ from clustergym.benchmark.leaderboard.pairs import (
     mean_hours,
 )
 from clustergym.benchmark.leaderboard.sealing import draw_sealed_seeds, seal
+from clustergym.benchmark.leaderboard.table_text import list_sealed
 from clustergym.commands.leaderboard import main
 from clustergym.common.errors import InputError
 from clustergym.common.random_streams import RandomStream
@@ -360,5 +361,8 @@ def test_sealed_seeds_hang_on_parameters_weights_and_version_and_pairs_are_run(t
     assert ratio is not None
     assert ratio.seeds == table.keys.least
     assert compare_with_reference(done, "drawn").overall is None
+    (line,) = list_sealed(done)
+    assert line.startswith("drawn on sealed seeds: ")
+    assert line.endswith(" of SRTF, n 8")
     with pytest.raises(InputError, match="'fcfs' is no learned or tuned policy of small"):
         seal(table, prints, "fcfs", 1.0)
