@@ -23,14 +23,17 @@ def state_findings(tables: Mapping[str, FigureTable], names: Iterable[str]) -> s
 def state_board(board: str, table: FigureTable, names: Iterable[str]) -> str:
     """Return what a board's table says of policies against its reference.
 
-    A policy is ahead or behind only where its whole interval is; other rows are named as not told apart. A
+    A policy is ahead or behind only where its whole interval is; other rows with one are not told apart. A
     condition that was run counts against a sentence where its point estimate has the other sign.
     """
     reference = table.policies[table.keys.reference].title
     found = {
         name: one
         for name in names
-        if name in table.policies and name != table.keys.reference and (one := _overall(table, name))
+        if name in table.policies
+        and name != table.keys.reference
+        and (one := _overall(table, name))
+        and one.low is not None
     }
     sides: dict[str, list[str]] = {"ahead": [], "behind": [], "not told apart": []}
     for name, ratio in sorted(found.items(), key=lambda item: item[1].value):
