@@ -165,10 +165,6 @@ def test_compared_metrics() -> None:
             evaluation._list_compared_metrics(given, deadlines=False)
 
 
-def test_figures_that_are_missing_are_null() -> None:
-    assert evaluation._plain(np.array([[1.5, NAN]])) == [[1.5, None]]
-
-
 def test_a_tuned_row_names_the_values_chosen() -> None:
     entrant = Entrant.from_given({"name": "gandiva", "a": 1, "b": [2, 3], "c": [4]})
     assert entrant.label == "gandiva a=1"

@@ -28,6 +28,7 @@ from clustergym.benchmark.leaderboard.agent_entry import read_actions, read_agen
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.bounds import read_bounds
 from clustergym.benchmark.leaderboard.cell_logs import read_logs
+from clustergym.benchmark.leaderboard.cells import load_table, read_rows
 from clustergym.benchmark.leaderboard.entry import read_entry, read_results
 from clustergym.benchmark.leaderboard.entry_curves import read_curves
 from clustergym.benchmark.study.study_file import read_study
@@ -146,6 +147,15 @@ def _reservations(path: Path) -> object:
 
 def _config(path: Path) -> object:
     return build_scenario(_read_config(path))
+
+
+def _figure_keys(content: bytes, folder: Path) -> object:
+    listed = ROOT / "leaderboards"
+    (folder / "ares").mkdir()
+    for name in ("policies.yaml", "ares/board.yaml"):
+        (folder / name).write_bytes((listed / name).read_bytes())
+    (folder / "ares/cells.yaml").write_bytes(content)
+    return load_table(load_board("ares", folder))
 
 
 def _in_board(read: Callable[[Path], object]) -> Callable[[Path], object]:
@@ -333,6 +343,8 @@ READERS: Mapping[str, Reader] = {
         "curves.json", _in_board(lambda folder: read_curves(load_board("fair"), folder))
     ),
     "entry-logs": _written("decisions.jsonl.gz", _cell_log),
+    "figures": _written("cells.csv.gz", lambda path: [*read_rows(path)]),
+    "figure-keys": _figure_keys,
     "agent-board": _agent_board,
     "agent-constants": _beside_agents("constants.json", read_constants),
     "agent-entry": _beside_agents("a/entry.yaml", lambda board: read_agent_entry(board, "a")),
@@ -375,6 +387,7 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "entry-results": (ROOT / "leaderboards/fair/fcfs/results.csv",),
     "entry-curves": (ROOT / "leaderboards/fair/fcfs/curves.json",),
     "entry-logs": (ROOT / "leaderboards/fair/fcfs/decisions.jsonl.gz",),
+    "figure-keys": (ROOT / "leaderboards/ares/cells.yaml",),
     "agent-board": (ROOT / "leaderboards/rl/agents.yaml",),
     "agent-constants": (ROOT / "leaderboards/rl/constants.json",),
     "agent-entry": (ROOT / "leaderboards/rl/ppo/entry.yaml",),

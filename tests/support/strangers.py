@@ -12,6 +12,7 @@ import yaml
 
 WORD = "xq_made_up"
 NAMES = """
+figures figure-keys
 agent-actions agent-board agent-constants agent-entry arena-memory board bounds checkpoint checkpoint-schema
 checkpoint-weights config decisions entry entry-curves entry-logs entry-results events gzip journal jobs
 live-scripts network network-weights openb-orders oracle-cache oracle-data override-folder placements placer
