@@ -47,7 +47,6 @@ CHANGES = {
     BELOW: OneChange(pollux=(*POLLUX, ("at_least_request", True))),
     FLAT: OneChange(ares_runs.ROOFLINE),
     "Ares on unrounded requests (`scenario.counts=any`)": OneChange(ares_runs.UNROUNDED),
-    "Ares with our guard": OneChange(ares=(("guard", True),), quick=False),
     "Ares deciding at arrivals and finishes": OneChange(ares=(("round_s", None),), quick=False),
     "pollux that reckons with the scenario's restarts": OneChange(
         "", (), (*POLLUX, ("restart_s", None)), False
