@@ -385,14 +385,18 @@ def _render(options: argparse.Namespace) -> int:
     return status
 
 
+def _check_hours(hours: float) -> None:
+    if not 0.0 < hours < math.inf:
+        raise InputError(f"{hours} hours", field="--hours", remedy="give a positive number")
+
+
 def _fill(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.board import load_board
     from clustergym.benchmark.leaderboard.cells import load_table
     from clustergym.benchmark.leaderboard.fill import drop_stale, fill, list_missing, take_fingerprints
     from clustergym.common.errors import nearest
 
-    if not 0.0 < options.hours < math.inf:
-        raise InputError(f"{options.hours} hours", field="--hours", remedy="give a positive number")
+    _check_hours(options.hours)
     table = load_table(load_board(options.board, options.root))
     for name in options.policy:
         if name not in table.keys.policies:
@@ -415,16 +419,15 @@ def _seal(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.sealing import find_rivals, list_sealed_places, seal
     from clustergym.benchmark.leaderboard.table_text import format_ratio
 
-    if not 0.0 < options.hours < math.inf:
-        raise InputError(f"{options.hours} hours", field="--hours", remedy="give a positive number")
+    _check_hours(options.hours)
     table = load_table(load_board(options.board, options.root))
     prints, label = take_fingerprints(table), table.keys.sealed_label(options.entry)
     fresh = drop_stale(table, prints)
-    list_sealed_places(fresh, options.entry)
+    places = list_sealed_places(fresh, options.entry)
     count = seal(fresh, prints, options.entry, options.hours, _workers(options), partial(print, flush=True))
     done = drop_stale(table.reread(), prints)
-    missing = [place for place in list_sealed_places(fresh, options.entry) if place not in done.rows]
-    print(f"wrote {table.path}: {count} runs; {len(missing)} to go")
+    left = sum(place not in done.rows for place in places)
+    print(f"wrote {table.path}: {count} runs; {left} to go")
     found = {}
     for rival in find_rivals(fresh, options.entry):
         ratio = compare_with_reference(done, options.entry, label, reference=rival).overall
@@ -439,11 +442,11 @@ def _table(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard import table_text
     from clustergym.benchmark.leaderboard.board import load_board
     from clustergym.benchmark.leaderboard.cells import load_table
-    from clustergym.benchmark.leaderboard.fill import load_fresh_table
+    from clustergym.benchmark.leaderboard.fill import drop_stale, take_fingerprints
     from clustergym.common.tables import print_table, text_table
 
-    board = load_board(options.board, options.root)
-    table, fresh = load_table(board), load_fresh_table(board)
+    table = load_table(load_board(options.board, options.root))
+    fresh = drop_stale(table, take_fingerprints(table))
     rows = list(table_text.list_table_rows(fresh))
     print_table(text_table(table.board.title, table_text.list_headers(fresh), rows, words=(0, 1)))
     print(table_text.describe_table(fresh) + table_text.describe_halves(fresh))

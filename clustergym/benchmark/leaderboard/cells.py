@@ -1,8 +1,7 @@
 """A board's table of figures, cells.csv.gz: one row for each run of a policy; cells.yaml says which are run.
 
 A figure is a fact about a policy with its parameters, the code that decides, a scenario, a seed and a
-condition.
-`fill` adds rows, `pairs` compares them; nothing else of a run is kept here.
+condition. `fill` adds rows, `pairs` compares them; nothing else of a run is kept here.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ class ComparedPolicy(StrictSchema):
     title : str
     rules : str
         `published`: the rules and parameters of its paper. `guarded`: besides, the one rule for all
-        policies that
-        do not count restarts themselves. `simple`, `learned`: of no paper.
+        policies that do not count restarts themselves. `simple`, `learned`: of no paper.
     policy : dict
         Name and parameters.
     seen : list of str
@@ -126,6 +124,9 @@ class Place(NamedTuple):
     scenario: str
     seed: int
     condition: str
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self)).strip()
 
 
 class Row(NamedTuple):

@@ -85,20 +85,21 @@ def compare_rows(entered: Row, found: Row) -> list[str]:
     """Return a line on each value of a row that a new run does not give."""
     values = [(name, getattr(entered, name), getattr(found, name)) for name in COMPARED]
     values += [(name, entered.metrics[name], found.metrics[name]) for name in METRICS]
-    where = " ".join(map(str, entered.place)).strip()
-    return [f"{where}: {name} is {new}, and {old} in the table" for name, old, new in values if old != new]
+    return [
+        f"{entered.place}: {name} is {new}, and {old} in the table" for name, old, new in values if old != new
+    ]
 
 
 def list_below_bound(table: FigureTable) -> list[str]:
     """Return a line on each row with a mean JCT below the bound, or with neither figure nor reason."""
     wrong = []
     for place, row in sorted(table.rows.items()):
-        value, where = row.metrics[METRIC], " ".join(map(str, place)).strip()
+        value = row.metrics[METRIC]
         bound = table.rows.get(Place(BOUND, place.scenario, place.seed, ""))
         # Another condition may have other jobs or nodes, so other bounds.
         least = bound.metrics[METRIC] if bound is not None and not place.condition else None
         if (value is None) != bool(row.stopped):
-            wrong.append(f"{where}: has neither a mean JCT nor a reason, or both")
+            wrong.append(f"{place}: has neither a mean JCT nor a reason, or both")
         elif value is not None and (value <= 0 or (least is not None and value < least * (1 - TOLERANCE))):
-            wrong.append(f"{where}: mean JCT {value} s, and no schedule is below {least} s")
+            wrong.append(f"{place}: mean JCT {value} s, and no schedule is below {least} s")
     return wrong

@@ -8,12 +8,11 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import islice, product
 from pathlib import Path
 from typing import NamedTuple
 
-from clustergym.benchmark.leaderboard import DECISION_LIMIT_S
 from clustergym.benchmark.leaderboard.board import Board, Cell
 from clustergym.benchmark.leaderboard.cells import (
     BOUND,
@@ -29,6 +28,7 @@ from clustergym.benchmark.leaderboard.fingerprint import fingerprint_policy, fin
 from clustergym.benchmark.leaderboard.pairs import compare_with_reference
 from clustergym.common.errors import InputError, shorten_text
 from clustergym.common.processes import Processes, cores, in_order
+from clustergym.scenario.scenario import Scenario
 
 AHEAD = 4
 """Cells that each process is given at a time: what is chosen next depends on what was found."""
@@ -132,7 +132,7 @@ def run_places(
                     _add_row(table, row, prints)
                 count += 1
                 value = row.stopped or f"mean JCT {row.metrics['jct_mean']:.6g} s"
-                say(f"{' '.join(map(str, row.place)).strip()}: {value} ({row.cpu_s:.3g} CPU-s)")
+                say(f"{row.place}: {value} ({row.cpu_s:.3g} CPU-s)")
     return count
 
 
@@ -191,7 +191,7 @@ def _run_claimed(
     """
     if time.monotonic() > end:
         return None
-    with _locked(table, "-".join(map(str, place)), wait=False) as mine:
+    with _locked(table, str(place), wait=False) as mine:
         if not mine or place in drop_stale(table.reread(), prints).rows:
             return None
         row = run_place(table, prints, place)
@@ -202,55 +202,33 @@ def _run_claimed(
 
 def run_place(table: FigureTable, prints: Fingerprints, place: Place) -> Row:
     """Run a policy in one place, and return its row; if it does not end, with the reason for figures."""
-    board, overrides = table.board, table.keys.overrides(place.scenario, place.condition)
-    cell = Cell(place.scenario, place.seed)
+    board, cell = table.board, Cell(place.scenario, place.seed)
     policy = {} if place.policy == BOUND else table.policies[place.policy].policy
     started, stopped, digest = _cpu_s(), "", ""
     metrics: dict[str, float | None] = dict.fromkeys(METRICS)
+    scenario = board.scenario(cell, table.keys.overrides(place.scenario, place.condition))
     try:
-        found, digest = _measure(board, policy, cell, overrides)
+        found, digest = _measure(board, scenario, policy, cell)
         metrics |= {name: found.get(name) for name in METRICS}
     except InputError as error:
         stopped = shorten_text(error.message, 200).encode("ascii", "replace").decode()
     code, solvers = prints.policies[place.policy]
-    return Row(
-        place,
-        shorten_keys(policy),
-        code,
-        prints.simulator,
-        _scenario_hash(board, cell, tuple(overrides)),
-        digest,
-        round(_cpu_s() - started, 2),
-        solvers,
-        stopped,
-        metrics,
-    )
+    cpu_s = round(_cpu_s() - started, 2)
+    keys, sha256 = shorten_keys(policy), scenario.sha256
+    return Row(place, keys, code, prints.simulator, sha256, digest, cpu_s, solvers, stopped, metrics)
 
 
 def _measure(
-    board: Board, policy: Mapping[str, object], cell: Cell, overrides: Sequence[str]
+    board: Board, scenario: Scenario, policy: Mapping[str, object], cell: Cell
 ) -> tuple[Mapping[str, float | None], str]:
     """Return the metrics of a run and the digest of its events; for no policy, the bound on the mean JCT."""
-    from clustergym.benchmark.leaderboard.run_cells import run_cell
+    from clustergym.benchmark.leaderboard.run_cells import run_scenario
     from clustergym.results.bounds.bounds import lower_bounds
 
     if not policy:
-        return {"jct_mean": lower_bounds(board.scenario(cell, overrides)).jct_mean}, ""
-    row = run_cell(board, policy, cell, overrides, DECISION_LIMIT_S).row
+        return {"jct_mean": lower_bounds(scenario).jct_mean}, ""
+    row = run_scenario(board, scenario, policy, cell).row
     return row.metrics, row.digest
-
-
-@cache
-def _hashes() -> dict[tuple[Path, Cell, tuple[str, ...]], str]:
-    return {}
-
-
-def _scenario_hash(board: Board, cell: Cell, overrides: tuple[str, ...]) -> str:
-    """Return a scenario's hash; rows of all policies in a cell need the same one."""
-    key = (board.folder, cell, overrides)
-    if key not in _hashes():
-        _hashes()[key] = board.scenario(cell, overrides).sha256
-    return _hashes()[key]
 
 
 def _cpu_s() -> float:

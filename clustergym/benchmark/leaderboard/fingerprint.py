@@ -72,7 +72,7 @@ def _inner_policies(parameters: Mapping[str, str]) -> Iterator[str]:
         yield parameters["within"].partition(" ")[0]
 
 
-def hash_weights(parameters: Mapping[str, str]) -> Iterator[str]:
+def hash_weights(parameters: Mapping[str, Any]) -> Iterator[str]:
     """Yield the hashes of weights that a parameter names, as a file or as a checkpoint of this package."""
     name = parameters.get("checkpoint")
     if name is None:

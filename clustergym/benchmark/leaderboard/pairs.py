@@ -1,10 +1,8 @@
 """Comparison of policies on the same traces: ratios of mean JCT to the board's reference policy.
 
 Of each row: the geometric mean over seeds by family of traces, and over families with equal weight. Intervals
-are
-Student's t on the logarithms; over families with the degrees of freedom of Welch and Satterthwaite. None is
-given for
-fewer than `LEAST_SEEDS` seeds a family.
+are Student's t on the logarithms; over families with the degrees of freedom of Welch and Satterthwaite. None
+is given for fewer than `LEAST_SEEDS` seeds a family.
 """
 
 from __future__ import annotations
@@ -115,12 +113,12 @@ def _values(table: FigureTable, name: str, family: str, condition: str) -> dict[
     return dict(sorted(found.items()))
 
 
-def mean_hours(table: FigureTable, name: str, condition: str = "") -> float | None:
+def mean_hours(table: FigureTable, name: str) -> float | None:
     """Return a policy's mean JCT in hours, of seeds and then of families; None with too few seeds in one.
 
     Unlike ratios, means of different seeds cannot be compared.
     """
-    means = [[*_values(table, name, family, condition).values()] for family in table.keys.scenarios]
+    means = [[*_values(table, name, family, "").values()] for family in table.keys.scenarios]
     if any(len(values) < LEAST_SEEDS for values in means):
         return None
     return float(np.mean([np.mean(values) for values in means])) / 3600

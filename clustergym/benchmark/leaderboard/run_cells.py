@@ -56,12 +56,22 @@ def run_cell(
         For a policy or placer that is unknown, that the scenario lacks something for, that stalls, exits,
         or takes too long.
     """
+    return run_scenario(board, board.scenario(cell, overrides), parameters, cell, decision_limit_s)
+
+
+def run_scenario(
+    board: Board,
+    scenario: Scenario,
+    parameters: Mapping[str, Any],
+    cell: Cell,
+    decision_limit_s: float | None = DECISION_LIMIT_S,
+) -> CellRun:
+    """Run a policy or placer as `run_cell` does, on the cell's scenario, which is built already."""
     from clustergym.sim.child import run_supervised
     from clustergym.sim.engine import StalledError
     from clustergym.sim.guard import StoppedError
 
     # In a process of its own, which a policy may end, hang or fill: a board's other cells go on.
-    scenario = board.scenario(cell, overrides)
     policy, placer = board.contestants(parameters)
     task = partial(play_cell, board, scenario, policy, placer, cell)
     try:

@@ -23,7 +23,7 @@ PUBLISHED = ("published", "guarded", "simple")
 def draw_sealed_seeds(table: FigureTable, name: str) -> list[int]:
     """Return a row's least number of seeds, by the SHA-256 of board, version, parameters and weights."""
     policy = table.policies[name].policy
-    weights = hash_weights({key: str(value) for key, value in list_parameters(make_policy(policy)).items()})
+    weights = hash_weights(list_parameters(make_policy(policy)))
     words = [table.board.name, str(table.board.version), shorten_keys(policy), *weights]
     drawn = (hashlib.sha256("\n".join([*words, str(at)]).encode()).digest() for at in range(table.keys.least))
     # Above the seeds of tables, training and tuning, which are small numbers.
