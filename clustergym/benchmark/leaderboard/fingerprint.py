@@ -90,11 +90,17 @@ def _read_closure(module: str, files: dict[str, str], imported: set[str]) -> Non
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return
-    source = _read_source(Path(spec.origin))
-    files[module] = hashlib.sha256(strip_comments(source).encode()).hexdigest()
     package = module if spec.submodule_search_locations else module.rpartition(".")[0]
-    for name in _list_imports(ast.parse(source), package):
+    files[module], names = _scan(_read_source(Path(spec.origin)), package)
+    for name in names:
         _read_closure(name, files, imported)
+
+
+@cache
+def _scan(source: str, package: str) -> tuple[str, tuple[str, ...]]:
+    """Return the hash of a program without comments, and what it imports; policies share many files."""
+    digest = hashlib.sha256(strip_comments(source).encode()).hexdigest()
+    return digest, tuple(_list_imports(ast.parse(source), package))
 
 
 def _read_source(path: Path) -> str:
