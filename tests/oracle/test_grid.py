@@ -1,23 +1,19 @@
-"""Times of operators on grids: tables, explanations, bad input."""
+"""Times of operators on grids: tables, bad input."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 import pytest
 from python_process import printed_by
-from refusals import Said, refused
 
 from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
-from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup
+from clustergym.cluster.spec import ClusterSpec, Fabric, NodeGroup
 from clustergym.common.errors import InputError
 from clustergym.oracle.base import OracleTables
 from clustergym.oracle.grid.constants import Constants
-from clustergym.oracle.grid.explanation import explain
 from clustergym.oracle.grid.grid_oracle import GridOracle, cells
-from clustergym.oracle.grid.plans import Explanation
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.oracle_config import oracle_from_config
@@ -52,17 +48,6 @@ def test_shapes_and_places(tables: OracleTables) -> None:
     assert np.isinf(tables.execution[:, :, 3:, 0]).all()  # 8 GPUs are not on a node of 4
     assert np.isinf(tables.execution[:, :, 0, 1:]).all()  # 1 GPU is not on two nodes
     assert np.isfinite(tables.execution[:, 0, 2, 0]).all()
-
-
-@pytest.mark.slow
-def test_no_allocation_is_too_large_to_be_planned_for_itself(oracle: GridOracle) -> None:
-    model, spec = ModelClass("gpt3", "39B", 1024), cluster("H800", nodes=256, per_node=8)
-    gpu, tier = spec.groups[0].gpu_type, Locality.LEAF
-    explained = explain(oracle, model, gpu, 2048, per_node=8, locality=tier).chosen
-    assert explained is not None
-    assert sum(stage.gpus for stage in explained.stages) == 2048
-    seconds = oracle.tables([model], spec, [2048]).execution[0, 0, 0, tier]
-    assert seconds == pytest.approx(explained.iteration_s, rel=1e-5)
 
 
 def test_the_estimate_is_there_where_the_plan_is(tables: OracleTables) -> None:
@@ -118,56 +103,6 @@ def test_a_model_larger_than_any_allocation_is_infeasible_everywhere(oracle: Gri
     found = oracle.tables([model], cluster("A10"), [1, 2, 4])
     assert np.isinf(found.execution).all()
     assert np.isinf(found.profiled).all()
-    why = explain(oracle, model, load_gpu_types()["A10"], 4, per_node=4)
-    assert why.chosen is None
-    assert why.proxy is None
-    assert why.reason is not None
-    assert why.reason.excess_bytes > 0
-    assert "GB over the memory of a GPU" in str(why.reason)
-    assert set(why.infeasible) == {1, 2, 4}
-
-
-@pytest.mark.parametrize(("model", "gpus"), [(MODELS[0], 8), (MODELS[1], 4), (MODELS[2], 8), (MODELS[3], 2)])
-def test_an_explanation_agrees_with_the_tables(oracle: GridOracle, model: ModelClass, gpus: int) -> None:
-    found = explain(oracle, model, load_gpu_types()["A40"], gpus, per_node=4)
-    tables = oracle.tables([model], cluster(), [gpus])
-    tier = int(found.locality)
-    assert found.locality == (Locality.NODE if gpus <= 4 else Locality.LEAF)
-    assert found.chosen is not None
-    assert found.chosen.iteration_s == pytest.approx(tables.execution[0, 0, 0, tier], rel=1e-5)
-    if found.proxy is not None:
-        assert found.proxy.plan.iteration_s == pytest.approx(tables.profiled[0, 0, 0, tier], rel=1e-5)
-    if found.data_parallel is not None:
-        parallel = tables.data_parallel[0, 0, 0, tier]
-        assert found.data_parallel.iteration_s == pytest.approx(parallel, rel=1e-5)
-    check_plans(found)
-
-
-def check_plans(found: Explanation) -> None:
-    plans = [found.chosen, found.pruned, found.data_parallel, *(f.proxy.plan for f in found.frontiers)]
-    for plan in plans:
-        if plan is None:
-            continue
-        parts = plan.compute_s + plan.intra_stage_s + plan.inter_stage_s + plan.bubble_s
-        assert parts == pytest.approx(plan.iteration_s)
-        assert sum(stage.gpus for stage in plan.stages) == found.gpus
-        assert plan.memory_bytes <= found.memory_limit_bytes * (1 + 1e-9)
-        assert plan.stages[0].first == 0
-        assert plan.stages[-1].last == len(found.operators) - 1
-        assert plan.micro_batch * plan.micro_batches >= found.model.global_batch
-    for frontier in found.frontiers:
-        assert frontier.proxy in frontier.points
-        assert frontier.points[0] == frontier.proxy
-        assert 1 <= len(frontier.points) <= frontier.considered
-    assert found.pruned_search.gpu_seconds <= found.search.gpu_seconds
-
-
-@refused("grid-allocations")
-def test_impossible_allocations_are_one_clear_line(oracle: GridOracle, given: list[Any], said: Said) -> None:
-    gpus, per_node, name = given
-    locality = None if name is None else Locality[name]
-    with said.of_error():
-        explain(oracle, MODELS[0], load_gpu_types()["A40"], gpus, per_node=per_node, locality=locality)
 
 
 def test_bad_classes_and_counts(oracle: GridOracle) -> None:
@@ -181,18 +116,10 @@ def test_bad_classes_and_counts(oracle: GridOracle) -> None:
 
 def test_micro_batches_must_divide_the_batch() -> None:
     odd = make_operators_oracle(CATALOG, micro_batches=12)
-    for ask in (
-        lambda: odd.tables(MODELS[:1], cluster(), [2]),
-        lambda: explain(odd, MODELS[0], load_gpu_types()["A40"], 2, per_node=4),
-    ):
-        with pytest.raises(InputError, match="a batch of 256 is not divisible by 12 micro-batches"):
-            ask()
+    with pytest.raises(InputError, match="a batch of 256 is not divisible by 12 micro-batches"):
+        odd.tables(MODELS[:1], cluster(), [2])
     with pytest.raises(InputError, match="0 is not positive"):
         make_operators_oracle(CATALOG, micro_batches=0)
-    oracle = make_operators_oracle(CATALOG, micro_batches=8)
-    found = explain(oracle, MODELS[0], load_gpu_types()["A100"], 4, per_node=4)
-    assert found.proxy is not None
-    assert found.proxy.plan.micro_batches == 8
 
 
 def test_configuration_by_name() -> None:

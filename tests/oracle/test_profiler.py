@@ -16,7 +16,7 @@ from clustergym.oracle.grid.layer_costs import Split, operator_costs
 from clustergym.oracle.grid.pipelines import Layouts, pipeline_s, price
 from clustergym.oracle.grid.profiler import estimate
 from clustergym.oracle.grid.pruning import measuring_cost, profiling_cost
-from clustergym.oracle.grid.stages import stage_bytes
+from clustergym.oracle.grid.stages import stage_table
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.stacks.stack_oracle import make_operators_oracle
@@ -81,9 +81,11 @@ def test_gpipe_holds_all_micro_batches() -> None:
     # single stage has one.
     rows, machine = allocation(GPT, gpus=2)
     counts, k = np.full(1, 16.0), rows.operators
-    half, whole = (0, k // 2 - 1, 1, 1, 0), (0, k - 1, 2, 1, 0)
-    lean = stage_bytes(rows, machine, counts, [half, whole])
-    full = stage_bytes(rows, replace(machine, holds_all=True), counts, [half, whole])
+    # Stages that begin at the first operator are the first of the table; of one GPU, and of two.
+    half, whole = (0, k // 2 - 1, 0), (0, k - 1, 1)
+    machines = machine, replace(machine, holds_all=True)
+    tables = [stage_table(rows, one, counts, 2).memory_bytes for one in machines]
+    lean, full = ([float(table[stage]) for stage in (half, whole)] for table in tables)
     kept = operator_costs(rows, machine, np.full((1, 1, 1), 8.0), Split(np.ones(1), np.ones(1))).kept_bytes
     assert full[0] - lean[0] == pytest.approx((16 - 2) * kept[0, 0, : k // 2].sum())
     assert full[1] == lean[1]

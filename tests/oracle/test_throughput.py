@@ -264,14 +264,6 @@ def test_explain_shows_plan_parts_and_what_does_not_fit(tmp_path, capsys):
     assert plan["tokens_per_s_per_gpu"] * 64 * plan["step_s"] == pytest.approx(1024 * 8192)
     assert plan["mfu"] == pytest.approx(plan["tokens_per_s_per_gpu"] * shown["flops_per_token"] / 989.4e12)
     assert shown["next_best"][0]["step_s"] >= plan["step_s"]
-    for grid in shown["grids"]:
-        loads = [point["communication_load"] for point in grid["frontier"]]
-        assert loads == sorted(loads, reverse=True)
-        assert grid["proxy_plan"]["plan"]["pipeline"] == grid["stages"]
-        assert grid["proxy_plan"]["plan"]["step_s"] >= plan["step_s"]
-    # The grid with the least estimate has a proxy plan that is all but the fastest.
-    proxy = min((grid["proxy_plan"] for grid in shown["grids"]), key=lambda one: one["estimated_s"])
-    assert proxy["plan"]["step_s"] < 1.05 * plan["step_s"]
     assert all(other["memory_gb"] > 0.95 * 80 for other in shown["too_large"])
 
 

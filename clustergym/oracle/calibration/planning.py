@@ -15,9 +15,15 @@ from clustergym.oracle.grid.grid_oracle import GridOracle, allocations, batches,
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.planner import Planner, frontiers
-from clustergym.oracle.grid.plans import Cost
 from clustergym.oracle.grid.profiler import Estimates, estimate
-from clustergym.oracle.grid.pruning import RULES, measuring_cost, profiling_cost, search_cost, search_pruned
+from clustergym.oracle.grid.pruning import (
+    RULES,
+    Cost,
+    measuring_cost,
+    profiling_cost,
+    search_cost,
+    search_pruned,
+)
 from clustergym.oracle.grid.search import data_parallel_search, full_search
 from clustergym.oracle.models.catalog import ARENA_FAMILIES, Catalog
 from clustergym.oracle.models.model_spec import ModelClass

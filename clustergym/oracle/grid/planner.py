@@ -265,12 +265,6 @@ def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
     return found
 
 
-def frontier(candidates: NormalisedPartitions, gpus: int, row: int) -> Ints:
-    """Return the indices of one model's Pareto-optimal divisions into stages, by ascending imbalance."""
-    kept = np.flatnonzero(frontiers(candidates, gpus)[row])
-    return kept[np.argsort(-candidates.communication_s[row, kept], kind="stable")]
-
-
 def proxies(candidates: NormalisedPartitions, gpus: int) -> tuple[Ints, Bools]:
     """Return the index of each model's proxy plan (least imbalance and communication); whether it has one."""
     steps = reduce_bias(candidates, gpus)

@@ -12,6 +12,7 @@ to tensor parallelism, as its plan has it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from clustergym.oracle.base import check_choice
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine, operator_costs
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.planner import NormalisedPartitions, Planner, frontiers, reduce_bias
-from clustergym.oracle.grid.plans import Cost
 from clustergym.oracle.grid.profiler import Estimates
 from clustergym.oracle.grid.search import BestPlans, full_search
 from clustergym.oracle.grid.stages import MOST_TENSOR, every_split, intervals, run_index, splits
@@ -36,6 +36,24 @@ NEAR_STEPS = 2
 COMPILE_S, RUNS = 3.0, 5
 """Seconds to compile a stage, and micro-batches it is then run for; the same for profiling an operator.
 Assumed: for a plan of eight operators they come near the 30 s of profiling in Crius (section 8.2)."""
+
+
+class Cost(NamedTuple):
+    """The wall-clock time, GPU time and trials that profiling or a plan search costs.
+
+    Attributes
+    ----------
+    seconds : float
+        Wall-clock time.
+    gpu_seconds : float
+        GPUs held times the seconds they are held.
+    trials : int
+        Stages or plans that are compiled and run.
+    """
+
+    seconds: float
+    gpu_seconds: float
+    trials: int
 
 
 def search_pruned(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -263,25 +262,3 @@ def pure_data_parallel(
         found = sums.stages(whole, None, np.zeros(1, dtype=np.int64))
         seconds[here], memory[here] = found[0][:, 0, 0], found[1][:, 0, 0]
     return seconds, memory
-
-
-def stage_bytes(
-    rows: GraphAllocations,
-    machine: Machine,
-    micro_batches: Floats,
-    bounds: Sequence[tuple[int, int, int, int, int]],
-) -> list[float]:
-    """Return the bytes on a GPU of each stage of a model, given its operators, GPUs and split in `bounds`.
-
-    `bounds` has each stage's first and last operator, its GPUs, the GPUs over which an operator is split, and
-    the first operator that is split.
-    """
-    found = []
-    for first, last, gpus, tensor, cut in bounds:
-        ranks = np.unique([1, tensor])
-        sums = _Sums(rows, machine, micro_batches, "seconds", np.full(len(ranks), gpus), ranks)
-        index = run_index(rows.operators, np.array([first]), np.array([last]))
-        position = np.array([max(cut, first)])
-        memory = sums.stages(index, position, np.array([len(ranks) - 1]))[1]
-        found.append(float(memory[0, 0, 0]))
-    return found

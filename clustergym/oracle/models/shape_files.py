@@ -154,11 +154,6 @@ def find_accelerator(name: str) -> Machine | None:
     return _accelerators(None).get(name.lower())
 
 
-def is_transformer(name: str, more: Path | None = None) -> bool:
-    """Return whether a transformer of this name is in the catalogue or in `more`, or it is a config.json."""
-    return name.endswith(".json") or name.lower() in _transformers(more)
-
-
 def transformer_names() -> list[str]:
     """Return the names of the transformers in the catalogue."""
     return sorted({one.name for one in _transformers(None).values()})

@@ -6,13 +6,12 @@ import argparse
 import json
 from dataclasses import fields, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from refusals import Said, refused
 
-from clustergym.commands.oracle import step_explanation
+from clustergym.commands.oracle import explain
 from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
 from clustergym.oracle.stacks.search import PlannedStep
 from clustergym.oracle.stacks.step_time import StepParts
@@ -49,7 +48,7 @@ TOO_LARGE = [step(0.1, 9.0 - at, fits=False, tensor=2, micro_batch=at) for at in
 
 def options(**changes: Any) -> argparse.Namespace:
     given = {
-        "json": None, "plot": None, "locality": None, "calibration": None, "model": "tiny", "shapes": None,
+        "json": None, "model": "tiny", "shapes": None,
         "gpus": "2xtoy", "accelerators": None, "batch": 3, "sequence_length": 4, "precision": "bf16",
         "stack": "fsdp-2025",
     }  # fmt: skip
@@ -65,13 +64,9 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         asked["by"] = rest
         return list(asked["plans"])
 
-    monkeypatch.setattr(step_explanation, "search_plans", search)
-    point = SimpleNamespace(bias=0.25, communication_load=0.0125, step=FITTING[1])
-    grid = SimpleNamespace(stages=1, considered=1234, points=[point], proxy=point)
-    monkeypatch.setattr(step_explanation, "list_grids", lambda shape, steps: [grid] if steps else [])
-    monkeypatch.setattr(step_explanation, "estimate_step", lambda step: 1.5 * step.seconds)
-    monkeypatch.setattr(step_explanation, "load_transformer", lambda name, path: TINY)
-    monkeypatch.setattr(step_explanation, "load_accelerator", lambda name, path: MACHINE)
+    monkeypatch.setattr(explain, "search_plans", search)
+    monkeypatch.setattr(explain, "load_transformer", lambda name, path: TINY)
+    monkeypatch.setattr(explain, "load_accelerator", lambda name, path: MACHINE)
     return asked
 
 
@@ -85,7 +80,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_what_is_printed(searched: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert step_explanation.run(options()) == 0
+    assert explain.run(options()) == 0
     assert searched["by"] == {"gpus": 2, "global_batch": 3, "sequence_length": 4, "precision": "bf16"}
     # 3 x 4 tokens in 0.1 s on 2 GPUs: 60 tokens/s/GPU, times 10,080 FLOPs of a million: 60.5 %.
     assert FLOPS_PER_TOKEN == 10_080
@@ -105,10 +100,6 @@ def test_what_is_printed(searched: dict[str, Any], capsys: pytest.CaptureFixture
         "DP 2, micro-batch 4, bf16, sharded: optimizer, recompute 50 % | 0.4 | 15",
         "DP 2, micro-batch 5, bf16, sharded: optimizer, recompute 50 % | 0.5 | 12",
         "DP 2, micro-batch 6, bf16, sharded: optimizer, recompute 50 % | 0.6 | 10",
-        "grids, each with its proxy plan",
-        "stages | plans | frontier | bias | comm load s | estimated s | step s | proxy plan",
-        "1 | 1,234 | 1 | 0.250 | 0.0125 | 0.3 | 0.2"
-        " | DP 2, micro-batch 2, bf16, sharded: optimizer, recompute 50 %",
         "6 plans do not fit",
         "needs GB | may fill GB",
         # The one that needs least is the first, then the first of the others.
@@ -122,7 +113,7 @@ def test_what_is_printed(searched: dict[str, Any], capsys: pytest.CaptureFixture
 
 def test_what_json_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "explained.json"
-    assert step_explanation.run(options(json=file, precision="fp8", stack=None)) == 0
+    assert explain.run(options(json=file, precision="fp8", stack=None)) == 0
     assert capsys.readouterr().out.endswith(f"wrote {file}\n")
     found = json.loads(file.read_text())
     assert {key: found[key] for key in ("stack", "model", "accelerator", "gpus", "flops_per_token")} == {
@@ -138,11 +129,6 @@ def test_what_json_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert best["step_s"] == pytest.approx(0.1)
     assert best["tokens_per_s_per_gpu"] == pytest.approx(60.0)
     assert best["mfu"] == pytest.approx(0.3024)  # Of two million FLOP/s.
-    (grid,) = found["grids"]
-    assert (grid["stages"], grid["considered"], len(grid["frontier"])) == (1, 1234, 1)
-    assert (grid["proxy_plan"]["bias"], grid["proxy_plan"]["communication_load"]) == (0.25, 0.0125)
-    assert grid["proxy_plan"]["estimated_s"] == pytest.approx(0.3)
-    assert grid["frontier"][0]["plan"]["micro_batch"] == 2
     assert [one["micro_batch"] for one in found["next_best"]] == [2, 3, 4, 5, 6]
     assert [one["micro_batch"] for one in found["too_large"]] == [1, 2, 3, 4, 5]
 
@@ -163,18 +149,18 @@ def test_why_there_is_no_plan(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     searched["plans"], file = plans, tmp_path / "none.json"
-    assert step_explanation.run(options(json=file)) == 0
+    assert explain.run(options(json=file)) == 0
     assert printed(capsys)[1] == line
     assert (json.loads(file.read_text())["plan"], json.loads(file.read_text())["next_best"]) == (None, [])
 
 
-@refused("step-explanation")
+@refused("oracle-explain")
 def test_what_cannot_be_explained(given: dict[str, Any], said: Said) -> None:
     with said.of_error():
-        step_explanation.run(options(**given))
+        explain.run(options(**given))
 
 
 def test_the_largest_that_can_be_asked_for(searched: dict[str, Any]) -> None:
     most = {"gpus": " 131072Xtoy ", "batch": 10_000_000, "sequence_length": 16_777_216, "precision": "mxfp8"}
-    assert step_explanation.run(options(**most)) == 0
+    assert explain.run(options(**most)) == 0
     assert (searched["by"]["gpus"], searched["by"]["precision"]) == (131_072, "mxfp8")
