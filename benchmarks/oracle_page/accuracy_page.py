@@ -54,7 +54,7 @@ computed from assumptions: 3 s to compile a stage or an operator, and five runs 
 A pruned search compiles only some of the plans (`clustergym/oracle/grid/pruning.py`). There are three
 rules: those of Arena and of Crius, as in the papers' texts, and `wide`, which is ours. `wide` searches
 two grids instead of one, and also the tensor- and data-parallel degrees next to those of each stage; it
-finds better plans and saves less time. `clustergym oracle explain` shows `wide`.
+finds better plans and saves less time.
 """
 
 RULES_NOTE = """\

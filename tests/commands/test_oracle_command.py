@@ -129,17 +129,8 @@ def test_memory_against_measurements(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.processes
 def test_explain_prints_the_same_in_any_process() -> None:
-    words = [
-        "-m",
-        "clustergym.oracle",
-        "explain",
-        "--model",
-        "llama3-8B",
-        "--gpus",
-        "16xH100",
-        "--batch",
-        "256",
-    ]
+    words = ["-m", "clustergym.oracle", "explain", "--model", "llama3-8B"]
+    words += ["--gpus", "16xH100", "--batch", "256"]
     assert len({printed_by(*words, PYTHONHASHSEED=seed) for seed in ("0", "1")}) == 1
 
 
