@@ -26,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="clustergym cluster", description="Look at clusters.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     describe = commands.add_parser("describe", help="print GPU types, sizes, switches and bandwidths")
-    draw = commands.add_parser("draw", help="draw the switches: a tree here, or a picture in a file")
+    draw = commands.add_parser("draw", help="draw the switches as a tree")
     imported = commands.add_parser(
         "import", help="write the nodes that Slurm or Kubernetes lists as a cluster"
     )
@@ -44,7 +44,6 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "cluster", metavar="NAME", help=f"a YAML file, or one of {', '.join(cluster_names())}"
         )
-    draw.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a picture (SVG, PNG or PDF)")
     describe.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
     return parser
 
@@ -86,19 +85,13 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _draw(options: argparse.Namespace) -> int:
-    spec, path = load_cluster(options.cluster), options.output
+    from clustergym.cluster.fabric_tree import text_tree
+
+    spec = load_cluster(options.cluster)
     if isinstance(spec, DivisibleCluster):
         remedy = "its GPUs can be divided, and no job is on several nodes: see cluster describe"
         raise InputError(f"{spec.name} has no switches to draw", field="cluster", remedy=remedy)
-    if path is None:
-        from clustergym.cluster.fabric_tree import text_tree
-
-        _print(text_tree(spec))
-        return 0
-    from clustergym.cluster.fabric_tree import draw
-
-    draw(spec, path)
-    print(f"wrote {path}")
+    _print(text_tree(spec))
     return 0
 
 

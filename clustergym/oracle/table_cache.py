@@ -12,7 +12,6 @@ import json
 import multiprocessing
 import os
 import pickle
-import re
 import secrets
 import sys
 import zipfile
@@ -40,7 +39,6 @@ SCHEMA = 1
 TABLES = ("execution", "profiled", "data_parallel")
 """Tables of a class, in the order they are stacked in its file; then segments, if the oracle knows any."""
 
-_OURS = re.compile(r"[0-9a-f]{64}\.npz|\.[0-9a-f]{64}\.npz\.[0-9a-f]+\.tmp")
 _noted: set[str] = set()
 
 
@@ -196,16 +194,6 @@ class Store:
         except OSError as error:
             print_note(f"the cache {self.folder} cannot be written ({error.strerror}): tables are not kept")
             self.folder = None
-
-    def files(self) -> Iterator[Path]:
-        """Yield the paths of cached files, and of files that interrupted writers left behind."""
-        if self.folder is None:
-            return
-        try:
-            entries = sorted(self.folder.iterdir())
-        except OSError:
-            return
-        yield from (path for path in entries if _OURS.fullmatch(path.name) and path.is_file())
 
 
 def pack(key: str, stack: Floats) -> bytes:

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.cluster.cluster_files import canonical_gpu_type
-from clustergym.common.arrays import Floats
 from clustergym.common.columns import MAX_GPUS, integers, numbers, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.reading import parse_json
@@ -214,60 +212,3 @@ def _fits(table: TextTable) -> list[bool]:
         return [True] * len(table)
     used_a, used_b, device = (numbers(table, name, low=0, default=np.nan) for name in MEMORY)
     return [not over for over in (used_a + used_b > device).tolist()]
-
-
-# What a table says
-
-
-class PairStatistics(NamedTuple):
-    """Statistics of the pairs of jobs on one GPU type; each pair counts once.
-
-    `sums` are the sums of what both jobs keep, ascending; `kept` what each of them keeps, ascending;
-    `impossible` counts the pairs on one GPU that cannot share, `entries` all pairs of the file.
-    """
-
-    gpu_type: str
-    sums: Floats
-    kept: Floats
-    impossible: int
-    entries: int
-
-    def plain(self) -> dict[str, Any]:
-        """Return the statistics by name, as pages show them."""
-        names = ("min", "p5", "p25", "median", "p75", "p95", "max")
-        at = zip(names, (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1), strict=True)
-        kept = zip(("p5", "median", "p95"), (0.05, 0.5, 0.95), strict=True)
-        some = len(self.sums) > 0
-        return {
-            "gpu_type": self.gpu_type,
-            "pairs": len(self.sums),
-            **{f"sum_{name}": _above(self.sums, share) for name, share in at},
-            "sum_mean": float(self.sums.mean()) if some else None,
-            "losing_share": float((self.sums < 1).mean()) if some else None,
-            "gaining_share": float((self.sums >= 1.5).mean()) if some else None,
-            **{f"kept_{name}": _above(self.kept, share) for name, share in kept},
-            "impossible_pairs": self.impossible,
-            "entries": self.entries,
-        }
-
-
-def _above(ascending: Floats, share: float) -> float | None:
-    """Return the quantile at `share` of ascending values; None without values."""
-    number = len(ascending)
-    return float(ascending[min(int(share * number), number - 1)]) if number else None
-
-
-def pair_statistics(table: PairTable) -> list[PairStatistics]:
-    """Compute the statistics of a table of pairs, for each of its GPU types."""
-    of_type: dict[str, list[tuple[PairKey, tuple[float, float]]]] = defaultdict(list)
-    for key, pair in table.kept.items():
-        of_type[key.gpu_type].append((key, pair))
-    found = []
-    for name, entries in sorted(of_type.items()):
-        # Each pair stands twice, one way round and the other; a pair of equal jobs once.
-        once = [(key, pair) for key, pair in entries if key.first <= key.second]
-        impossible = sum(pair[0] == 0 and key.gpus == 1 for key, pair in once)
-        possible = np.array([pair for _, pair in once if pair[0] > 0]).reshape(-1, 2)
-        sums, kept = np.sort(possible.sum(axis=1)), np.sort(possible.ravel())
-        found.append(PairStatistics(name, sums, kept, impossible, len(entries)))
-    return found

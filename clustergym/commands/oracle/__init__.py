@@ -9,7 +9,7 @@ from types import ModuleType
 from clustergym.commands.oracle.common import StrictParser
 from clustergym.common.errors import exits_on_bad_input
 
-COMMANDS = ("explain", "validate", "fit", "cache")
+COMMANDS = ("explain", "validate", "fit")
 """Modules of `clustergym.commands.oracle`."""
 
 

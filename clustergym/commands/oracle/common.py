@@ -52,7 +52,7 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
 def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     """Add the option `--data`, a file of measurements, and the options of `add_shapes` to a parser."""
     text = (
-        "measured throughput, iteration times, memory, collectives or steps, by its columns: a CSV file,"
+        "measured throughput, iteration times, memory or steps, by its columns: a CSV file,"
         " `modern` (all tables of throughput in $CLUSTERGYM_DATA) or"
         " `measured` (benchmarks/measured/h100-steps.csv);"
         " step times by plan and placement: a folder, or `morphling` ($CLUSTERGYM_DATA/morphling)"
@@ -64,7 +64,7 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None
 def what_is_measured(data: str) -> str:
     """Return which measurements a file holds, as a word such as `throughput`, `memory` or `steps`.
 
-    `times` are of iterations, `collectives` of collective operations; `steps` have both time and memory.
+    `times` are of iterations; `steps` have both time and memory.
     """
     from clustergym.common.text_files import first_lines, header
 
@@ -75,8 +75,6 @@ def what_is_measured(data: str) -> str:
         return "steps"
     if names & {"memory_gb", "dp_degree"}:
         return "memory"
-    if names & {"collective", "devices_per_node"}:
-        return "collectives"
     return "times" if "model_family" in names else "throughput"
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustergym.commands.oracle import common
-from clustergym.commands.oracle.common import print_figures
 from clustergym.common.errors import InputError
 from clustergym.common.writing import write_json, write_text
 from clustergym.oracle.base import check_choice
@@ -17,16 +16,7 @@ from clustergym.oracle.base import check_choice
 if TYPE_CHECKING:
     from clustergym.oracle.stacks.catalog import Stack
 
-SUMMARY = "fit a software stack's constants to measured times or throughput"
-
-SCHEMES = {"all": ("leave_one_model_out", "half"), "none": ()} | {
-    name: (name,) for name in ("leave_one_model_out", "half")
-}
-"""Values of `--cross-validate`."""
-FORMULAS_FILE = {
-    "steps": "clustergym/oracle/stacks/step_time.py",
-    "operators": "clustergym/oracle/grid/constants.py",
-}
+SUMMARY = "fit a software stack's constants to measured throughput"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,9 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stack", required=True, metavar="NAME", help="as in megatron-2026, or all")
     text = "where the constants go (conf/stack/NAME.yaml)"
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
-    text = "alpa-2022: leave_one_model_out, half (of the models), none, or all (the default)"
-    parser.add_argument("--cross-validate", metavar="SCHEME", default="all", help=text)
-    parser.add_argument("--models", metavar="PATH", help="a folder of further model files, or one file")
     common.add_json(parser)
 
 
@@ -48,42 +35,21 @@ def run(options: argparse.Namespace) -> int:
     """
     from clustergym.common.paths import conf_dir
     from clustergym.oracle.calibration.step_fit import FREE
-    from clustergym.oracle.stacks.catalog import OPERATORS_STACK
 
-    operators = options.stack == OPERATORS_STACK
     names = list(FREE) if options.stack == "all" else [options.stack]
-    if not operators and options.stack != "all":
-        check_choice(options.stack, (*FREE, OPERATORS_STACK), "--stack")
+    if options.stack != "all":
+        check_choice(options.stack, FREE, "--stack")
     if options.output is not None and len(names) > 1:
         message, remedy = "is one file for several stacks", "leave it out, or name one stack"
         raise InputError(message, field="--output", remedy=remedy)
-    check_choice(options.cross_validate, list(SCHEMES), "--cross-validate")
     common.check_target(options.json, "--json")
     targets = {name: options.output or conf_dir() / "stack" / f"{name}.yaml" for name in names}
     for target in targets.values():
         common.check_target(target, "--output")
-    chosen = targets[options.stack] if operators else None
-    shown = _fit_steps(options, targets) if chosen is None else _fit_operators(options, chosen)
+    shown = _fit_steps(options, targets)
     write_json(options.json, shown)
-    written = [chosen] if chosen else [targets[name] for name in shown]
-    common.print_written(*written, options.json)
+    common.print_written(*(targets[name] for name in shown), options.json)
     return 0
-
-
-def _fit_operators(options: argparse.Namespace, target: Path) -> dict[str, Any]:
-    """Fit, write and print the constants of operators, and the errors on models not fitted."""
-    from clustergym.oracle.calibration.operator_fit import as_stack, fit
-    from clustergym.oracle.models.catalog import load_catalog
-
-    with common.telling() as tell:
-        schemes = SCHEMES[options.cross_validate]
-        found = fit(Path(options.data), load_catalog(extra=options.models), schemes, tell)
-    shown = _write(as_stack(found), target, "operators", {})
-    errors = {"fitted": found.fitted, **found.cross_validated}
-    for name, figures in errors.items():
-        subset = "on the rows they were fitted to" if name == "fitted" else f"on models not fitted, {name}"
-        print_figures(f"\nerror {subset.replace('_', ' ')}", figures)
-    return {"rows": len(found.rows.models), "constants": shown, **errors}
 
 
 def _fit_steps(options: argparse.Namespace, targets: Mapping[str, Path]) -> dict[str, Any]:
@@ -97,19 +63,19 @@ def _fit_steps(options: argparse.Namespace, targets: Mapping[str, Path]) -> dict
         free = [one for names in FREE[name] for one in names]
         stack = fitted_stack(rows, name, fit_stack(rows, name))
         note = {"Fitted": f"{', '.join(free[:6])},", "": f"{', '.join(free[6:])}; the others are not."}
-        shown = _write(stack, target, "steps", note)
+        shown = _write(stack, target, note)
         found[name] = {one: shown[one] for one in free}
     return found
 
 
-def _write(stack: Stack, target: Path, formulas: str, notes: Mapping[str, str]) -> dict[str, Any]:
+def _write(stack: Stack, target: Path, notes: Mapping[str, str]) -> dict[str, Any]:
     """Write and print a stack; return its constants, rounded as in its file."""
     from clustergym.common.tables import print_table, text_table
     from clustergym.oracle.stacks.catalog import round_constants, stack_yaml
 
     about = [
         "Constants of a software stack, written by `clustergym oracle fit`; what each is stands in",
-        f"{FORMULAS_FILE[formulas]}.",
+        "clustergym/oracle/stacks/step_time.py.",
         *(f"{name}: {text}" if name else text for name, text in notes.items()),
     ]
     write_text(target, stack_yaml(stack, about), "--output")

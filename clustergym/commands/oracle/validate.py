@@ -1,4 +1,4 @@
-"""`validate`: compares predicted times, throughput, memory, collectives or steps with measured ones."""
+"""`validate`: compares predicted times, throughput, memory or steps with measured ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.writing import write_json
 from clustergym.oracle.base import check_choice
 
-SUMMARY = "hold an oracle against measured times, throughput, memory, collectives, steps or plans"
+SUMMARY = "hold an oracle against measured times, throughput, memory, steps or plans"
 
 ORACLES = ("stack", "roofline")
 
@@ -28,15 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE", help=text)
     parser.add_argument("--oracle", metavar="|".join(ORACLES), default=ORACLES[0], help="of times (stack)")
     parser.add_argument("--models", metavar="PATH", help="a folder of further model files, or one file")
-    text = "collectives: the GPU they were measured on, as in H100 (conf/hardware/accelerators.yaml)"
-    parser.add_argument("--gpu-type", metavar="NAME", help=text)
     common.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run `clustergym oracle validate`: compare predictions with measurements; return the exit status.
 
-    The file of `--data` says which: throughput, times, memory, collectives or training steps.
+    The file of `--data` says which: throughput, times, memory or training steps.
     """
     from clustergym.common.figures import check_figure
 
@@ -57,7 +55,7 @@ def _check_absent(options: argparse.Namespace, measured: str) -> None:
     of: dict[str, tuple[str, ...]] = {
         "throughput": ("stack", "cross_validate", "plot", "shapes", "accelerators")
     }
-    of |= {"times": ("stack", "oracle", "models"), "memory": (), "collectives": ("gpu_type",)}
+    of |= {"times": ("stack", "oracle", "models"), "memory": ()}
     of |= {"steps": ("shapes", "accelerators"), "placements": ("cross_validate",)}
     for names in of.values():
         for name in names:
@@ -95,16 +93,6 @@ def _memory(options: argparse.Namespace) -> dict[str, Any]:
     return shown
 
 
-def _collectives(options: argparse.Namespace) -> dict[str, Any]:
-    from clustergym.oracle.stacks.collectives import validate_collectives
-
-    if options.gpu_type is None:
-        raise InputError("is not given", field="--gpu-type", remedy="name the GPU, as in H100")
-    shown = {"collectives": validate_collectives(Path(options.data), options.gpu_type)}
-    print_figures(f"collectives of {options.gpu_type} against {options.data}", shown)
-    return shown
-
-
 def _steps(options: argparse.Namespace) -> dict[str, Any]:
     from clustergym.oracle.calibration.measured_steps import validate_steps
 
@@ -127,7 +115,6 @@ def _throughput(options: argparse.Namespace) -> dict[str, Any]:
     from clustergym.oracle.calibration.throughput_validation import (
         cross_validate,
         draw,
-        errors_without_parts,
         figures,
         predict_rows,
     )
@@ -135,7 +122,6 @@ def _throughput(options: argparse.Namespace) -> dict[str, Any]:
     rows = common.throughput_rows(options)
     predictions = predict_rows(rows, options.stack)
     shown = figures(rows, predictions)
-    shown["without_a_part"] = errors_without_parts(rows)
     if options.cross_validate:
         with common.telling() as tell:
             shown["left_out"] = cross_validate(rows, tell)
@@ -159,7 +145,6 @@ VALIDATIONS = {
     "throughput": _throughput,
     "times": _times,
     "memory": _memory,
-    "collectives": _collectives,
     "steps": _steps,
     "placements": _placements,
 }

@@ -1,4 +1,4 @@
-"""`clustergym trace import|validate|describe|generate|slice|pairs`: read, check and write traces."""
+"""`clustergym trace import|validate|describe|generate|slice`: read, check and write traces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ DELEGATED = {
         "clustergym.commands.trace.generate",
         "write a synthetic trace like one of the published ones",
     ),
-    "pairs": ("clustergym.commands.trace.pairs", "describe a table of how fast two jobs are that share GPUs"),
 }
 """Commands of other modules, which are imported when they are asked for."""
 

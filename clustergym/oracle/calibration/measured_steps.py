@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,9 @@ BESIDE = (
     *("loss_peak_bytes", "backward_peak_bytes", "optimizer_peak_bytes", "gpu", "driver", "torch"),
 )
 """Columns of a measurement that are not compared with predictions."""
-CURVE_COLUMNS = ("tokens", "inside", "outside", "sequence_length", "heads", "width", "bytes", "seconds")
-"""Columns that say at which size a point of a curve was measured."""
 WITHOUT_LOSS, DROPPED, COMPILED = "loss", "gradients_kept", "compiled"
-SEGMENTS, REPEATED = "segments", "repeat"
-"""Values of `changed`: what differs from the usual step; the last has a number."""
-LARGEST_MICRO_BATCH = 2**16
+SEGMENTS = "segments"
+"""Values of `changed`: what differs from the usual step."""
 
 
 @dataclass(frozen=True)
@@ -135,21 +132,6 @@ def is_predicted_to_fit(step: MeasuredStep) -> bool:
     return predict_bytes(step) <= usable_bytes(step.setting.machine, _constants(step))
 
 
-def predict_largest(step: MeasuredStep) -> int:
-    """Return the largest micro-batch with which the step is predicted to fit; 0 if none."""
-
-    def fits(micro: int) -> bool:
-        plan = replace(step.setting.plan, micro_batch=micro)
-        setting = replace(step.setting, plan=plan, global_batch=micro)
-        return is_predicted_to_fit(replace(step, setting=setting))
-
-    low, high = 0, LARGEST_MICRO_BATCH
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
-
-
 def find_borders(steps: Iterable[MeasuredStep]) -> list[tuple[MeasuredStep, MeasuredStep]]:
     """Pair steps of the largest fitting and least failing micro-batch, by model, GPU, length, recomputation.
 
@@ -173,21 +155,12 @@ def border_figures(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]]) -> Figure
     Returns
     -------
     dict
-        `pairs`; of saying that a step does not fit, `precision` (None if that is never said) and `recall`;
-        and the `least`, `median` and `most` of the largest micro-batch predicted over the measured one.
+        `pairs`; of saying that a step does not fit, `precision` (None if that is never said) and `recall`.
     """
-    refused = [not is_predicted_to_fit(fit) for fit, _ in pairs]
-    recalled = [not is_predicted_to_fit(fail) for _, fail in pairs]
-    said = sum(refused) + sum(recalled)
-    ratios = [predict_largest(fit) / fit.setting.plan.micro_batch for fit, _ in pairs]
-    return {
-        "pairs": len(pairs),
-        "precision": sum(recalled) / said if said else None,
-        "recall": float(np.mean(recalled)),
-        "least": min(ratios),
-        "median": float(np.median(ratios)),
-        "most": max(ratios),
-    }
+    recalled = _count_refused([fail for _, fail in pairs])
+    said = recalled + _count_refused([fit for fit, _ in pairs])
+    precision = recalled / said if said else None
+    return {"pairs": len(pairs), "precision": precision, "recall": recalled / len(pairs)}
 
 
 def compare(predicted: Floats, measured: Floats) -> Figures:
@@ -221,28 +194,19 @@ def _range_of_tokens(step: MeasuredStep) -> str:
 
 
 def _time_figures(steps: Sequence[MeasuredStep]) -> Figures:
-    """Return errors of the seconds of the chosen stack and of each, and those of the first by groups."""
+    """Return errors of the seconds of the chosen stack and of each, and those of the first by tokens."""
     measured = np.array([step.seconds for step in steps], dtype=np.float64)
     own = predict_seconds(steps)
     ascending = sorted(steps, key=_tokens)
     names = [stack.name for stack in current_stacks() if stack.of_steps]
     chosen = sorted({choose_for_shape(s.setting.shape, s.setting.machine).stack.name for s in steps})
-    by: dict[str, Callable[[MeasuredStep], str]] = {
-        "by_tokens": _range_of_tokens,
-        "by_length": lambda step: f"{step.setting.sequence_length:,}",
-        "by_model": lambda step: step.setting.shape.name,
-        "by_recomputation": lambda step: "full" if step.setting.plan.recompute else "none",
-    }
+    ranges = np.array(list(map(_range_of_tokens, steps)))
     return {
         "seconds": {f"chosen: {', '.join(chosen)}": compare(own, measured)}
         | {name: compare(predict_seconds(steps, name), measured) for name in names},
-        **{
-            name: {
-                key: compare(own[here], measured[here])
-                for key in dict.fromkeys(map(group, ascending))
-                for here in [np.array([group(step) == key for step in steps])]
-            }
-            for name, group in by.items()
+        "by_tokens": {
+            name: compare(own[ranges == name], measured[ranges == name])
+            for name in dict.fromkeys(map(_range_of_tokens, ascending))
         },
     }
 
@@ -256,32 +220,13 @@ def _count_refused(steps: Sequence[MeasuredStep]) -> int:
     return sum(not is_predicted_to_fit(step) for step in steps)
 
 
-def _repeats(steps: Sequence[MeasuredStep]) -> Figures:
-    """Return how far measured again is from measured first: seconds and allocated bytes."""
-    first = {(step.border, step.setting.plan.micro_batch): step for step in steps if not step.changed}
-    seconds, allocated = [], []
-    for step in steps:
-        other = first.get((step.border, step.setting.plan.micro_batch))
-        if step.changed.startswith(REPEATED) and other and step.seconds and other.seconds:
-            seconds.append(abs(step.seconds / other.seconds - 1))
-            allocated.append(abs(step.allocated / other.allocated - 1))
-    if not seconds:
-        return {"repeats": 0}
-    return {
-        "repeats": len(seconds),
-        "median_ape": float(np.median(seconds)),
-        "most_ape": max(seconds),
-        "memory_most_ape": max(allocated),
-    }
-
-
 def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | None = None) -> Figures:
     """Return errors of predicted seconds, memory and largest micro-batches of the steps in a CSV file.
 
     Returns
     -------
     dict
-        `cases` and how many `ran`; `free_gb` before there was a model; errors of `seconds` by stack, of the
+        `cases` and how many `ran`; errors of `seconds` by stack, of the
         chosen one's `by_tokens` of a micro-batch, `by_length`, `by_model` and `by_recomputation`, and of
         `compiled` steps by stack; errors of `memory` against the bytes of tensors; `usable_gb` of the first
         step's GPU; how many steps that ran are `refused`; `borders` (`border_figures`); `repeats`; `unused`,
@@ -310,7 +255,6 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
     return {
         "cases": len(steps),
         "ran": sum(step.fits for step in steps),
-        "free_gb": min(step.free for step in steps) / 1e9,
         **_time_figures(timed),
         "compiled": _time_figures(compiled)["seconds"] if compiled else {},
         "memory": {
@@ -318,10 +262,8 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
             "steps without a loss": _compare_bytes(without),
             "steps that drop gradients": _compare_bytes(dropped),
         },
-        "usable_gb": usable_bytes(ran[0].setting.machine, _constants(ran[0])) / 1e9,
         "refused": _count_refused([step for step in steps if step.fits]),
         "borders": border_figures(pairs),
-        "repeats": _repeats(steps),
         "unused": {"median_share": float(np.median(unused)), "p90": float(np.quantile(unused, 0.9))},
         "segments": {
             "failed": len(changed[SEGMENTS]),

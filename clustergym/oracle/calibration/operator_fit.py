@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +11,14 @@ from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Floats
 from clustergym.common.errors import InputError
 from clustergym.oracle.base import check_choice
-from clustergym.oracle.calibration.validation import Figures, Rows, figures, read_rows, summary
+from clustergym.oracle.calibration.validation import Figures, Rows, figures, read_rows
 from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.grid_oracle import build_graph
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.search import BestPlans, full_search
 from clustergym.oracle.models.catalog import Catalog, load_catalog
-from clustergym.oracle.stacks.catalog import OPERATORS_STACK, Stack, round_constants
+from clustergym.oracle.stacks.catalog import round_constants
 
 Progress = Callable[[str], None]
 
@@ -53,36 +52,12 @@ that plans and constants do not alternate for ever; evaluations of the Jacobian 
 SCHEMES = ("leave_one_model_out", "half")
 OF_WHOLE_CLASSES = (
     *("spearman", "regret", "regret_within_type"),
-    *("feasibility_agreement", "failures", "failure_recall", "of_rows"),
+    *("feasibility_agreement", "failures", "failure_recall"),
 )
 """Figures that would be wrong where a row counts several times."""
 
 HALVINGS = 4
 """Ways to halve the models; constants are fitted to either half in turn."""
-
-
-@dataclass(frozen=True)
-class Fit:
-    """Constants fitted to measured iteration times, with these measurements and the errors.
-
-    Attributes
-    ----------
-    constants : Constants
-        With four significant digits.
-    file : str
-        Name of the measurements.
-    rows : Rows
-        Feasible rows used.
-    fitted, cross_validated : dict
-        `mape`, `median_ape` and `p90`, as fractions: on the rows used, and by scheme on models that were not
-        fitted to.
-    """
-
-    constants: Constants
-    file: str
-    rows: Rows
-    fitted: Figures
-    cross_validated: Mapping[str, Figures]
 
 
 def vector(constants: Constants) -> Floats:
@@ -195,48 +170,11 @@ def robust(errors: Floats) -> Floats:
     return np.asarray(np.sign(errors) * ROBUST * np.sqrt(2 * losses))
 
 
-def _silent(message: str) -> None:
-    """Ignore a message on progress."""
-
-
-def fit(
-    path: str | Path,
-    catalog: Catalog | None = None,
-    schemes: Sequence[str] = SCHEMES,
-    progress: Progress = _silent,
-) -> Fit:
-    """Fit the grid oracle's constants to a CSV file of measured iteration times; return them with errors.
-
-    Parameters
-    ----------
-    path : str or Path
-        With the columns of Arena's arena_profile.csv; feasible `optimal` rows count.
-    catalog : Catalog, optional
-    schemes : sequence of str
-        Cross-validations to make, see `cross_validate`.
-    progress : callable
-        Receives a message at each step.
-
-    Raises
-    ------
-    InputError
-        If the file is malformed or has fewer feasible rows than constants to fit.
-    """
-    known = catalog or load_catalog()
-    rows = _usable(path, known)
-    calibrator = Calibrator(rows, known)
-    progress(f"fitting {len(PRIORS)} constants to {len(rows.models)} rows")
-    constants = calibrator.fit(np.ones(len(rows.models), dtype=bool))
-    fitted = summary(np.abs(calibrator.predict(constants) / rows.seconds - 1))
-    crossed = {scheme: _cross_validate(rows, known, scheme, progress) for scheme in schemes}
-    return Fit(constants, Path(path).name, rows, fitted, crossed)
-
-
 def cross_validate(
     path: str | Path,
     scheme: str = "leave_one_model_out",
     catalog: Catalog | None = None,
-    progress: Progress = _silent,
+    progress: Progress = lambda message: None,
 ) -> Figures:
     """Return the prediction errors on models that were left out when the constants were fitted.
 
@@ -275,7 +213,6 @@ def _cross_validate(rows: Rows, catalog: Catalog, scheme: str, progress: Progres
     found = figures(rows.take(every), np.concatenate(times))
     for name in OF_WHOLE_CLASSES:
         found.pop(name)
-        found["without_anomalies"].pop(name, None)
     return found
 
 
@@ -310,11 +247,3 @@ def _usable(path: str | Path, catalog: Catalog) -> Rows:
         message = f"has {len(rows.models)} feasible optimal rows for {len(PRIORS)} constants"
         raise InputError(message, file=path, remedy=f"give at least {len(PRIORS)}")
     return rows
-
-
-def as_stack(found: Fit) -> Stack:
-    """Return fitted constants as a software stack, with the GPU types and models that were measured."""
-    models = tuple(sorted({model.family for model in found.rows.models}))
-    gpu_types = tuple(sorted({layout.gpu_type for layout in found.rows.layouts}))
-    fitted_to = f"{len(found.rows.models)} rows of {found.file}"
-    return Stack(OPERATORS_STACK, found.constants, fitted_to, gpu_types, models)

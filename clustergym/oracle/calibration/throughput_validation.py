@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from clustergym.oracle.calibration.validation import summarise_groups, summary
 from clustergym.oracle.models.shape import Machine, Precision, TransformerShape
 from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, choose_for_shape, load_stack, of_framework
 from clustergym.oracle.stacks.search import assess_plan, search_plans
-from clustergym.oracle.stacks.step_time import StackConstants, StepParts
+from clustergym.oracle.stacks.step_time import StackConstants
 from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest, read_throughput
 
 PUBLISHED = tuple(Path(name) / "throughput.csv" for name in ("modern", "modern-2026-11"))
@@ -147,48 +146,11 @@ def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, An
             "experts, newest release": summary(errors[~dense & latest]),
             "experts, all releases": summary(errors[~dense]),
         },
-        "per_gpu_speed": scaling_errors(curves),
         "per_gpu_curves": curves,
         "most_gpus": max((row.gpus or 0 for row in scored), default=0),
         "by_source": summarise_each(lambda row: row.source),
         "by_gpu_type": summarise_each(lambda row: row.gpu_type),
-        "by_model": summarise_each(lambda row: row.setting.shape.name if row.setting else row.model),
-        "by_precision": summarise_each(
-            lambda row: row.setting.plan.precision if row.setting else row.precision
-        ),
-        "by_gpus": summarise_each(lambda row: row.gpus or 0),
     }
-
-
-def errors_without_parts(rows: Sequence[ThroughputRow]) -> dict[str, dict[str, Any]]:
-    """Return, by part of the step, prediction errors if that part is left out and constants are unchanged.
-
-    Rows whose step has none of a part do not count for it.
-    """
-    steps = []
-    for row, one, rate in _scored(rows):
-        constants = load_stack(row.stack).step_constants
-        given = {"global_batch": one.global_batch, "sequence_length": one.sequence_length}
-        step = assess_plan(one.shape, one.machine, one.plan, constants, **given)
-        if step.fits:
-            steps.append((rate, compute_rate(one, step.seconds), step))
-    table = {}
-    for part in fields(StepParts):
-        chosen = [(m, p, getattr(s.parts, part.name) / s.seconds) for m, p, s in steps]
-        chosen = [one for one in chosen if one[2] > 0]
-        if chosen:
-            measured, predicted, share = np.array(chosen).T
-            whole = summary(np.abs(predicted / measured - 1))
-            left = summary(np.abs(predicted / (1 - share) / measured - 1))
-            table[part.name.removesuffix("_s").replace("_", " ")] = {
-                "rows": len(chosen),
-                "share_of_step_median": float(np.median(share)),
-                "median_ape": whole["median_ape"],
-                "median_ape_without": left["median_ape"],
-                "mape": whole["mape"],
-                "mape_without": left["mape"],
-            }
-    return table
 
 
 def _error(row: ThroughputRow, predicted: float | None) -> float:
@@ -237,23 +199,6 @@ def scaling_curves(rows: Sequence[ThroughputRow], predicted: Sequence[float | No
             shown = {"model": model, "gpu_type": gpu_type, "fewest": fewest}
             found.append(shown | {"first_error": rate / measured - 1, "points": points})
     return found
-
-
-def scaling_errors(curves: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return errors of relative speeds in percentage points; key "2 to 8": speed on 8 GPUs relative to 2."""
-    points: dict[tuple[int, int], list[float]] = {}
-    for curve in curves:
-        for point in curve["points"]:
-            off = abs(point["predicted"] - point["measured"])
-            points.setdefault((curve["fewest"], point["gpus"]), []).append(off)
-    return {
-        f"{fewest} to {gpus}": {
-            "rows": len(off),
-            "mean_points": 100 * float(np.mean(off)),
-            "largest_points": 100 * max(off),
-        }
-        for (fewest, gpus), off in sorted(points.items())
-    }
 
 
 def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -> dict[str, Any]:

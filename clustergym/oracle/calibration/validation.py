@@ -32,21 +32,6 @@ class MeasuredLayout(NamedTuple):
     per_node: int
 
 
-ANOMALIES: frozenset[tuple[str, str, int | None, MeasuredLayout]] = frozenset(
-    {
-        ("wide_resnet", "6.8B", None, MeasuredLayout("A40", 4, 2)),
-        ("wide_resnet", "500M", 1024, MeasuredLayout("A10", 8, 2)),
-        ("wide_resnet", "2B", 512, MeasuredLayout("A40", 4, 2)),
-        ("wide_resnet", "2B", None, MeasuredLayout("V100", 1, 16)),
-        ("gpt3", "1.3B", None, MeasuredLayout("A40", 4, 2)),
-        ("gshard_moe", "2.4B", 256, MeasuredLayout("A100", 2, 2)),
-        ("gshard_moe", "2.4B", 1024, MeasuredLayout("A40", 2, 1)),
-    }
-)
-"""Rows of Arena's artifact that no simple physics explains, declared before fitting: family, size, batch
-(None: every batch), layout. In them 8 GPUs are as slow as 4, or several times slower than 16 GPUs would
-suggest. Figures are given with and without them."""
-
 SLOW_MACHINES = frozenset({MeasuredLayout("V100", 1, 4), MeasuredLayout("V100", 1, 8)})
 """Layouts whose rows most likely come from another, slower machine; see `Constants.slow_machine`."""
 
@@ -71,15 +56,6 @@ class Rows:
     gpu_types: tuple[GpuType, ...]
     seconds: Floats
     sha256: str
-
-    @property
-    def anomalous(self) -> Bools:
-        """Whether each row is one of `ANOMALIES`, measured times that no simple physics explains."""
-        named = [
-            any((m.family, m.size, batch, layout) in ANOMALIES for batch in (m.global_batch, None))
-            for m, layout in zip(self.models, self.layouts, strict=True)
-        ]
-        return np.array(named, dtype=bool)
 
     @property
     def slow(self) -> Bools:
@@ -157,8 +133,7 @@ def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
     -------
     dict
         `rows`, `mape`, `median_ape`, `p90`, `spearman`, `regret`, `regret_within_type`,
-        `feasibility_agreement`, `infeasible_measured`, `failure_recall`; `without_anomalies`; the same
-        `of_rows`, of parts of the rows; then the
+        `feasibility_agreement`, `infeasible_measured`, `failure_recall`; then the
         errors `by_family`, `by_gpu_type`, `by_gpus` and `by_nodes`. Errors and shares are fractions.
 
     Raises
@@ -201,12 +176,11 @@ def rows_as_plain(rows: Rows, seconds: Floats) -> list[Figures]:
 
 def figures(rows: Rows, seconds: Floats) -> Figures:
     """Return the errors of predicted against measured seconds, by name as `validate` lists them."""
-    fits, plain = np.isfinite(rows.seconds), ~rows.anomalous
+    fits = np.isfinite(rows.seconds)
     both = fits & np.isfinite(seconds)
     ape = np.full(len(seconds), np.nan)
     ape[both] = np.abs(seconds[both] / rows.seconds[both] - 1)
     failed = ~fits
-    language = np.array([model.family == "gpt3" for model in rows.models], dtype=bool)
     return {
         **summary(ape),
         **_ranks(rows, seconds),
@@ -215,37 +189,12 @@ def figures(rows: Rows, seconds: Floats) -> Figures:
         "infeasible_measured": int((fits & ~np.isfinite(seconds)).sum()),
         "failures": int(failed.sum()),
         "failure_recall": float((~np.isfinite(seconds[failed])).mean()) if failed.any() else None,
-        "anomalous": int((rows.anomalous & fits).sum()),
-        "without_anomalies": summary(ape[plain]) | _ranks(rows.take(plain), seconds[plain]),
-        "of_rows": {
-            name: summary(ape[chosen])
-            | _ranks(rows.take(chosen), seconds[chosen])
-            | {"gpt3_mape": summary(ape[chosen & language])["mape"]}
-            for name, chosen in _parts(rows).items()
-        },
         "by_family": summarise_groups(ape, [model.family for model in rows.models]),
         "by_gpu_type": summarise_groups(ape, [layout.gpu_type for layout in rows.layouts]),
         "by_gpus": summarise_groups(ape, [layout.nodes * layout.per_node for layout in rows.layouts]),
         "by_nodes": summarise_groups(
             ape, ["single" if layout.nodes == 1 else "multi" for layout in rows.layouts]
         ),
-    }
-
-
-def _parts(rows: Rows) -> dict[str, Bools]:
-    """Return subsets of the rows that show where errors come from."""
-    a40 = np.array([layout.gpu_type == "A40" and layout.nodes > 1 for layout in rows.layouts], dtype=bool)
-    least: dict[tuple[ModelClass, str, int], int] = {}
-    # Ascending by nodes, so that setdefault keeps the placement on the fewest nodes.
-    for row in sorted(range(len(rows.layouts)), key=lambda row: rows.layouts[row].nodes):
-        layout = rows.layouts[row]
-        least.setdefault((rows.models[row], layout.gpu_type, layout.nodes * layout.per_node), row)
-    once = np.isin(np.arange(len(rows.layouts)), list(least.values()))
-    return {
-        "all": np.ones(len(a40), dtype=bool),
-        "without anomalous rows": ~rows.anomalous,
-        "without A40 on several nodes": ~a40,
-        "of each GPU count the placement on fewest nodes": once,
     }
 
 

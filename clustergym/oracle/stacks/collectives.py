@@ -1,25 +1,18 @@
 """Seconds of collectives on a machine, held to Vidur's measurements (MLSys '24) of DGX A100 and DGX H100.
 
 A message takes the faster of two protocols, each a latency and a bandwidth: one for small messages, which
-starts soon, and one for large ones, which fills the link (NCCL's LL and Simple). `clustergym oracle validate`
-takes the tables of Vidur's profiles.
+starts soon, and one for large ones, which fills the link (NCCL's LL and Simple).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.columns import integers, numbers
-from clustergym.common.errors import InputError
-from clustergym.common.left_out import leave_out
-from clustergym.common.text_files import read_csv
 from clustergym.oracle.models.shape import Machine
-from clustergym.oracle.models.shape_files import load_accelerator
 
 
 class Protocol(NamedTuple):
@@ -93,71 +86,3 @@ def ring_s(machine: Machine, size_bytes: float, ranks: int, members: int, collec
         # The ring leaves a domain through one port for each member that it has there.
         speed, latency_s = min(speed, members * network_bytes_per_s(machine)), latency_s + NETWORK.latency_s
     return size_bytes * (ranks - 1) / ranks / speed + collectives * latency_s
-
-
-SIZES = ((0, "below 64 kB"), (2**16, "64 kB to 4 MB"), (2**22, "from 4 MB on"))
-COLUMNS = ("collective", "num_workers", "devices_per_node", "size")
-"""Columns of Vidur's profiles, beside `time_stats.COLLECTIVE.median`, in milliseconds."""
-COLLECTIVES = ("all_reduce", "send_recv")
-OPTIONAL = (
-    *("", "rank", "max_devices_per_node"),
-    *(f"time_stats.{name}.{of}" for name in COLLECTIVES for of in ("min", "max", "mean", "median", "std")),
-)
-"""Further columns of the profiles, of which the medians are read."""
-
-
-def validate_collectives(path: Path, accelerator: str) -> dict[str, dict[str, Any]]:
-    """Return errors of predicted times of collectives, by GPUs and size, against a table of measured ones.
-
-    Parameters
-    ----------
-    path : Path
-        A table of Vidur's network profiles, of nodes that NVLink joins.
-    accelerator : str
-        Of the catalogue.
-
-    Raises
-    ------
-    InputError
-        If the file is malformed, or has no collective that is known.
-    """
-    table, machine = read_csv(path, COLUMNS, optional=OPTIONAL), load_accelerator(accelerator)
-    workers, here = integers(table, "num_workers", low=2), integers(table, "devices_per_node", low=1)
-    size = integers(table, "size", low=1).astype(np.float64)
-    names = np.array(table.columns["collective"], dtype=np.str_)
-    found: dict[str, dict[str, Any]] = {}
-    points = zip(names.tolist(), workers.tolist(), here.tolist(), strict=True)
-    for name, gpus, per_node in sorted(set(points)):
-        if name not in COLLECTIVES:
-            leave_out("row", f"collective {name} is not predicted", int((names == name).sum()))
-        if name not in COLLECTIVES or (name == "all_reduce" and gpus > per_node):
-            continue
-        rows = np.flatnonzero((names == name) & (workers == gpus) & (here == per_node))
-        column = f"time_stats.{name}.median"
-        if column not in table.columns:
-            raise InputError(
-                "column is missing", file=path, line=1, field=column, remedy="give Vidur's table"
-            )
-        measured_s = 1e-3 * numbers(table.select(rows.tolist()), column, low=0.0)
-        across = gpus > per_node
-        if name == "all_reduce":
-            predicted_s = all_reduce_s(machine, size[rows], gpus)
-            before_s = 2 * (gpus - 1) / gpus * size[rows] / (machine.link_gbs * 1e9 * SEND.share)
-        else:
-            predicted_s = send_s(machine, size[rows], across)
-            before_s = predicted_s - (NETWORK if across else SEND).latency_s
-        for (low, title), (high, _) in zip(SIZES, (*SIZES[1:], (np.inf, "")), strict=True):
-            some = (size[rows] >= low) & (size[rows] < high) & (measured_s > 0)
-            if some.any():
-                errors = [np.abs(one[some] / measured_s[some] - 1) for one in (before_s, predicted_s)]
-                where = "across nodes" if across else "in a node"
-                found[f"{name}, {gpus} GPUs {where}, {title}"] = {
-                    "rows": int(some.sum()),
-                    "mape_before": float(errors[0].mean()),
-                    "mape": float(errors[1].mean()),
-                    "median_ape": float(np.median(errors[1])),
-                }
-    if not found:
-        message, remedy = "has no all-reduce in a node, and no send", "measure one of them"
-        raise InputError(message, file=path, field="collective", remedy=remedy)
-    return found
