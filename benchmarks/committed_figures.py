@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.papers.claims import LARGER, REPRODUCED, REVERSED, SMALLER, TOLERANCE, PaperClaim
+from clustergym.papers.planning import PAPER_COUNTS
 
 from clustergym.benchmark.leaderboard.board import Board, board_names, load_board
 from clustergym.benchmark.leaderboard.cells import has_table
 from clustergym.benchmark.leaderboard.score import gap_text, optimum, standings
 from clustergym.common.tables import table
-from clustergym.oracle.calibration.accuracy import PAPER_COUNTS
 from clustergym.results.metrics.statistics import Aggregate
 
 ROOT = Path(__file__).parent.parent

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 
 import yaml
+from clustergym.papers.planning import PAPER_COUNTS
 from committed_figures import ROOT, WORLDS, speeds_of
 from figure_sentences import state_findings
 
@@ -21,7 +22,6 @@ from clustergym.benchmark.leaderboard.table_text import (
 )
 from clustergym.common.paths import conf_dir
 from clustergym.common.tables import table
-from clustergym.oracle.calibration.accuracy import PAPER_COUNTS
 
 COMPARED = (
     *("learned-none", "hesrpt-guarded", "hesrpt", "optimus-guarded", "optimus", "sia", "pollux", "arena"),

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.oracle.calibration.accuracy import CLUSTERS, PAPER_COUNTS, PAPER_ERRORS, plan_clusters
-from clustergym.oracle.calibration.planning import by_gpus, join_outcomes, summary
 from clustergym.oracle.measured.iteration_times import MEASUREMENTS, Measurements, read_measurements
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
@@ -24,6 +22,15 @@ from clustergym.oracle.stacks.stack_oracle import make_operators_oracle
 from .arena_scenarios import MARGIN, USABLE, read_memory
 from .claim_files import judge_claims
 from .claims import FAIR, PUBLISHED, PaperClaim
+from .planning import (
+    CLUSTERS,
+    PAPER_COUNTS,
+    PAPER_ERRORS,
+    by_gpus,
+    join_outcomes,
+    plan_clusters,
+    summary,
+)
 from .reproduction import check_published
 
 GPT, MOE = ModelClass("gpt3", "1.3B", 256), ModelClass("gshard_moe", "2.4B", 512)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from benchmarks.oracle_page.accuracy import measure_figures
 from benchmarks.oracle_page.accuracy_page import page
 from benchmarks.oracle_page.measured_page import measure_steps
 from benchmarks.oracle_page.placements_page import measure_placements
@@ -13,7 +14,6 @@ from clustergym.commands.oracle import common
 from clustergym.common.errors import Parser, exits_on_bad_input
 from clustergym.common.paths import data_folder
 from clustergym.common.writing import write_json, write_text
-from clustergym.oracle.calibration.accuracy import measure_figures
 
 
 @exits_on_bad_input

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from clustergym.papers.pruned_search import measuring_cost, profiling_cost
 from grid_rows import allocation
 
 from clustergym.common.errors import InputError
@@ -15,7 +16,6 @@ from clustergym.oracle.grid.grid_oracle import build_graph
 from clustergym.oracle.grid.layer_costs import Split, operator_costs
 from clustergym.oracle.grid.pipelines import Layouts, pipeline_s, price
 from clustergym.oracle.grid.profiler import estimate
-from clustergym.oracle.grid.pruning import measuring_cost, profiling_cost
 from clustergym.oracle.grid.stages import stage_table
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass

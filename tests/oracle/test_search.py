@@ -7,6 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from clustergym.papers.pruned_search import _three_rules, search_cost, search_pruned
 from grid_rows import allocation
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,6 @@ from clustergym.oracle.grid.layer_costs import GraphAllocations
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.planner import Planner, frontiers
 from clustergym.oracle.grid.profiler import estimate
-from clustergym.oracle.grid.pruning import _three_rules, search_cost, search_pruned
 from clustergym.oracle.grid.search import (
     best_pipelines,
     data_parallel_search,

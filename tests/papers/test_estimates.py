@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from clustergym.papers.claims import NO_FIGURE, NOT_SIMULATED, PaperClaim
 from clustergym.papers.estimates import _fewest_by_memory, _figures, _stored_errors, judge_estimates
+from clustergym.papers.planning import arena_classes
 from published_data import DATA, needs
 
 from clustergym.common.errors import InputError
-from clustergym.oracle.calibration import accuracy
-from clustergym.oracle.calibration.accuracy import arena_classes
 from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.models.catalog import load_catalog
+from clustergym.papers import planning
 
 CLAIMS = Path(__file__).parents[2] / "docs" / "reproduction"
 needs_data = needs("arena/arena_profile.csv")
@@ -61,7 +61,7 @@ def found(request: pytest.FixtureRequest) -> dict[str, PaperClaim]:
     """Return the claims of Arena by every second of its models, or by all; `.ci/nightly` holds Crius's."""
     step = request.param
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(accuracy, "arena_classes", lambda catalog: arena_classes(catalog)[::step])
+        patch.setattr(planning, "arena_classes", lambda catalog: arena_classes(catalog)[::step])
         _figures.cache_clear()
         claims = judge_estimates(DATA, "arena")
         _figures.cache_clear()

@@ -7,14 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from benchmarks.oracle_page.accuracy_page import accuracy_section, factor, misses_section, page
-from benchmarks.oracle_page.accuracy_page import planning_section as shown_planning
-from clustergym.cluster.cluster_files import load_cluster
-from clustergym.commands.oracle.common import percent
-from clustergym.common.errors import InputError
-from clustergym.oracle.calibration.accuracy import measure_figures
-from clustergym.oracle.calibration.planning import (
+from clustergym.papers.planning import (
     PlanningOutcomes,
     arena_classes,
     by_gpus,
@@ -22,6 +15,13 @@ from clustergym.oracle.calibration.planning import (
     outcomes,
     summary,
 )
+
+from benchmarks.oracle_page.accuracy import measure_figures
+from benchmarks.oracle_page.accuracy_page import accuracy_section, factor, misses_section, page
+from benchmarks.oracle_page.accuracy_page import planning_section as shown_planning
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.commands.oracle.common import percent
+from clustergym.common.errors import InputError
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.stacks.stack_oracle import make_operators_oracle

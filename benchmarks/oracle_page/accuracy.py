@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from clustergym.cluster.cluster_files import load_cluster
+from clustergym.papers.planning import PAPER_COUNTS, join_outcomes, plan_clusters, summary
+
 from clustergym.common.errors import InputError
-from clustergym.oracle.calibration.planning import (
-    PlanningOutcomes,
-    arena_classes,
-    join_outcomes,
-    outcomes,
-    summary,
-)
 from clustergym.oracle.calibration.validation import validate_memory
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
@@ -23,11 +17,7 @@ from clustergym.oracle.stacks.stack_oracle import StackOracle
 
 Figures = dict[str, Any]
 
-CLUSTERS = ("arena-a", "arena-b", "arena-sim")
-COUNTS, PAPER_COUNTS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16)
-PAPER_ERRORS = {"1": 0.044, "2": 0.051, "4": 0.031, "8": 0.046, "16": 0.083}
-"""Error of Arena's estimates against executed plans, by GPUs (EuroSys '26)."""
-
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
 SOURCES = {
     "profile": "arena/arena_profile.csv",
     "memory": "arena/arena_dp_memory.csv",
@@ -91,9 +81,3 @@ def planning(oracle: GridOracle) -> Figures:
         "all": summary(every),
         "as_measured": summary(every.where(every.gpus <= max(PAPER_COUNTS))),
     }
-
-
-def plan_clusters(oracle: GridOracle, counts: Sequence[int]) -> dict[str, PlanningOutcomes]:
-    """Search plans for the Arena paper's models; return iteration times and search costs by cluster."""
-    classes = arena_classes(oracle.catalog)
-    return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.grid_oracle import GridOracle, allocations, batches, build_graph, cells
@@ -16,7 +17,11 @@ from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.planner import Planner, frontiers
 from clustergym.oracle.grid.profiler import Estimates, estimate
-from clustergym.oracle.grid.pruning import (
+from clustergym.oracle.grid.search import data_parallel_search, full_search
+from clustergym.oracle.models.catalog import ARENA_FAMILIES, Catalog
+from clustergym.oracle.models.model_spec import ModelClass
+
+from .pruned_search import (
     RULES,
     Cost,
     measuring_cost,
@@ -24,11 +29,13 @@ from clustergym.oracle.grid.pruning import (
     search_cost,
     search_pruned,
 )
-from clustergym.oracle.grid.search import data_parallel_search, full_search
-from clustergym.oracle.models.catalog import ARENA_FAMILIES, Catalog
-from clustergym.oracle.models.model_spec import ModelClass
 
 Figures = dict[str, Any]
+
+CLUSTERS = ("arena-a", "arena-b", "arena-sim")
+PAPER_COUNTS = (1, 2, 4, 8, 16)
+PAPER_ERRORS = {"1": 0.044, "2": 0.051, "4": 0.031, "8": 0.046, "16": 0.083}
+"""Error of Arena's estimates against executed plans, by GPUs (EuroSys '26)."""
 
 
 def arena_classes(catalog: Catalog) -> list[ModelClass]:
@@ -88,6 +95,12 @@ class PlanningOutcomes:
     def where(self, rows: Bools) -> PlanningOutcomes:
         """Return the outcomes of the rows that a mask selects."""
         return PlanningOutcomes(*(getattr(self, entry.name)[rows] for entry in fields(self)))
+
+
+def plan_clusters(oracle: GridOracle, counts: Sequence[int]) -> dict[str, PlanningOutcomes]:
+    """Search plans for the Arena paper's models; return iteration times and search costs by cluster."""
+    classes = arena_classes(oracle.catalog)
+    return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}
 
 
 def outcomes(
