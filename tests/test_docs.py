@@ -303,12 +303,6 @@ def test_relative_links_lead_somewhere_in_the_repository_too():
     assert wrong == []
 
 
-def test_a_page_that_draws_a_cluster_names_the_extra():
-    draws = [name for name, text in texts().items() if re.search(r"cluster draw \S+ -o ", text)]
-    assert len(draws) > 2
-    assert [name for name in draws if "pip install -e '.[report]'" not in texts()[name]] == []
-
-
 def test_the_site_links_to_the_repository_once_its_address_is_known(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS))
     linked_pages = importlib.import_module("linked_pages")
@@ -421,7 +415,7 @@ def check_commands(pages):
         page = pages[f"commands/{name}"]
         assert f"usage: clustergym {name} " in page, name
         assert f'href="{name}/"' in pages["commands"], name
-    for subcommand in ("explain", "validate", "fit", "cache"):
+    for subcommand in ("explain", "validate", "fit"):
         assert f"usage: clustergym oracle {subcommand} " in pages["commands/oracle"], subcommand
 
 

@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 from golden_texts import check_lines
 
-from clustergym.cluster import fabric_tree
-from clustergym.cluster.cluster_files import load_cluster
 from clustergym.envs import rendering, scheduling_picture
 from clustergym.envs.families import ElasticEnv
 from clustergym.envs.placement.environment import PlacementEnv
@@ -87,24 +85,3 @@ def test_a_picture_and_a_table_of_an_episode(name: str, monkeypatch: pytest.Monk
             env.step(int(legal[-1] if len(legal) < 3 else legal[1]))
         lines += drawn_by(env, monkeypatch) if mode == "rgb_array" else env.render().splitlines()
     check_lines(f"drawings/{name.replace(' ', '-')}.txt", lines)
-
-
-class Axes:
-    """Stands for axes of Matplotlib, and writes down each call."""
-
-    def __init__(self) -> None:
-        self.calls = list[str]()
-
-    def __getattr__(self, name: str) -> Any:
-        def call(*given: Any, **named: Any) -> None:
-            self.calls.append(f"{name}{plainly(given)} {plainly(named) if named else ''}".rstrip())
-
-        return call
-
-
-@pytest.mark.parametrize("name", ["arena-a", "llm-2026"])
-def test_the_tree_of_a_cluster(name: str) -> None:
-    spec = load_cluster(name)
-    axes = Axes()
-    fabric_tree._Picture(axes, spec).draw(fabric_tree.columns(fabric_tree.minipods(spec)))
-    check_lines(f"drawings/tree-of-{name}.txt", axes.calls)

@@ -9,7 +9,7 @@ from error_lines import error_line
 from refusals import Said, refused
 
 from clustergym.cluster.cluster_files import cluster_names, load_cluster
-from clustergym.cluster.fabric_tree import MOST_COLUMNS, columns, minipods
+from clustergym.cluster.fabric_tree import minipods
 from clustergym.commands.cluster import main
 
 DIVISIBLE = "openb-like"
@@ -64,29 +64,12 @@ def test_a_divisible_cluster_has_no_switches(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("name", [name for name in cluster_names() if name != DIVISIBLE])
-def test_every_cluster_adds_up_and_fits(name: str) -> None:
+def test_every_cluster_adds_up(name: str) -> None:
     spec = load_cluster(name)
     runs = minipods(spec)
-    for shown in (runs, columns(runs)):
-        assert sum(run.minipods * run.nodes for run in shown) == len(spec.node_type)
-        assert sum(run.minipods * run.gpus for run in shown) == spec.capacity.sum()
-        assert sum(run.minipods for run in shown) == spec.node_minipod[-1] + 1
-    assert sum(len(run.leaves) for run in columns(runs)) <= MOST_COLUMNS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
-def test_pictures_are_the_same_each_time(
-    suffix: str, mixed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("matplotlib", reason="Matplotlib is not installed: pip install 'clustergym[report]'")
-    first, second = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
-    assert main(["draw", mixed, "-o", str(first)]) == main(["draw", mixed, "-o", str(second)]) == 0
-    assert first.read_bytes() == second.read_bytes()
-    assert capsys.readouterr().out == f"wrote {first}\nwrote {second}\n"
-    if suffix == "svg":
-        text = first.read_text(encoding="utf-8")
-        assert all(shown in text for shown in ("lab: 38 GPUs", "16 down", "8 up", "4:1", "2 nodes of"))
+    assert sum(run.minipods * run.nodes for run in runs) == len(spec.node_type)
+    assert sum(run.minipods * run.gpus for run in runs) == spec.capacity.sum()
+    assert sum(run.minipods for run in runs) == spec.node_minipod[-1] + 1
 
 
 @refused("cluster-command", words=True)
@@ -97,23 +80,8 @@ def test_bad_input_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    if any("/" in word or word == "f.svg" for word in given):
-        pytest.importorskip(
-            "matplotlib", reason="Matplotlib is not installed: pip install 'clustergym[report]'"
-        )
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "f.svg").mkdir()
-    (tmp_path / "no").mkdir()
-    (tmp_path / "no" / "x.svg").write_text("")
-    # Every leaf has nodes of another type.
-    types = [f"{{gpu_type: {kind}, count: 2, gpus_per_node: 2}}" for kind in ("A40", "A10", "A100", "V100")]
-    own = "\n".join(
-        f"  T{number}: {{fp16_tflops: 1.0, fp32_tflops: 1.0, memory_gb: 1.0, memory_gbs: 1.0, "
-        "link_kind: pcie4, link_gbs: 1.0, nic_gbps: 1.0}"
-        for number in range(20)
-    )
-    types += [f"{{gpu_type: T{number}, count: 2, gpus_per_node: 2}}" for number in range(20)]
-    (tmp_path / "many.yaml").write_text(f"nodes: [{', '.join(types)}]\ngpu_types:\n{own}\n", encoding="utf-8")
+    (tmp_path / "many.yaml").write_text("nodes: []\n")
     before = sorted(tmp_path.iterdir())
     assert main(given) == 2
     said.check(error_line(capsys))

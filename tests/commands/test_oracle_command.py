@@ -11,14 +11,10 @@ from python_process import printed_by
 from refusals import Said, refused
 
 from clustergym.__main__ import main as clustergym
-from clustergym.cluster.cluster_files import load_cluster
 from clustergym.commands.oracle import main
 from clustergym.commands.oracle.common import human, print_figures
 from clustergym.common.errors import InputError
 from clustergym.common.writing import plain, write_json
-from clustergym.oracle.models.model_spec import ModelClass
-from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-from clustergym.oracle.table_cache import load_or_build_tables
 
 needs_data = needs("arena")
 
@@ -38,8 +34,6 @@ FILES = {
     "slow.yaml": b"nodes: [{gpu_type: A40, count: 8, gpus_per_node: 2, nic_gbps: -100}]",
     "list.yaml": b"[1, 2]",
 }
-
-FIT = ["fit", "--stack", "alpa-2022"]
 
 
 @refused("oracle", words=True)
@@ -67,23 +61,7 @@ def test_the_command_is_listed_with_the_others(capsys: pytest.CaptureFixture[str
         clustergym(["oracle", "--help"])
     assert caught.value.code == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in ("explain", "fit", "validate", "cache"))
-
-
-def test_where_and_clear(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    classes = [ModelClass("gpt3", "760M", batch) for batch in (128, 256)]
-    load_or_build_tables(RooflineOracle(), classes, load_cluster("arena-sim"), [1, 2], folder=tmp_path)
-    foreign = tmp_path / "thesis.npz"
-    foreign.write_text("not ours")
-    (tmp_path / f".{'a' * 64}.npz.0123456789abcdef.tmp").write_text("left by a writer that was killed")
-    size = sum(path.stat().st_size for path in tmp_path.iterdir()) - len("not ours")
-    assert main(["cache", "where", "--folder", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"{tmp_path}: 3 files, {size / 1e6:.3f} MB\n"
-    assert main(["cache", "clear", "--folder", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"{tmp_path}: deleted 3 files, {size / 1e6:.3f} MB\n"
-    assert list(tmp_path.iterdir()) == [foreign]
-    assert main(["cache", "clear", "--folder", str(tmp_path / "none")]) == 0
-    assert capsys.readouterr().out == f"{tmp_path}/none: deleted 0 files, 0.000 MB\n"
+    assert all(name in shown for name in ("explain", "fit", "validate"))
 
 
 def test_figures_for_people(capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,28 +133,3 @@ def test_validate_prints_and_writes_the_same_figures(
         assert sum(row["rows"] for row in shown[group].values()) == shown["rows"]
         weighed = sum(row["rows"] * row["mape"] for row in shown[group].values())
         assert weighed / shown["rows"] == pytest.approx(shown["mape"])
-
-
-@pytest.mark.slow
-@needs_data
-def test_fit_writes_constants_that_validate_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # Rows of one family are enough for the constants, and sooner fitted.
-    lines = (DATA / "arena" / "arena_profile.csv").read_text().splitlines()
-    kept = [lines[0], *(line for line in lines if line.startswith("bert,") and ",optimal," in line)]
-    source, target = str(tmp_path / "some.csv"), tmp_path / "constants.yaml"
-    Path(source).write_text("\n".join(kept) + "\n")
-    options = ["-o", str(target), "--cross-validate", "none", "--json", str(tmp_path / "a.json")]
-    assert main([*FIT, "--data", source, *options]) == 0
-    fitted = json.loads((tmp_path / "a.json").read_text())
-    out, err = capsys.readouterr()
-    assert f"wrote {target}" in out
-    assert "fitting" in err
-    text = target.read_text()
-    assert "some.csv" in text
-    assert "formulas: operators" in text
-    assert (
-        main(["validate", "--data", source, "--stack", str(target), "--json", str(tmp_path / "b.json")]) == 0
-    )
-    validated = json.loads((tmp_path / "b.json").read_text())
-    # Rows from the other machine count with its factor in both.
-    assert validated["mape"] == pytest.approx(fitted["fitted"]["mape"], rel=0.02)

@@ -48,7 +48,6 @@ from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
 from clustergym.oracle.stacks.catalog import load_stack
-from clustergym.oracle.stacks.collectives import validate_collectives
 from clustergym.oracle.stacks.throughput import read_throughput
 from clustergym.oracle.table_cache import Store
 from clustergym.results import schedule_log
@@ -316,7 +315,6 @@ READERS: Mapping[str, Reader] = {
     "policy-parameters": _written("mine.yaml", lambda path: simulate(scenario(), str(path))),
     "oracle-memory": _written("memory.csv", validate_memory),
     "oracle-steps": _written("steps.csv", validate_steps),
-    "oracle-collectives": _written("all_reduce.csv", lambda path: validate_collectives(path, "H100-80")),
     "oracle-data": _written("data.csv", lambda path: what_is_measured(str(path))),
     "arena-memory": _written("memory.csv", read_memory),
     "oracle-cache": _written(f"{'a' * 64}.npz", _table_cache),

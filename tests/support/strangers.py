@@ -91,7 +91,6 @@ TOKENS: Mapping[str, tuple[str, str]] = {
     "pairs-gavel": ('"v100"', f'"{WORD}"'),
     "oracle-table": ("optimal", WORD),
     "switch-failures": ("leaf", WORD),
-    "oracle-collectives": ("all_reduce,", f"{WORD},"),
     "throughput": ("bf16", WORD),
     "hugging-face": ("silu", WORD),
     "trace-sacct": ("COMPLETED", WORD),
