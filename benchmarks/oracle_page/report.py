@@ -34,13 +34,12 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     common.check_target(options.json, "--json")
     common.check_target(options.output, "--output")
-    with common.telling() as tell:
-        shown = dict(measure_figures(options.data, tell))
-        if (options.data / "modern" / "throughput.csv").exists():
-            shown["stacks"] = measure_stacks(options.data, tell)
-            draw_stacks(options.data, options.output.parent / PICTURE)
-        shown["steps"] = measure_steps()
-        shown["placements"] = measure_placements(options.data / "morphling", tell)
+    shown = dict(measure_figures(options.data, common.tell))
+    if (options.data / "modern" / "throughput.csv").exists():
+        shown["stacks"] = measure_stacks(options.data, common.tell)
+        draw_stacks(options.data, options.output.parent / PICTURE)
+    shown["steps"] = measure_steps()
+    shown["placements"] = measure_placements(options.data / "morphling", common.tell)
     write_text(options.output, page(shown), "--output")
     write_json(options.json, shown)
     common.print_written(options.output, options.json)

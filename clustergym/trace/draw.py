@@ -18,7 +18,6 @@ oracle, whatever the run's, so that one trace (and its digest) holds for all ora
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -248,14 +247,6 @@ class ReferenceTimes:
 
         group = NodeGroup(load_gpu_types()[canonical_gpu_type(gpu_type)], -(-gpus // 8), 8)
         return ClusterSpec(gpu_type, (group,), replace(self._cluster.fabric, minipods=None))
-
-
-@lru_cache(maxsize=64)
-def reference_key(cluster: ClusterSpec) -> str:
-    """Return a key of all that a cluster's reference times depend on: the cluster and the model catalogue."""
-    from clustergym.oracle.models.catalog import load_catalog
-
-    return json.dumps([cluster.fingerprint(), load_catalog().fingerprint()], sort_keys=True)
 
 
 @lru_cache(maxsize=64)

@@ -20,7 +20,6 @@ from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.columns import DAY_S, from_first, iso
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.text_files import TextTable
-from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.draw import DrawnJobs, Records, draw, get_reference_times
 from clustergym.trace.options import ReadOptions, ReferenceTime, TypeNames, types_to_draw
 from clustergym.trace.outcomes import (
@@ -357,34 +356,20 @@ def make_options(
         Other fields of `ReadOptions`.
     """
     times, types = times or get_reference_times(cluster), cluster.gpu_types
-    room = dict(zip(types, cluster.capacity.tolist(), strict=True))
+    where = {"reference_gpu": "", "reference_cluster": cluster.name}
+    given = {"rule": rule, "type_name": type_name, **where, **more}
     if isinstance(cluster, DivisibleCluster):
         # Its GPUs are one pool to the oracle, whatever their model; requests name models.
         return ReadOptions(
-            rule=rule,
-            reference_time_s=_of_any_type(times),
-            reference_gpu="",
-            reference_cluster=cluster.name,
+            reference_time_s=lambda model, gpu_type, gpus: times(model, "", gpus),
             recorded_types=cluster.named_types,
             gpu_types=(),
-            type_name=type_name,
-            **more,
+            **given,
         )
     return ReadOptions(
-        rule=rule,
         reference_time_s=times,
-        reference_gpu="",
-        reference_cluster=cluster.name,
         recorded_types=types,
         gpu_types=types_to_draw(rule, any_type, types) or (),
-        most_gpus=room,
-        type_name=type_name,
-        **more,
+        most_gpus=dict(zip(types, cluster.capacity.tolist(), strict=True)),
+        **given,
     )
-
-
-def _of_any_type(times: ReferenceTime) -> ReferenceTime:
-    def of_any_type(model: ModelClass, gpu_type: str, gpus: int) -> float:
-        return times(model, "", gpus)
-
-    return of_any_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clustergym.oracle.models.shape_files import load_accelerator
-from clustergym.oracle.stacks.collectives import all_reduce_s, gather_s, ring_s, send_s
+from clustergym.oracle.stacks.collectives import all_reduce_s, gather_s, ring_s
 
 H100, A100 = load_accelerator("H100"), load_accelerator("A100-80")
 
@@ -19,7 +19,6 @@ def test_a_message_takes_the_faster_protocol() -> None:
     assert all_reduce_s(A100, large, 8) == pytest.approx(78e-6 + 1.75 * large / 192e9)
     assert gather_s(H100, large, 8) == all_reduce_s(H100, large, 8) / 2
     assert gather_s(H100, large, 1) == 0
-    assert send_s(H100, 36e6, across=True) == pytest.approx(19e-6 + 1e-3)
 
 
 def test_a_ring_over_nodes_uses_the_ports_of_its_members() -> None:

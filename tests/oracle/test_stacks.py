@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clustergym.common.errors import InputError
 from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
-from clustergym.oracle.models.shape_files import load_accelerator, load_transformer, transformer_names
+from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
 from clustergym.oracle.stacks.catalog import current_stacks, load_stack
 from clustergym.oracle.stacks.collectives import ring_s
 from clustergym.oracle.stacks.memory import activation_bytes, choose_recompute, loss_bytes, state_bytes
@@ -220,7 +220,7 @@ def powers(most: int) -> st.SearchStrategy[int]:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    name=st.sampled_from(transformer_names()),
+    name=st.sampled_from(("gpt-oss-20B", "kimi-k2", "llama3-8B", "mixtral-8x7B", "mpt-1B", "qwen3-30B-A3B")),
     data=powers(5), tensor=powers(3), pipeline=powers(3), expert=powers(3), micro=powers(3),
     length=powers(13),
     sharding=st.sampled_from(["optimizer", "gradients", "full"]), stack=st.sampled_from(OF_STEPS),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,17 +130,9 @@ def print_written(*paths: Path | None) -> None:
             print(f"wrote {path}")
 
 
-@contextlib.contextmanager
-def telling() -> Iterator[Callable[[str], None]]:
-    """Give a context with a function that shows progress messages on stderr."""
-    if not sys.stderr.isatty():
-        yield lambda message: print(message, file=sys.stderr)
-        return
-    from rich.console import Console
-    from rich.markup import escape
-
-    with Console(stderr=True).status("") as status:
-        yield lambda message: status.update(escape(message))
+def tell(message: str) -> None:
+    """Show a message on the progress of long work on stderr."""
+    print(message, file=sys.stderr, flush=True)
 
 
 Figures = Mapping[str, Any]

@@ -20,12 +20,12 @@ from clustergym.oracle.stacks.catalog import (
     load_stack,
 )
 from clustergym.oracle.stacks.search import PlannedStep, search_plans
+from clustergym.oracle.stacks.stack_oracle import PRECISIONS
 
 SUMMARY = "show how a transformer trains on GPUs, and why"
 
 SHOWN = 5
 """Next best plans, and plans that do not fit, that are shown."""
-PRECISIONS = ("bf16", "fp8", "mxfp8", "fp4")
 USUAL_LENGTH = 8192
 """Tokens of a sequence where nothing else is said."""
 MOST_GPUS, MOST_SEQUENCES, LONGEST_SEQUENCE = 2**17, 10**7, 2**24

@@ -104,8 +104,7 @@ def _steps(options: argparse.Namespace) -> dict[str, Any]:
 def _placements(options: argparse.Namespace) -> dict[str, Any]:
     from clustergym.oracle.calibration.placements import validate_placements
 
-    with common.telling() as tell:
-        shown = validate_placements(common.data_path(options.data), options.cross_validate, tell)
+    shown = validate_placements(common.data_path(options.data), options.cross_validate, common.tell)
     for name, found in shown.items():
         print_figures(f"plans and placements of {options.data}, {name}", found)
     return shown
@@ -123,8 +122,7 @@ def _throughput(options: argparse.Namespace) -> dict[str, Any]:
     predictions = predict_rows(rows, options.stack)
     shown = figures(rows, predictions)
     if options.cross_validate:
-        with common.telling() as tell:
-            shown["left_out"] = cross_validate(rows, tell)
+        shown["left_out"] = cross_validate(rows, common.tell)
     if options.plot is not None:
         draw(options.plot, rows, predictions)
     printed = {name: value for name, value in shown.items() if name != "per_gpu_curves"}

@@ -154,11 +154,6 @@ def find_accelerator(name: str) -> Machine | None:
     return _accelerators(None).get(name.lower())
 
 
-def transformer_names() -> list[str]:
-    """Return the names of the transformers in the catalogue."""
-    return sorted({one.name for one in _transformers(None).values()})
-
-
 def load_transformer(name: str, more: Path | None = None) -> TransformerShape:
     """Load a transformer's shape by its name, or from the path of a Hugging Face config.json."""
     if name.endswith(".json"):

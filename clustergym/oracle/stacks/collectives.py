@@ -28,8 +28,6 @@ ALL_REDUCE: Mapping[bool, tuple[Protocol, Protocol]] = {
 }
 """Protocols of an all-reduce of 2 to 8 GPUs of a node, with and without switches that add up (NVLink 4 and
 later): H100, where the second is that of 8 GPUs, and A100."""
-SEND = Protocol(8e-6, 0.8)
-"""Of one GPU to another of its node: H100."""
 NETWORK = Protocol(19e-6, 0.72)
 """Of one GPU to one of another node, over a port of its own: H100."""
 
@@ -41,12 +39,6 @@ def all_reduce_s(machine: Machine, size_bytes: float | Floats, ranks: int | Ints
     moved = 2 * (ranks - 1) / ranks * size_bytes / (machine.link_gbs * 1e9)
     small, large = ALL_REDUCE[machine.adds_in_switch]
     return np.minimum(small.latency_s + moved / small.share, large.latency_s + moved / large.share)
-
-
-def send_s(machine: Machine, size_bytes: float | Floats, across: bool = False) -> Any:
-    """Return the seconds to send a buffer to another GPU, in the same node or in another (`across`)."""
-    protocol, line_gbs = (NETWORK, machine.nic_gbps / 8) if across else (SEND, machine.link_gbs)
-    return protocol.latency_s + size_bytes / (line_gbs * 1e9 * protocol.share)
 
 
 def link_bytes_per_s(machine: Machine) -> float:

@@ -29,7 +29,6 @@ from clustergym.trace.draw import (
     ReferenceTimes,
     draw,
     get_reference_times,
-    reference_key,
 )
 from clustergym.trace.generators.arrivals import arrival_times, in_bursts, whole_milliseconds
 from clustergym.trace.generators.sizes import (
@@ -132,7 +131,7 @@ def generate(
 
 def _synthesise(request: _Request) -> Trace:
     for gpu_type in request.gpu_types:
-        _check_name("gpu_types", gpu_type, request.cluster.gpu_types)
+        require_known(gpu_type, request.cluster.gpu_types, "name", "gpu_types")
     if request.max_gpus is None and request.cluster_name is not None:
         request = replace(request, max_gpus=_most_gpus(request))
     gpus, duration_s = _requests_and_durations(request)
@@ -310,21 +309,12 @@ def _provenance(request: _Request, drawn: DrawnJobs, span_s: float) -> dict[str,
     }
 
 
+@lru_cache(maxsize=64)
 def oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
     """Return a digest of the iteration times, on a cluster, of all models that a rule may choose for jobs.
 
     It covers every model of the rule at every power of two that the largest GPU type has.
     """
-    key = reference_key(cluster), rule
-    if key not in _fingerprints:
-        _fingerprints[key] = _oracle_fingerprint(cluster, rule)
-    return _fingerprints[key]
-
-
-_fingerprints: dict[tuple[str, str], str] = {}
-
-
-def _oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
     from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
     counts, strata = [1 << n for n in range(int(cluster.capacity.max()).bit_length())], RULES[rule].strata
@@ -344,11 +334,6 @@ def _cluster(cluster: ClusterSpec | str | None) -> ClusterSpec:
     from clustergym.cluster.cluster_files import load_cluster
 
     return load_cluster(ReadOptions().reference_cluster if cluster is None else cluster)
-
-
-def _check_name(field: str, name: str, valid: Any) -> str:
-    require_known(name, valid, "name", field)
-    return name
 
 
 def _check(

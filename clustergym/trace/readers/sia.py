@@ -93,13 +93,11 @@ def _iterations(table: TextTable, classes: list[ModelClass], options: ReadOption
         return _read_validated(table, Path(options.sia_profiles), options.sia_lengths)
     options = replace(options, reference_gpu=_reference_gpu(options))
     known: dict[tuple[str, ModelClass], int] = {}
-    for row, key in enumerate(zip(map(str.lower, table.columns["application"]), classes, strict=True)):
+    keys = list(zip(map(str.lower, table.columns["application"]), classes, strict=True))
+    for row, key in enumerate(keys):
         if key not in known:
             known[key] = _of_class(*key, table, row, options)
-    return np.array(
-        [known[key] for key in zip(map(str.lower, table.columns["application"]), classes, strict=True)],
-        dtype=np.int64,
-    )
+    return np.array([known[key] for key in keys], dtype=np.int64)
 
 
 def _reference_gpu(options: ReadOptions) -> str:
