@@ -17,59 +17,41 @@ if TYPE_CHECKING:
     from clustergym.cluster.spec import ClusterSpec
 
 
+OPTIONS: tuple[tuple[str, type, str | None, str], ...] = (
+    ("--span-s", float, "S", "seconds from first to last job (default: at the source's own rate)"),
+    ("--cluster", str, "NAME", "its GPU types are requested, its iteration times fix the iterations"),
+    ("--load", float, "X", "offered load on the cluster: scales the span, or with --span-s the jobs"),
+    ("--rule", str, None, "how models are drawn: arena (default) or ares"),
+    (
+        "--requests",
+        str,
+        None,
+        "GPU counts like the source's (default), arena's traces', or of pretraining",
+    ),
+    ("--max-gpus", int, "N", "draw no larger GPU count (default: the largest type's GPUs)"),
+    ("--min-duration-s", float, "S", "draw no shorter duration"),
+    ("--max-duration-s", float, "S", "draw no longer duration"),
+    ("--start-hour", int, "H", "hour of the week of the first job; 0 is Monday 00:00"),
+)
+"""Options of what is drawn: each with its type, what stands for its value, and its help."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `clustergym trace generate` to a parser."""
     from clustergym.trace.generators import source_names
 
     add = parser.add_argument
-    add(
-        "source",
-        metavar="SOURCE",
-        help=f"{', '.join(source_names())}, or a YAML file like conf/generator/philly.yaml",
-    )
+    known = f"{', '.join(source_names())}, or a YAML file like conf/generator/philly.yaml"
+    add("source", metavar="SOURCE", help=known)
     add("-o", "--output", type=Path, required=True, metavar="OUT.csv", help="trace to write")
     add("--force", action="store_true", help="overwrite OUT.csv")
     add("--jobs", type=int, required=True, metavar="N", help="how many jobs")
-    add(
-        "--span-s",
-        type=float,
-        metavar="S",
-        help="seconds from first to last job (default: at the source's own rate)",
-    )
-    add(
-        "--cluster",
-        metavar="NAME",
-        help="its GPU types are requested, its iteration times fix the iterations",
-    )
-    add(
-        "--load",
-        type=float,
-        metavar="X",
-        help="offered load on the cluster: scales the span, or with --span-s the jobs",
-    )
+    for option, kind, metavar, words in OPTIONS:
+        add(option, type=kind, metavar=metavar, help=words)
     add("--seed", type=int, default=0, help="seed of what is drawn (default: 0)")
-    add("--rule", help="how models are drawn: arena (default) or ares")
     add("--any-type", action="store_true", help="request no GPU type")
     add("--gpu-type", action="append", metavar="TYPE", help="request this type only (may be repeated)")
-    add(
-        "--requests",
-        help="GPU counts like the source's (default), like arena's traces, or of pretraining",
-    )
-    add(
-        "--max-gpus",
-        type=int,
-        metavar="N",
-        help="draw no larger GPU count (default: the largest type's GPUs)",
-    )
     add("--keep-counts", action="store_true", help="do not round GPU counts up to powers of two")
-    add("--min-duration-s", type=float, metavar="S", help="draw no shorter duration")
-    add("--max-duration-s", type=float, metavar="S", help="draw no longer duration")
-    add(
-        "--start-hour",
-        type=int,
-        metavar="H",
-        help="hour of the week of the first job; 0 is Monday 00:00",
-    )
     add("--deadlines", action="store_true", help="give each job a deadline, as in ElasticFlow's trace")
     add("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
 
