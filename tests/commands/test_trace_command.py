@@ -241,5 +241,5 @@ def test_the_same_import_in_two_processes_is_the_same_to_the_byte(helios: Path) 
 
 def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    said = "no command given (give one of import, validate, slice, describe, generate, pairs)"
+    said = "no command given (give one of import, validate, slice, describe, generate)"
     assert said in error_line(capsys)
