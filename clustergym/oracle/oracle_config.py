@@ -84,7 +84,6 @@ class GridChoice(Choice):
     stack: str = "alpa-2022"
     strategy: str = "frontier"
     micro_batches: str | int = "fixed"
-    schedule: str = "1f1b"
     overlap: bool = False
 
 

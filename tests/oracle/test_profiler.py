@@ -76,19 +76,20 @@ def test_the_estimate_leaves_out_what_a_single_operator_does_not_show() -> None:
     assert executed.iteration_s[0] - estimated.iteration_s[0] == pytest.approx(missing)
 
 
-def test_gpipe_holds_all_micro_batches() -> None:
-    # 16 micro-batches. A stage of half the operators has two in flight under 1F1B, all 16 under GPipe; a
-    # single stage has one.
-    rows, machine = allocation(GPT, gpus=2)
-    counts, k = np.full(1, 16.0), rows.operators
+def test_a_first_stage_of_two_holds_two_micro_batches() -> None:
+    # 16 micro-batches of 8 samples, and one alone. Half the operators have two in flight under 1F1B;
+    # a single stage has one.
+    k, memory = len(build_graph(CATALOG.get(GPT))), []
     # Stages that begin at the first operator are the first of the table; of one GPU, and of two.
     half, whole = (0, k // 2 - 1, 0), (0, k - 1, 1)
-    machines = machine, replace(machine, holds_all=True)
-    tables = [stage_table(rows, one, counts, 2).memory_bytes for one in machines]
-    lean, full = ([float(table[stage]) for stage in (half, whole)] for table in tables)
+    for batch, count in ((128, 16.0), (8, 1.0)):
+        rows, machine = allocation(GPT._replace(global_batch=batch), gpus=2)
+        table = stage_table(rows, machine, np.full(1, count), 2).memory_bytes
+        memory.append([float(table[stage]) for stage in (half, whole)])
     kept = operator_costs(rows, machine, np.full((1, 1, 1), 8.0), Split(np.ones(1), np.ones(1))).kept_bytes
-    assert full[0] - lean[0] == pytest.approx((16 - 2) * kept[0, 0, : k // 2].sum())
-    assert full[1] == lean[1]
+    (two, single), (one, same) = memory
+    assert two - one == pytest.approx(kept[0, 0, : k // 2].sum())
+    assert single == same
 
 
 def test_the_best_grid_has_the_least_estimate() -> None:

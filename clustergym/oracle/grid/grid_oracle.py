@@ -28,9 +28,6 @@ CHUNK_GPUS = 128
 """Up to this many GPUs, `CHUNK` rows are searched at once; fewer of more GPUs, to bound the arrays."""
 
 
-SCHEDULES = ("1f1b", "gpipe")
-
-
 class SearchCell(NamedTuple):
     """A model class and an allocation of GPUs, for which parallel plans are searched.
 
@@ -71,8 +68,6 @@ class GridOracle(Oracle):
     micro_batches : str or int
         Micro-batches that the estimate assumes: `fixed` (16, as Arena ran; 32 where 16 do not fit), `stages`
         (one a stage), `four_stages` (four a stage), or a number, which must divide the batch.
-    schedule : str
-        Of pipelines: `1f1b`, or `gpipe`, which holds the activations of all micro-batches.
     overlap : bool
         Let the estimate hide transfers between stages behind computation, as both papers do.
     """
@@ -87,15 +82,13 @@ class GridOracle(Oracle):
         constants: Constants,
         strategy: str = "frontier",
         micro_batches: str | int = "fixed",
-        schedule: str = "1f1b",
         overlap: bool = False,
     ) -> None:
         check_choice(strategy, STRATEGIES, "oracle.strategy")
-        check_choice(schedule, SCHEDULES, "oracle.schedule")
         check_rule(micro_batches)
         self.catalog, self.constants = catalog, constants
         self.strategy, self.micro_batches = strategy, micro_batches
-        self.schedule, self.overlap = schedule, overlap
+        self.overlap = overlap
 
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
@@ -154,7 +147,7 @@ class GridOracle(Oracle):
 
     def machine(self, rows: GraphAllocations) -> Machine:
         """Return the rates that kernels and links reach on each allocation."""
-        return replace(Machine.from_rows(rows, self.constants, self.schedule), overlaps=self.overlap)
+        return replace(Machine.from_rows(rows, self.constants), overlaps=self.overlap)
 
     def fingerprint(self) -> dict[str, object]:
         """Return the oracle's version, parameters, constants and models, as JSON values."""
@@ -163,7 +156,6 @@ class GridOracle(Oracle):
             "version": VERSION,
             "strategy": self.strategy,
             "micro_batches": self.micro_batches,
-            "schedule": self.schedule,
             "overlap": self.overlap,
             "constants": asdict(self.constants),
             "catalog": self.catalog.fingerprint(),

@@ -141,8 +141,6 @@ class Machine:
         Is a wide ResNet; a mixture of experts; may be split and pipelined; recomputes even in one stage.
     disaggregated : bool
         Whether each operator and collective is timed alone, as a profiler does (see `as_profiled`).
-    holds_all : bool
-        Whether a pipeline holds the activations of all micro-batches (GPipe), not of those in flight (1F1B).
     overlaps : bool
         Whether the profiler takes transfers between stages as hidden behind computation.
     """
@@ -164,19 +162,16 @@ class Machine:
     planned: Bools
     recomputes: Bools
     disaggregated: bool = False
-    holds_all: bool = False
     overlaps: bool = False
 
     @staticmethod
-    def from_rows(rows: GraphAllocations, constants: Constants, schedule: str = "1f1b") -> Machine:
+    def from_rows(rows: GraphAllocations, constants: Constants) -> Machine:
         """Compute the rates that kernels and links reach on each allocation (row: a model on some GPUs).
 
         Parameters
         ----------
         rows : GraphAllocations
         constants : Constants
-        schedule : str
-            Of pipelines: `1f1b` or `gpipe`.
         """
         architectures = [graph.spec.architecture for graph in rows.graphs]
         half = _flags(graph.spec.dtype == "fp16" for graph in rows.graphs)
@@ -206,7 +201,6 @@ class Machine:
             experts=experts,
             planned=_flags(architecture != "dense" for architecture in architectures),
             recomputes=_flags(architecture in ("transformer", "moe") for architecture in architectures),
-            holds_all=schedule == "gpipe",
         )
 
     def take(self, rows: Ints) -> Machine:

@@ -195,8 +195,6 @@ class _Sums:
         # 1F1B: a stage holds as many micro-batches as there are stages from it on. The table does not know
         # the pipeline, so all its stages are taken to have as many operators as this one.
         flight = np.ceil((self.rows.operators - first) / (last + 1 - first))
-        # GPipe: every stage of a pipeline of several holds all micro-batches.
-        flight = np.where(self.machine.holds_all & (flight > 1), self.micro_batches, flight)
         flight = np.minimum(flight, self.micro_batches)
         seconds = self._run(self.recomputing, *bounds)
         held = flight * self._run(self.kept, *bounds) + self.workspace[:, variants][:, :, chosen]
