@@ -136,7 +136,7 @@ def _outcomes(rows: GraphAllocations, machine: Machine, oracle: GridOracle, job:
     # The optimum is the faster of the full search and pure data parallelism, as jobs run in the oracle.
     parallel_s = data_parallel_search(rows, machine).iteration_s
     best_s = np.minimum(found.iteration_s, parallel_s)
-    estimates = estimate(rows, machine, oracle.strategy, oracle.micro_batches)
+    estimates = estimate(rows, machine, oracle.strategy)
     proxy = estimates.best
     pruned = {rules: search_pruned(rows, machine, estimates, rules) for rules in RULES}
     pruned_gpu_s = {

@@ -83,7 +83,6 @@ class GridChoice(Choice):
     module, made_by = "stacks.stack_oracle", "make_operators_oracle"
     stack: str = "alpa-2022"
     strategy: str = "frontier"
-    micro_batches: str | int = "fixed"
     overlap: bool = False
 
 

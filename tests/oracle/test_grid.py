@@ -114,18 +114,10 @@ def test_bad_classes_and_counts(oracle: GridOracle) -> None:
         oracle.tables(MODELS, cluster(), [0, 1])
 
 
-def test_micro_batches_must_divide_the_batch() -> None:
-    odd = make_operators_oracle(CATALOG, micro_batches=12)
-    with pytest.raises(InputError, match="a batch of 256 is not divisible by 12 micro-batches"):
-        odd.tables(MODELS[:1], cluster(), [2])
-    with pytest.raises(InputError, match="0 is not positive"):
-        make_operators_oracle(CATALOG, micro_batches=0)
-
-
 def test_configuration_by_name() -> None:
-    made = oracle_from_config({"name": "grid", "strategy": "assembly", "micro_batches": "four_stages"})
+    made = oracle_from_config({"name": "grid", "strategy": "assembly", "overlap": True})
     assert isinstance(made, GridOracle)
-    assert (made.name, made.strategy, made.micro_batches) == ("grid", "assembly", "four_stages")
+    assert (made.name, made.strategy, made.overlap) == ("grid", "assembly", True)
     stack = oracle_from_config({"name": "stack", "strategy": "assembly"})
     assert isinstance(stack, StackOracle)
     assert (stack.name, stack.operators.strategy) == ("stack", "assembly")
@@ -143,7 +135,7 @@ def test_the_fingerprint_follows_what_tables_depend_on(oracle: GridOracle) -> No
     prints = [
         oracle.fingerprint(),
         make_operators_oracle(CATALOG, strategy="assembly").fingerprint(),
-        make_operators_oracle(CATALOG, micro_batches="stages").fingerprint(),
+        make_operators_oracle(CATALOG, overlap=True).fingerprint(),
         GridOracle(CATALOG, Constants()).fingerprint(),
     ]
     assert len({repr(print_) for print_ in prints}) == 4

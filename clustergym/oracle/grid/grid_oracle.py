@@ -16,7 +16,7 @@ from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.operators import OperatorGraph, operator_graph
 from clustergym.oracle.grid.pipelines import Layouts, price
-from clustergym.oracle.grid.profiler import STRATEGIES, check_rule, estimate
+from clustergym.oracle.grid.profiler import STRATEGIES, estimate
 from clustergym.oracle.grid.search import CHUNK, BestPlans, data_parallel_search, full_search
 from clustergym.oracle.models.catalog import Catalog
 from clustergym.oracle.models.model_spec import ModelClass, ModelSpec
@@ -65,9 +65,6 @@ class GridOracle(Oracle):
     strategy : str
         How a grid is estimated: `frontier` (Arena's proxy plan, nearly equal biases taken as equal),
         `least_bias` (to the letter of its text) or `assembly` (Crius's 2^stages).
-    micro_batches : str or int
-        Micro-batches that the estimate assumes: `fixed` (16, as Arena ran; 32 where 16 do not fit), `stages`
-        (one a stage), `four_stages` (four a stage), or a number, which must divide the batch.
     overlap : bool
         Let the estimate hide transfers between stages behind computation, as both papers do.
     """
@@ -81,14 +78,11 @@ class GridOracle(Oracle):
         catalog: Catalog,
         constants: Constants,
         strategy: str = "frontier",
-        micro_batches: str | int = "fixed",
         overlap: bool = False,
     ) -> None:
         check_choice(strategy, STRATEGIES, "oracle.strategy")
-        check_rule(micro_batches)
         self.catalog, self.constants = catalog, constants
-        self.strategy, self.micro_batches = strategy, micro_batches
-        self.overlap = overlap
+        self.strategy, self.overlap = strategy, overlap
 
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
@@ -118,7 +112,6 @@ class GridOracle(Oracle):
         specs = [self.catalog.get(model) for model in classes]
         refuse_shapes(self.name, specs)
         graphs = [build_graph(spec) for spec in specs]
-        check_rule(self.micro_batches, [model.global_batch for model in classes])
         places = {
             cell: at for cell, at in cells(len(classes), cluster, counts).items() if cell.gpu_type in columns
         }
@@ -138,7 +131,7 @@ class GridOracle(Oracle):
         if not machine.planned.any():
             return parallel.iteration_s, _estimate_plans(parallel, rows, machine), parallel.iteration_s
         found = full_search(rows, machine)
-        estimated = estimate(rows, machine, self.strategy, self.micro_batches).best.iteration_s
+        estimated = estimate(rows, machine, self.strategy).best.iteration_s
         # The search tries few limits on the slowest stage: what it finds need not be the faster of the two.
         executed = np.minimum(found.iteration_s, parallel.iteration_s)
         # What can run has an estimate: where no grid has a proxy plan, that of the plan that runs.
@@ -155,7 +148,6 @@ class GridOracle(Oracle):
             "name": self.name,
             "version": VERSION,
             "strategy": self.strategy,
-            "micro_batches": self.micro_batches,
             "overlap": self.overlap,
             "constants": asdict(self.constants),
             "catalog": self.catalog.fingerprint(),

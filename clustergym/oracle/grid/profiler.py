@@ -7,28 +7,23 @@ section 5.1; Narayanan et al., SC '21). Both papers take the transfers between s
 as overlapped with computation; here they do so with `oracle.overlap`.
 
 Both papers set the micro-batches by the stages (Arena section 5.1: as many; Crius, Fig. 10: four times as
-many). The measured times of the artifact are those of 16, so that is what is estimated unless
-`oracle.micro_batches` says otherwise.
+many). The measured times of the artifact are those of 16, so that is what is estimated (32 where 16 do not
+fit).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.errors import InputError
+from clustergym.common.arrays import Bools, Ints
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, Pipelines, pipeline_s, price
 from clustergym.oracle.grid.planner import Planner, proxies, stage_counts
-from clustergym.oracle.grid.search import BestPlans, divide_batches, every_variant, improve_plans, nothing
+from clustergym.oracle.grid.search import BestPlans, every_variant, improve_plans, nothing
 from clustergym.oracle.grid.stages import every_split, run_index, splits
-
-RULES = ("fixed", "stages", "four_stages")
-"""Micro-batches of an iteration: the search's (16, or 32 where 16 do not fit), or by the number of stages."""
 
 STRATEGIES = ("frontier", "least_bias", "assembly")
 """Arena's proxy plan with nearly equal biases taken as equal (ours); to the letter of its text; Crius's best
@@ -37,20 +32,6 @@ of the 2^stages ways to make every stage data- or tensor-parallel.
 Crius's text cuts a model at the smallest activations (section 4.2, Fig. 7), which are all equal in a
 transformer; the partition is `frontier`'s here.
 """
-
-
-def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
-    """Raise an `InputError` unless `rule` is the name of a rule, or micro-batches that divide each batch."""
-    field = "oracle.micro_batches"
-    if isinstance(rule, str):
-        check_choice(rule, RULES, field)
-    elif rule < 1:
-        raise InputError(f"{rule} is not positive", field=field, remedy="give at least 1 micro-batch")
-    else:
-        for batch in batches:
-            if batch % rule:
-                message = f"a batch of {batch} is not divisible by {rule} micro-batches"
-                raise InputError(message, field=field, remedy="give a divisor of the batch, or fixed")
 
 
 @dataclass(frozen=True)
@@ -83,32 +64,15 @@ class Estimates:
         return best
 
 
-def estimate(
-    rows: GraphAllocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
-) -> Estimates:
+def estimate(rows: GraphAllocations, machine: Machine, strategy: str = "frontier") -> Estimates:
     """Estimate each row's least iteration time by number of stages, as the Arena paper's profiler does."""
     check_choice(strategy, STRATEGIES, "oracle.strategy")
-    check_rule(rule)
     stages = tuple(stage_counts(rows.operators, int(rows.layout.gpus[0])))
     view, literal = machine.as_profiled(), strategy == "least_bias"
-    planner: Planner | None = None
-    grids = []
-    for count in stages:
-        # By `fixed`, every number of stages has the same micro-batches, so one planner serves them all.
-        if planner is None or rule != "fixed":
-            some, counts = _variants(rows, machine, rule, count)
-            planner = Planner(rows.take(some), view.take(some), counts, literal)
-        grids.append(_improve_plans(nothing(rows), planner, some, count, strategy))
+    some, counts = every_variant(rows, machine)
+    planner = Planner(rows.take(some), view.take(some), counts, literal)
+    grids = (_improve_plans(nothing(rows), planner, some, count, strategy) for count in stages)
     return Estimates(stages, tuple(grids), literal)
-
-
-def _variants(rows: GraphAllocations, machine: Machine, rule: str | int, stages: int) -> tuple[Ints, Floats]:
-    """Return models' row numbers and the numbers of micro-batches to plan them for, shape (V,)."""
-    if rule == "fixed":
-        return every_variant(rows, machine)
-    if isinstance(rule, int):
-        return np.arange(len(rows)), divide_batches(rows, float(rule))
-    return np.arange(len(rows)), divide_batches(rows, float(stages if rule == "stages" else 4 * stages))
 
 
 def _improve_plans(best: BestPlans, planner: Planner, some: Ints, stages: int, strategy: str) -> BestPlans:

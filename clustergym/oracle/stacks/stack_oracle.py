@@ -120,13 +120,13 @@ class StackOracle(Oracle):
         Most GPUs of a segment. A job whose fastest plan has larger ones, and that does not lie in one NVLink
         domain, runs the fastest plan that has none, if any fits. None: those of the fastest plan.
     **operators
-        Keys of `GridOracle`: `strategy`, `micro_batches`, `overlap`. Stacks of transformers have
+        Keys of `GridOracle`: `strategy`, `overlap`. Stacks of transformers have
         the first, too (`list_grids`).
 
     Raises
     ------
     InputError
-        For an unknown stack, precision, strategy or rule, or fewer tokens or GPUs than one.
+        For an unknown stack, precision or strategy, or fewer tokens or GPUs than one.
     """
 
     name = "stack"
