@@ -32,8 +32,6 @@ BESIDE = (
     *("loss_peak_bytes", "backward_peak_bytes", "optimizer_peak_bytes", "gpu", "driver", "torch"),
 )
 """Columns of a measurement that are not compared with predictions."""
-CURVE_COLUMNS = ("tokens", "inside", "outside", "sequence_length", "heads", "width", "bytes", "seconds")
-"""Columns that say at which size a point of a curve was measured."""
 WITHOUT_LOSS, DROPPED, COMPILED = "loss", "gradients_kept", "compiled"
 SEGMENTS, REPEATED = "segments", "repeat"
 """Values of `changed`: what differs from the usual step; the last has a number."""
