@@ -166,6 +166,7 @@ def _rows(
             if at <= LAST and np.isfinite(fill.curves[ALLOCATED][at]):
                 row = {"workload": run.workload, "policy": key[1], "placer": placer, "seed": run.seed}
                 row |= {"arrived_pct": at} | {name: float(fill.curves[name][at]) for name in COLUMNS}
+                row["rejected"] = fill.rejected
                 expected = {name: published[name].get((*key, at)) for name in COLUMNS}
                 yield row | {"expected": expected if at in told else None}
 

@@ -32,7 +32,6 @@ def test_decisions_at_events_are_apart() -> None:
     assert compiled.digest == events.digest
     with pytest.raises(UncoveredError, match="keeps decisions apart"):
         check_covered(apart, InformationClass.NONE, Buddy())
-    scenario = build_scenario(
-        compose(["scenario=testbed", "trace.jobs=40", "scenario.rounds=event", "scenario.apart_s=60"])
-    )
+    keys = ["scenario=testbed", "trace=philly-like", "trace.jobs=40"]
+    scenario = build_scenario(compose([*keys, "scenario.rounds=event", "scenario.apart_s=60"]))
     assert (scenario.round_s(1920.0), scenario.apart_s) == (None, 60.0)
