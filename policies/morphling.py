@@ -113,7 +113,7 @@ class Curves(Allotments):
         self.reference = 1.0 / get_requested_time_s(view)
         self.guaranteed: Bools = view.priority > 0
         # Only a model that one GPU of no type holds is parallel over nodes, as the program's large ones are.
-        self.large: Bools = ~view.feasible[:, :, self.counts == 1].any(axis=(1, 2))
+        self.large: Bools = ~np.asarray(view.feasible[:, :, self.counts == 1].any(axis=(1, 2)))
         best = self.speed[:, :, 0].copy()
         self.plateau = np.zeros(self.speed.shape, dtype=np.int64)
         for level in range(1, len(self.counts)):
