@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 
 import yaml
@@ -14,14 +14,10 @@ from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, has_table
 from clustergym.benchmark.leaderboard.fill import load_fresh_table
 from clustergym.benchmark.leaderboard.pairs import BEST, Comparison, compare_with_reference, mean_hours
 from clustergym.benchmark.leaderboard.table_text import (
-    describe_halves,
     describe_table,
     find_title,
     format_ratio,
-    list_headers,
     list_sealed,
-    list_stopped,
-    list_table_rows,
 )
 from clustergym.common.paths import conf_dir
 from clustergym.common.tables import table
@@ -31,7 +27,7 @@ COMPARED = (
     *("learned-none", "hesrpt-guarded", "hesrpt", "optimus-guarded", "optimus", "sia", "pollux", "arena"),
     *("gandiva-guarded", "ares", "fcfs-backfill", "fcfs", "random", BEST, BOUND),
 )
-"""Rows of the README; docs/results.md has all."""
+"""Rows of the README; a board's page has all."""
 BACKFILL = "fcfs-backfill"
 
 
@@ -110,18 +106,3 @@ def describe_limits(one: FigureTable) -> str:
         f"for a parallel plan costs at most {longest_s:.0f} s; the boards' conditions change both."
     )
     return " ".join([text, *saw])
-
-
-def all_tables() -> str:
-    """Return every row of each board's table of figures, with conditions and what does not end."""
-    return "\n\n".join("\n\n".join(_whole(name, one)) for name, one in load_tables().items())
-
-
-def _whole(name: str, one: FigureTable) -> Iterator[str]:
-    yield f"### {WORLDS[name]}"
-    yield f"The board [{name}](leaderboards/{name}/README.md). {describe_table(one)}{describe_halves(one)}"
-    yield speeds_of([one.board])
-    yield table(list_headers(one), list(list_table_rows(one)), words=(0, 1))
-    stopped = list_stopped(one)
-    if stopped:
-        yield "\n".join(f"- {line}" for line in stopped)
