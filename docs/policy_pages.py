@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 PRESETS = sorted((ROOT / "conf" / "policy").glob("*.yaml"))
 BOARDS = ("llm-2026", "fair", "deadline", "faults")
 DIFFERS = re.compile(
-    "Differences from the paper|Every departure|Where the text leaves|As its published|"
+    "Differences from the (paper|program)|Every departure|Where the text leaves|As its published|"
     "The paper has no gangs|We generalise|The paper's ablations"
 )
 """How a paragraph begins that says where a policy leaves its paper."""
