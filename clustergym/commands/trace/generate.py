@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", type=Path, required=True, metavar="OUT.csv", help="trace to write")
     add("--force", action="store_true", help="overwrite OUT.csv")
     add("--jobs", type=int, required=True, metavar="N", help="how many jobs")
-    for option, kind, metavar, words in OPTIONS:
-        add(option, type=kind, metavar=metavar, help=words)
+    for option, value, metavar, words in OPTIONS:
+        add(option, type=value, metavar=metavar, help=words)
     add("--seed", type=int, default=0, help="seed of what is drawn (default: 0)")
     add("--any-type", action="store_true", help="request no GPU type")
     add("--gpu-type", action="append", metavar="TYPE", help="request this type only (may be repeated)")
