@@ -1,7 +1,7 @@
 """Steps and resets a second of every registered environment, bare and as `gymnasium.make` wraps it.
 
     python benchmarks/environments.py [--seconds S] [--only TEXT] [--json FILE]
-    python benchmarks/environments.py --training ppo,maskable_ppo [--set WORD …] [--steps N] [--json FILE]
+    python benchmarks/environments.py --training ppo,job_credit [--set WORD …] [--steps N] [--json FILE]
 
 Actions are legal ones drawn at random; only the time inside the environment is counted.
 With `--training`: steps that an agent learns from in a second, and what share of it the environment takes, as

@@ -84,15 +84,6 @@ class NetworkAgent(EnvironmentAgent):
     def learn(self, model: Any) -> dict[str, float]:
         """Train for one segment (`validate_every` steps); return its figures, by name."""
 
-    def prepare(
-        self, model: Any, validate: Any, seed: int, history: History, progress: Progress
-    ) -> Tensors | None:
-        """Return None; subclasses may prepare the network here, and then return its best tensors."""
-        return None
-
-    def segment(self, model: Any, number: int) -> None:
-        """Do nothing; subclasses may prepare the algorithm for segment `number` of the training."""
-
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train from the beginning, or on from a killed run's last whole segment; return the best network."""
         needs_torch()
@@ -102,16 +93,17 @@ class NetworkAgent(EnvironmentAgent):
         with self.envs() as envs:
             information, layout = _description(validation)
             model = self.model(envs, seed)
-            # Segment 0 is what comes before the first, such as imitation; it has a stream of its own, too.
+            # What comes before the first segment, as the first look at observations, has its own stream.
             self.begin(model, _draw_segment_seed(seed, 0))
             best: Tensors = select_part(tensors, "best.")
             if tensors:
                 restore(model, history, tensors, path)
-            self._tell(history, progress)
-            # A killed run that had saved a state has prepared already: imitation is not repeated.
+            progress(0, self.steps, {})
+            # What a killed training had saved is told again.
+            for row in history.rows:
+                progress(int(row["steps"]), self.steps, row)
             if not tensors:
-                best = self.prepare(model, validation, seed, history, progress) or arrays(model.policy)
-                _require_finite(model)
+                best = arrays(model.policy)
                 write_state(path, history, model, best)
             while int(model.num_timesteps) < self.steps:
                 began, cpu_began = time.monotonic(), time.process_time()
@@ -123,24 +115,13 @@ class NetworkAgent(EnvironmentAgent):
                 }
                 row = {**history.rows[-1], **seconds}
                 progress(int(row["steps"]), self.steps, row)
-        curves = {**history.stage, "segments": history.rows, "best": history.best}
+        curves = {"segments": history.rows, "best": history.best}
         return TrainingOutcome(best, information, curves, {**layout, "hidden": list(self.hidden)})
-
-    def _tell(self, history: History, progress: Progress) -> None:
-        """Report the progress of the segments that a killed training had saved."""
-        progress(0, self.steps, {})
-        rounds = history.stage.get("imitation", [])
-        for number, row in enumerate(rounds, start=1):
-            progress(number, len(rounds), {f"imitation/{name}": value for name, value in row.items()})
-        for row in history.rows:
-            progress(int(row["steps"]), self.steps, row)
 
     def _segment(
         self, model: Any, validation: SplitEnv, seed: int, history: History, best: Tensors
     ) -> Tensors:
-        number = len(history.rows) + 1
-        self.segment(model, number)
-        self.begin(model, _draw_segment_seed(seed, number))
+        self.begin(model, _draw_segment_seed(seed, len(history.rows) + 1))
         try:
             figures = self.learn(model)
         except (ValueError, RuntimeError):

@@ -152,7 +152,8 @@ def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
     if agent == "job_credit":
         return RowNetwork(env.unwrapped.features, env.action_space, hidden)
     if agent == "maskable_ppo":
-        return EquivariantPolicy(*spaces, hidden=tuple(hidden), shapes=find_shapes(env))
+        size = int(np.prod(env.observation_space.shape))
+        return EquivariantPolicy(size, find_shapes(env), tuple(hidden))
     return ActorCriticPolicy(*spaces, net_arch=list(hidden))
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from clustergym.results.report.wandb_logger import (
     read_logger_choice,
     start,
 )
-from clustergym.training.agents import make_agent
+from clustergym.training.agents import Progress, make_agent
 
 SUFFIX = ".safetensors"
 
@@ -46,11 +46,9 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
     seed, processes, folder = _whole(config, "seed"), _processes(config, agent), _folder(config)
     mirror = _mirror(logger, config, folder) if logger.name == "wandb" else None
     began = time.monotonic()
-    with (
-        _report_failures(folder),
-        TrainingLog(folder, bool(config["progress"]), bool(config["tensorboard"]), mirror) as log,
-    ):
-        trained = agent.train(seed, processes, folder / "state.json", log)
+    with _report_failures(folder), mirror or nullcontext():
+        progress = make_progress(bool(config["progress"]), mirror)
+        trained = agent.train(seed, processes, folder / "state.json", progress)
         about = {
             "command": " ".join(["python -m clustergym.train", *overrides]),
             "seed": seed,
@@ -63,7 +61,8 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
         }
         path = folder / f"{folder.name}{SUFFIX}"
         agent.save(path, trained, about)
-        log.finish(path, about)
+        if mirror is not None:
+            mirror.finish(path, about)
     return path
 
 
@@ -147,67 +146,26 @@ def _git_revision() -> str | None:
 RUN_FILE = "wandb-run.json"
 """Beside the state: the id of the run, which a resumed training continues."""
 LARGEST_RUN_BYTES = 10_000
-IMITATION = "imitation/"
 
 
-class TrainingLog:
-    """Writes a training's progress to the terminal, TensorBoard and Weights & Biases, as configured.
+def make_progress(shown: bool, mirror: Mirror | None) -> Progress:
+    """Return a function that prints a training's figures, if they are to be shown, and tells the mirror."""
 
-    Parameters
-    ----------
-    folder : Path
-        Of the training.
-    shown : bool
-        Print a line for each call.
-    events : bool
-        Write TensorBoard event files.
-    mirror : Mirror or None
-        The run of Weights & Biases.
-    """
-
-    def __init__(self, folder: Path, shown: bool, events: bool, mirror: Mirror | None = None) -> None:
-        self.folder, self.shown, self.events, self.mirror = folder, shown, events, mirror
-        self._writer: Any = None
-        self._open = ExitStack()
-
-    def __enter__(self) -> TrainingLog:
-        if self.events:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError as error:
-                remedy = "pip install torch tensorboard, or tensorboard=false"
-                raise InputError("needs torch and tensorboard", field="tensorboard", remedy=remedy) from error
-            self._writer = SummaryWriter(str(self.folder))
-            self._open.callback(self._writer.close)
-        if self.mirror is not None:
-            self._open.push(self.mirror)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._open.__exit__(*error)
-
-    def __call__(self, step: int, steps: int, figures: Mapping[str, float]) -> None:
-        """Write the figures of a step."""
-        if self.shown and figures:
+    def tell(step: int, steps: int, figures: Mapping[str, float]) -> None:
+        if shown and figures:
             text = "  ".join(f"{name} {value:.4f}" for name, value in figures.items())
             print(f"{step}/{steps}  {text}", file=sys.stderr, flush=True)
-        if self._writer is not None:
-            for name, value in figures.items():
-                self._writer.add_scalar(name, value, step)
-        if self.mirror is not None:
-            self.mirror.log(step, figures)
+        if mirror is not None:
+            mirror.log(step, figures)
 
-    def finish(self, path: Path, about: Mapping[str, Any]) -> None:
-        """Send the finished checkpoint to Weights & Biases, if that is configured."""
-        if self.mirror is not None:
-            self.mirror.finish(path, about)
+    return tell
 
 
 class Mirror:
     """Sends a training's figures to one run of Weights & Biases, even if the training is resumed.
 
-    A kill loses what wandb has not written yet. A resumed agent first repeats the figures that it saved, and
-    every call has its number as wandb's step, so that the run has each of them once.
+    A kill loses what wandb has not written yet. A resumed agent first repeats the figures that it saved, with
+    the same numbers as wandb's step, so that the run has each of them once.
 
     Parameters
     ----------
@@ -223,7 +181,6 @@ class Mirror:
     ) -> None:
         self.choice, self.folder, self.name, self.group, self.config = choice, folder, name, group, config
         self._run: Any = None
-        self._rows = 0
 
     def __enter__(self) -> Mirror:
         return self
@@ -238,11 +195,7 @@ class Mirror:
             if self._run is None:
                 self._begin()
             if figures:
-                imitates = any(name.startswith(IMITATION) for name in figures)
-                axis = IMITATION + "round" if imitates else "step"
-                # wandb's own step must grow, and those of imitation begin again: it counts calls.
-                self._run.log({**figures, axis: step}, step=self._rows)
-                self._rows += 1
+                self._run.log({**figures, "step": step}, step=step)
 
     def _begin(self) -> None:
         path = self.folder / RUN_FILE
@@ -250,7 +203,6 @@ class Mirror:
         training = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
         known = _run_id(path, training)
         self._run = start(self.choice, self.config, self.folder, self.name, self.group, known)
-        self._run.define_metric(f"{IMITATION}*", step_metric=f"{IMITATION}round")
         self._run.define_metric("*", step_metric="step")
         if self.choice.mode != "disabled":
             with atomic_path(path) as temporary:

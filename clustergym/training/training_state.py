@@ -17,7 +17,7 @@ from clustergym.common.writing import atomic_path
 
 Tensors = dict[str, npt.NDArray[Any]]
 
-STATE_SCHEMA = "clustergym.network-training/2"
+STATE_SCHEMA = "clustergym.network-training/3"
 COUNTERS = ("num_timesteps", "_n_updates")
 REMEDY = "delete it, or give another output="
 DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -38,15 +38,12 @@ class History:
         Best validation so far; `-inf`: none.
     counters : dict
         Counters of the algorithm.
-    stage : dict
-        Figures of what came before the first segment, as imitation.
     """
 
     key: dict[str, Any]
     rows: list[dict[str, float]] = field(default_factory=list)
     best: float = -float("inf")
     counters: dict[str, int] = field(default_factory=dict)
-    stage: dict[str, Any] = field(default_factory=dict)
 
 
 def write_state(path: Path, history: History, model: Any, best: Tensors) -> None:

@@ -37,7 +37,6 @@ from clustergym.cluster.node_lists import cluster_keys, read_nodes
 from clustergym.cluster.parts import read_divisible
 from clustergym.commands.oracle.common import what_is_measured
 from clustergym.common.errors import InputError
-from clustergym.envs.sharing import openb
 from clustergym.oracle.calibration.measured_steps import read_shares, validate_steps
 from clustergym.oracle.calibration.placements import read_placements as read_step_times
 from clustergym.oracle.calibration.validation import validate_memory
@@ -51,6 +50,7 @@ from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.collectives import validate_collectives
 from clustergym.oracle.stacks.throughput import read_throughput
 from clustergym.oracle.table_cache import Store
+from clustergym.papers import openb
 from clustergym.results import schedule_log
 from clustergym.results.decision_log import read_decisions
 from clustergym.results.folder_replay import _read_config

@@ -7,7 +7,6 @@ import os
 import pickle
 import resource
 import signal
-import sys
 import time
 import warnings
 
@@ -142,10 +141,10 @@ def test_a_reward_too_large_is_one_line(tmp_path, capfd):
 
 
 def test_a_network_that_is_no_numbers_is_one_line(tmp_path, capsys, monkeypatch):
-    def spoils(self, model, number):
+    def spoils(self, model, seed):
         next(model.policy.parameters()).data.fill_(float("nan"))
 
-    monkeypatch.setattr(stable_baselines.NetworkAgent, "segment", spoils)
+    monkeypatch.setattr(stable_baselines.Ppo, "begin", spoils)
     plain = [word for word in PPO[1:] if not word.startswith("agent.n_")]
     words = ["agent=ppo", *plain, "agent.n_steps=16", "agent.n_envs=1", f"output={tmp_path / 'a'}"]
     assert train_command.main(words) == 2
@@ -160,7 +159,6 @@ FEW = {
     ],
     "agent=auction_es": ES[1:],
     "agent=ppo": PPO[1:],
-    "agent=maskable_ppo": [*PPO[1:], "agent.expert=hesrpt", "env.rows=6"],
 }
 
 
@@ -214,14 +212,6 @@ def test_without_a_seed_an_environment_is_as_with_seed_0():
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def test_tensorboard_that_is_missing_is_one_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    words = ["progress=false", "tensorboard=true", f"output={tmp_path / 'a'}", "agent.generations=1"]
-    assert train_command.main([*words, "agent.scenarios.origin=synthetic"]) == 2
-    told = "tensorboard: needs torch and tensorboard (pip install torch tensorboard, or tensorboard=false)"
-    assert told in error_line(capsys)
-
-
 def test_an_objective_that_is_no_number_is_one_line(tmp_path, capsys, monkeypatch):
     def objectives(scenarios, split, seed, known, goal, weights, index):
         return np.full(len(weights), np.nan)
@@ -233,31 +223,29 @@ def test_an_objective_that_is_no_number_is_one_line(tmp_path, capsys, monkeypatc
     assert told in error_line(capsys)
 
 
-MASKABLE = [
-    "agent=maskable_ppo", "processes=1", "progress=false", "agent.validation=1", "agent.traces=2",
+KILLED = [
+    "agent=ppo", "processes=1", "progress=false", "agent.validation=1", "agent.traces=2",
     "agent.n_envs=2", "agent.steps=192", "agent.validate_every=64", "agent.batch_size=16",
-    "agent.hidden=[8,8]", "agent.n_steps=16", "agent.n_epochs=1", "agent.imitation_rounds=1",
-    "agent.imitation_traces=2", "agent.imitation_epochs=1", "agent.imitation_batch=16",
-    "agent.critic_segments=1", "agent.expert='hesrpt round_s=300'", "env.jobs=5", "env.rows=6",
+    "agent.hidden=[8,8]", "agent.n_steps=16", "agent.n_epochs=1", "env.jobs=5", "env.rows=6",
     "env.baseline=fcfs",
 ]  # fmt: skip
 
 
-def test_masked_ppo_that_is_killed_goes_on_to_the_same_bytes(tmp_path):
+def test_a_network_that_is_killed_goes_on_to_the_same_bytes(tmp_path):
     killed, whole = tmp_path / "killed" / "agent", tmp_path / "whole" / "agent"
     state = killed / "state.safetensors"
 
     def saved() -> int:
         return state.stat().st_mtime_ns if state.exists() else 0
 
-    # Killed while it imitates, when it has saved a segment, and when it has saved another.
+    # Killed as it begins, when it has saved a segment, and when it has saved another.
     for moment in (
         lambda before: killed.exists(),
         lambda before: saved() > 0,
         lambda before: saved() > before,
     ):
         before = saved()
-        process = started(lambda: train_command.main([*MASKABLE, f"output={killed}"]))
+        process = started(lambda: train_command.main([*KILLED, f"output={killed}"]))
         while not moment(before):
             assert os.waitpid(process, os.WNOHANG) == (0, 0)
             time.sleep(0.01)
@@ -265,7 +253,7 @@ def test_masked_ppo_that_is_killed_goes_on_to_the_same_bytes(tmp_path):
         os.waitpid(process, 0)
         assert not (killed / "agent.safetensors").exists()
     for folder in (killed, whole):
-        assert train_command.main([*MASKABLE, f"output={folder}"]) == 0
+        assert train_command.main([*KILLED, f"output={folder}"]) == 0
     for name in ("agent.safetensors", "state.safetensors"):
         assert (killed / name).read_bytes() == (whole / name).read_bytes()
 

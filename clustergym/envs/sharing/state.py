@@ -108,16 +108,6 @@ class SharingState:
         return -self.allocated
 
     @property
-    def mean_allocated(self) -> float:
-        """Mean of the allocated share of the GPUs, taken after each request so far."""
-        return int(self.episode.used_sum[0]) / (self.installed_milli * max(self.arrival, 1))
-
-    @property
-    def mean_allocated_cost(self) -> float:
-        """Minus the allocated share of GPUs, summed over requests so far and divided by all requests."""
-        return -int(self.episode.used_sum[0]) / (self.installed_milli * self.number)
-
-    @property
     def fragments_cost(self) -> float:
         """Share of the GPUs that has become unusable fragments since the start of the episode."""
         return self.fragments - self._first_fragments
@@ -138,7 +128,7 @@ def _scale_stream(stream: Stream) -> npt.NDArray[np.float32]:
 
 
 COSTS: Mapping[str, Callable[[SharingState], float]] = {
-    name: attrgetter(f"{name}_cost") for name in ("allocated", "mean_allocated", "fragments", "rejected")
+    name: attrgetter(f"{name}_cost") for name in ("allocated", "fragments", "rejected")
 }
 """The costs that a reward can weigh; each is 0 before the first request."""
 
@@ -147,12 +137,9 @@ SIGNED = "growth"
 """The part whose numbers begin at -1."""
 
 
-def layout(nodes: int, devices: int, by_device: bool) -> dict[str, int]:
-    """Return the number of values in each part of an observation; `by_device` adds each GPU's free share."""
-    sizes = dict.fromkeys(NAMES, nodes) | {"request": 4, "stream": 2}
-    if by_device:
-        sizes["device_free"] = nodes * devices
-    return dict(sorted(sizes.items()))
+def layout(nodes: int) -> dict[str, int]:
+    """Return the number of values in each part of an observation."""
+    return dict(sorted((dict.fromkeys(NAMES, nodes) | {"request": 4, "stream": 2}).items()))
 
 
 def space(sizes: dict[str, int], form: str) -> spaces.Space[Any]:
@@ -172,8 +159,6 @@ def observe(state: SharingState, sizes: dict[str, int]) -> dict[str, npt.NDArray
         # Copies: the environment must not change an observation that it gave.
         shown |= zip(NAMES, episode.features[request].T.copy(), strict=True)
         shown["request"] = state.requests[request].copy()
-    if "device_free" in sizes:
-        shown["device_free"] = (episode.nodes.gpu_milli / WHOLE).astype(np.float32).ravel()
     return {name: shown[name] for name in sizes}
 
 
