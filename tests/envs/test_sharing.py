@@ -264,7 +264,6 @@ def test_text_by_hand(two_nodes):
     ("given", "message"),
     [
         ({"orders": 1}, r"options\.orders: unknown option 'orders'"),
-        ({"order": 42}, r"options\.order: there is no order of seed 42 .*give data"),
         ({"stream": 3}, r"options\.stream: is not a Stream"),
         ({"stream": stream_of(HALF)}, r"options\.stream: has 2 nodes of up to 2 GPUs .*give 4 nodes"),
     ],

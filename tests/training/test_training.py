@@ -290,8 +290,7 @@ def test_knobs_are_lists():
 def test_evaluate_compares_and_writes(tmp_path, capsys):
     run_train(tmp_path / "a")
     words = [
-        f"policies=[{tmp_path}/a/a.safetensors,hesrpt,{{name: ares, alpha: [0.6, 0.9]}},"
-        "{name: hindsight, generations: 1}]",
+        f"policies=[{tmp_path}/a/a.safetensors,hesrpt,{{name: ares, alpha: [0.6, 0.9]}},lower_bound]",
         "windows=3", "tuning_windows=2",
         "processes=1", "scenarios.origin=synthetic", "scenarios.jobs=[10,12]", "scenarios.gpus=8",
         "loads=[0.7,1.2]",
