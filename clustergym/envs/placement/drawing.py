@@ -73,7 +73,6 @@ ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
 
 
 _SETTINGS = {setting.name: setting for setting in SETTINGS}
-_DEGREES = ("gpus", "tensor_parallel", "pipeline_parallel")
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,35 +90,6 @@ class Problem:
     cluster: ClusterSpec
     job: PretrainingJob
     minipod_nodes: Ints
-
-
-def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
-    """Return the cluster and job of a named setting, with some of the job's or cluster's values changed.
-
-    Parameters
-    ----------
-    setting : str
-    changes : mapping
-        `cluster`, `gpus`, `tensor_parallel`, `pipeline_parallel`.
-
-    Raises
-    ------
-    InputError
-        For an unknown setting or cluster, a cluster of more than one type of node, a job that is
-        impossible, or one so large that no random state of the cluster has room for it.
-    """
-    require_known(setting, _SETTINGS, "setting", "setting")
-    chosen = _SETTINGS[setting]
-    cluster = load_cluster(changes.get("cluster", chosen.cluster))
-    if len(cluster.groups) > 1:
-        remedy = "choose a cluster of equal nodes"
-        raise InputError(f"{cluster.name} has nodes of several types", field="cluster", remedy=remedy)
-    degrees = {name: changes.get(name, getattr(chosen.job, name)) for name in _DEGREES}
-    job = PretrainingJob.from_gpus(**degrees, gpus_per_node=int(cluster.node_gpus[0]))
-    sizes = minipod_sizes(cluster)
-    # Drawn once and thrown away: that some state has room is said here, not in the hundredth episode.
-    draw_free_nodes(sizes, job.nodes, random_streams.ROOM_CHECK.generator(0))
-    return Problem(cluster, job, sizes)
 
 
 @dataclass(frozen=True)
@@ -155,11 +125,25 @@ class PlacementParameters(Parameters):
     def problem(self) -> Problem:
         """Return the cluster and the job of the environment's episodes.
 
-        Raises the errors of `load_problem`.
+        Raises
+        ------
+        InputError
+            For an unknown setting or cluster, a cluster of more than one type of node, a job that is
+            impossible, or one so large that no random state of the cluster has room for it.
         """
-        names = ("cluster", *_DEGREES)
-        changes = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return load_problem(self.setting, changes)
+        require_known(self.setting, _SETTINGS, "setting", "setting")
+        chosen = _SETTINGS[self.setting]
+        cluster = load_cluster(self.cluster or chosen.cluster)
+        if len(cluster.groups) > 1:
+            remedy = "choose a cluster of equal nodes"
+            raise InputError(f"{cluster.name} has nodes of several types", field="cluster", remedy=remedy)
+        own = ((name, getattr(self, name)) for name in ("gpus", "tensor_parallel", "pipeline_parallel"))
+        degrees = {name: getattr(chosen.job, name) if value is None else value for name, value in own}
+        job = PretrainingJob.from_gpus(**degrees, gpus_per_node=int(cluster.node_gpus[0]))
+        sizes = minipod_sizes(cluster)
+        # Drawn once and thrown away: that some state has room is said here, not in the hundredth episode.
+        draw_free_nodes(sizes, job.nodes, random_streams.ROOM_CHECK.generator(0))
+        return Problem(cluster, job, sizes)
 
 
 OPTIONS = ("instance", "free_nodes", "alpha")

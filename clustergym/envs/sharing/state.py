@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -56,7 +55,7 @@ class SharingState:
         self.filling = max(self.installed_milli / asked, 1.0) if asked > 0.0 else 1.0
         self.episode = start_episode(stream)
         # A stream may begin on nodes that are in part full: only what the agent adds is its cost.
-        self._first_fragments = self.fragments
+        self.first_fragments = self.fragments
 
     def put(self, node: int, device: int) -> None:
         """Place the current request on a node, and advance to the next request that fits on any."""
@@ -102,21 +101,6 @@ class SharingState:
         """Share of the installed GPUs that is idle, but in pieces that frequent requests cannot use."""
         return float(self.episode.fragments.sum()) / self.installed_milli
 
-    @property
-    def allocated_cost(self) -> float:
-        """Minus the share of the installed GPUs that is allocated, as a lower cost is better."""
-        return -self.allocated
-
-    @property
-    def fragments_cost(self) -> float:
-        """Share of the GPUs that has become unusable fragments since the start of the episode."""
-        return self.fragments - self._first_fragments
-
-    @property
-    def rejected_cost(self) -> float:
-        """Share of the episode's requests that have been rejected so far."""
-        return self.rejected / self.number
-
 
 def _scale_stream(stream: Stream) -> npt.NDArray[np.float32]:
     requests, nodes = stream.requests, stream.nodes
@@ -128,7 +112,9 @@ def _scale_stream(stream: Stream) -> npt.NDArray[np.float32]:
 
 
 COSTS: Mapping[str, Callable[[SharingState], float]] = {
-    name: attrgetter(f"{name}_cost") for name in ("allocated", "fragments", "rejected")
+    "allocated": lambda state: -state.allocated,
+    "fragments": lambda state: state.fragments - state.first_fragments,
+    "rejected": lambda state: state.rejected / state.number,
 }
 """The costs that a reward can weigh; each is 0 before the first request."""
 
