@@ -97,12 +97,13 @@ def _mirror(logger: LoggerChoice, config: Mapping[str, Any], folder: Path) -> Mi
 @contextmanager
 def _report_failures(folder: Path) -> Iterator[None]:
     """Turn a failing disk, and processes that end, into one line."""
-    again = "the same command goes on with what was saved"
     try:
         yield
     except BrokenProcessPool as error:
         raise InputError(
-            "a process of the training was ended", field="processes", remedy=f"{again}; give fewer, or 1"
+            "a process of the training was ended",
+            field="processes",
+            remedy="the same command goes on with what was saved; give fewer, or 1",
         ) from error
     except RuntimeError as error:
         # What PyTorch raises in place of a MemoryError.
@@ -113,7 +114,7 @@ def _report_failures(folder: Path) -> Iterator[None]:
         raise InputError(
             f"cannot be written: {error.strerror or error}",
             file=error.filename or folder,
-            remedy=f"make room, or give another output=; {again}",
+            remedy="make room, or give another output=",
         ) from error
 
 

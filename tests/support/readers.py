@@ -78,7 +78,6 @@ from clustergym.trace.readers.pai import JOB_TABLE, TASK_TABLE
 from clustergym.training import network_checkpoints, placer_checkpoints
 from clustergym.training.evolution import History
 from clustergym.training.training import _run_id
-from clustergym.training.training_state import read_state
 
 Reader = Callable[[bytes, Path], object]
 """(Content, an empty folder to put files into) -> what was read."""
@@ -360,7 +359,6 @@ READERS: Mapping[str, Reader] = {
     "training-history": _written("history.json", _own_history),
     "training-log": _written("run.json", lambda path: _run_id(path, "a")),
     "checkpoint-schema": _about(checkpoints.read_schema, "elastic"),
-    "training-state": _written("state.safetensors", lambda path: read_state(path, {"seed": 0})),
 }
 
 SEEDS: Mapping[str, tuple[Path, ...]] = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ from clustergym.commands import evaluate as evaluate_command
 from clustergym.commands import train as train_command
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import InformationClass
-from clustergym.training import auction_evolution, training_state
+from clustergym.training import auction_evolution
 from clustergym.training.agents import make_agent
 from clustergym.training.auction_evolution import Objective
 from clustergym.training.comparison import Entrant, ratio
@@ -340,14 +338,3 @@ def test_help_shows_every_key(command, key, capsys):
     out = capsys.readouterr().out
     assert key in out
     assert out.startswith(f"usage: clustergym {command} ")
-
-
-def test_tensors_of_another_network_are_refused():
-    torch = pytest.importorskip("torch")
-    model = SimpleNamespace(policy=torch.nn.Linear(2, 3))
-    state = Path("s.safetensors")
-    zeros = {"policy.weight": np.zeros((3, 9)), "policy.bias": np.zeros(3)}
-    tensors = {name: value.astype(np.float32) for name, value in zeros.items()}
-    with pytest.raises(InputError) as refused:
-        training_state.restore(model, History({}), tensors, state)
-    assert str(refused.value) == f"s.safetensors: has tensors of another network ({training_state.REMEDY})"
