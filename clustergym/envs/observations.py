@@ -123,17 +123,16 @@ class Summary:
         """Return the shape of each part of the observation, by name."""
         return {"cluster": (3, self.types), "queue": (len(QUEUE_FEATURES),)}
 
-    def bounds(self) -> tuple[Singles, Singles]:
-        """Return the least and the largest possible value of each number observed, shape (size,)."""
-        low, high = np.zeros(self.size, np.float32), np.ones(self.size, np.float32)
-        for name in {"scored_moves", "ranked"} & set(self.parts):
-            low[self.parts[name]], high[self.parts[name]] = -LARGEST_FEATURE, LARGEST_FEATURE
-        return low, high
-
     def make_space(self, form: str) -> spaces.Space[Any]:
         """Return the space of observations: one `flat` box, or a dict of the parts."""
-        low, high = self.bounds()
-        boxes = {name: spaces.Box(low[part], high[part]) for name, part in self.parts.items()}
+        of_auctions = ("scored_moves", "ranked")
+        ends = {
+            name: (-LARGEST_FEATURE, LARGEST_FEATURE) if name in of_auctions else (0.0, 1.0)
+            for name in self.parts
+        }
+        boxes = {
+            name: spaces.Box(*ends[name], (part.stop - part.start,)) for name, part in self.parts.items()
+        }
         return join_boxes(boxes, form)
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:

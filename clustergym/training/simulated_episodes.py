@@ -82,7 +82,7 @@ NO_BIAS, NOTHING_BELIEVED = np.empty((0, 0, 0)), np.empty(0)
 
 @dataclass(frozen=True, eq=False)
 class EpisodeOutcome:
-    """The JCTs, in seconds, and the restarts of an episode's n jobs, and the number of decisions.
+    """The JCTs, in seconds, and the restarts of an episode's n jobs.
 
     Attributes
     ----------
@@ -91,12 +91,10 @@ class EpisodeOutcome:
         horizon (the end, if there is none) for one that fits nowhere, as in the metric `jct_mean_censored`;
         NaN: not submitted by the horizon.
     restarts : ndarray of int
-    decisions : int
     """
 
     jct_s: Floats
     restarts: Ints
-    decisions: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,4 +164,4 @@ class AuctionEpisode:
         dropped_at = end if horizon == c.NEVER else horizon
         left = np.select([phase == c.COMPLETED, phase == c.DROPPED], [job[:, c.LEAVE], dropped_at], end)
         jct_s = np.where(phase == c.FUTURE, np.nan, (left - job[:, c.SUBMIT]) / c.TICKS_PER_S)
-        return EpisodeOutcome(jct_s, job[:, c.RESTARTS].copy(), int(clock[c.DECISION_POINTS]))
+        return EpisodeOutcome(jct_s, job[:, c.RESTARTS].copy())

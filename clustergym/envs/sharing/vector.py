@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,20 +76,15 @@ class SharingEpisodes(PlacingEpisodes):
 
     def compute_cost(self, name: str) -> Floats:
         """Return a cost of what is placed so far."""
-        costs: dict[str, Callable[[], Floats]] = {
-            "allocated": lambda: -self._allocated(),
-            "fragments": lambda: self._share_fragments() - self._first_fragments,
-            "rejected": lambda: self._counts[:, REJECTED] / self._number,
-        }
-        return costs[name]()
+        if name == "rejected":
+            return np.asarray(self._counts[:, REJECTED] / self._number)
+        return -self._allocated() if name == "allocated" else self._share_fragments() - self._first_fragments
 
     def _allocated(self) -> Floats:
-        allocated: Floats = self._counts[:, USED] / self._installed
-        return allocated
+        return np.asarray(self._counts[:, USED] / self._installed)
 
     def _share_fragments(self) -> Floats:
-        share: Floats = self._fragments.sum(axis=1) / self._installed
-        return share
+        return np.asarray(self._fragments.sum(axis=1) / self._installed)
 
     def get_columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrival in hand, and what is allocated, fragmented and rejected."""

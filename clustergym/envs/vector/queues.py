@@ -248,30 +248,20 @@ def observe(
     queues: QueueState,
     total: float,
     table: Singles,
+    begins: bool,
 ) -> None:
-    """Write the held GPUs, quota and fair share of each shown job's queue, as a decision point begins."""
+    """Write the held GPUs, as edited, of each shown job's queue; as a decision point begins the rest as well.
+
+    The rest are its quota and its fair share.
+    """
     _count_shown(episode, cluster, queues)
-    divide(queues, queues.shown[WANTED], total, queues.shares)
     count = episode_state.state[d.SHOWN]
-    table[count * WIDTH :] = 0.0
+    if begins:
+        divide(queues, queues.shown[WANTED], total, queues.shares)
+        table[count * WIDTH :] = 0.0
     for place in range(count):
         leaf, at = queues.leaf[episode_state.shown[place]], place * WIDTH
         table[at] = queues.shown[HELD, leaf] / total
-        table[at + 1] = min(queues.quota[leaf] / total, 1.0)
-        table[at + 2] = queues.shares[leaf] / total
-
-
-@compile_in_place
-def update_held(
-    episode: Episode,
-    cluster: ClusterArrays,
-    episode_state: EpisodeState,
-    queues: QueueState,
-    total: float,
-    table: Singles,
-) -> None:
-    """Update the GPUs that each shown job's queue holds, as edited."""
-    _count_shown(episode, cluster, queues)
-    for place in range(episode_state.state[d.SHOWN]):
-        leaf = queues.leaf[episode_state.shown[place]]
-        table[place * WIDTH] = queues.shown[HELD, leaf] / total
+        if begins:
+            table[at + 1] = min(queues.quota[leaf] / total, 1.0)
+            table[at + 2] = queues.shares[leaf] / total

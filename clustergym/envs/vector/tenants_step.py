@@ -53,11 +53,11 @@ def apply_actions_with_queues(
         outcome = steps.play(episode, cluster, episode_state, rules, action)
         outcomes[at] = outcome
         if outcome == EDITED:
-            of_queues.update_held(episode, cluster, episode_state, queues, rules.total, table)
+            of_queues.observe(episode, cluster, episode_state, queues, rules.total, table, False)
             continue
         of_queues.read_events(episode, queues, rules.total, weighs_shares)
         if outcome == DECIDED:
-            of_queues.observe(episode, cluster, episode_state, queues, rules.total, table)
+            of_queues.observe(episode, cluster, episode_state, queues, rules.total, table, True)
         if action != BEGIN:
             for baseline in range(2 if len(episode_state.reference) > 0 else 1):
                 until_s = steps.find_end_s(episode, episode_state, outcome, baseline == 1)
