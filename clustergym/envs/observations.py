@@ -55,8 +55,8 @@ OPTION_FEATURES = ("speed", "efficiency", "restart")
 QUEUE_FEATURES = ("jobs", "waiting", "without_row", "mean_age", "demand", "work_left", "edits", "progress")
 TENANT_FEATURES = ("held", "quota", "fair_share")
 """Columns of `tenants`: of the queue of each row's job, by the GPUs of the cluster."""
-LARGEST_FEATURE = 100.0
-"""Of a move of an auction; no feature comes near it."""
+OF_AUCTIONS, LARGEST_FEATURE = ("scored_moves", "ranked"), 100.0
+"""Parts that have features of an auction's moves; no feature comes near that."""
 _COLUMN = {name: at for at, name in enumerate(JOB_FEATURES)}
 
 
@@ -125,14 +125,10 @@ class Summary:
 
     def make_space(self, form: str) -> spaces.Space[Any]:
         """Return the space of observations: one `flat` box, or a dict of the parts."""
-        of_auctions = ("scored_moves", "ranked")
-        ends = {
-            name: (-LARGEST_FEATURE, LARGEST_FEATURE) if name in of_auctions else (0.0, 1.0)
-            for name in self.parts
-        }
-        boxes = {
-            name: spaces.Box(*ends[name], (part.stop - part.start,)) for name, part in self.parts.items()
-        }
+        boxes = {}
+        for name, part in self.parts.items():
+            low, high = (-LARGEST_FEATURE, LARGEST_FEATURE) if name in OF_AUCTIONS else (0.0, 1.0)
+            boxes[name] = spaces.Box(low, high, (part.stop - part.start,))
         return join_boxes(boxes, form)
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:

@@ -149,11 +149,8 @@ def job_costs(episodes: Episode, jobs: Ints, now: Ints, reward: Mapping[str, flo
         "deadlines_met": lambda: np.where(meet_deadline(completed, leave_s, deadline_s), -1.0, 0.0),
         "broken_promises": lambda: 1.0 * break_promise(now_s, completed, leave_s, deadline_s),
     }
-    total, there = (
-        sum((weight * costs[name]() for name, weight in reward.items()), np.zeros(jobs.shape)),
-        jobs >= 0,
-    )
-    return np.where(there, total, 0.0), there & np.isfinite(leave_s)
+    total = sum((weight * costs[name]() for name, weight in reward.items()), np.zeros(jobs.shape))
+    return np.where(jobs >= 0, total, 0.0), (jobs >= 0) & gone
 
 
 def check_terms(reward: Mapping[str, float]) -> None:
