@@ -137,9 +137,8 @@ def training_shares(name: str, words: list[str], steps: int, engine: str) -> lis
     assert isinstance(agent, Ppo | JobCreditAgent)
     needs_torch()
     rows = []
-    with agent.envs() as made:
-        envs = made[-1] if isinstance(made, list) else made
-        model, spent = agent.model(made, 0), Spent()
+    with agent.envs() as envs:
+        model, spent = agent.model(envs, 0), Spent()
         spent.wrap(envs)
         # Compiled before the clock starts.
         envs.reset()

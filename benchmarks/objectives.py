@@ -4,7 +4,7 @@
     nice python benchmarks/objectives.py fair-16 --policies ares hesrpt --env round_s=300
     nice python benchmarks/objectives.py tenants-16 --env round_s=300 'reward={"jobs_in_system": 1.0}'
 
-Trains on the split `train` with the settings of `JobCredit`, and prints mean returns on the 40 traces of the
+Trains on the split `train` with the agent's settings, and prints mean returns on the 40 traces of the
 split `test`, with percentiles of 10,000 resamplings of seeds and traces: of greedy play, of random play, and
 of policies, simulated on the same traces, with what they know and at their own decision points. A score is
 0 for random play and 1 for the best of the policies. The curve is of the split `dev`.
@@ -23,7 +23,8 @@ from tiers import POINTS, TRACES, CurveRecorder, Decide, Judge, envs_of, find_ti
 
 from clustergym.common.errors import exits_on_bad_input
 from clustergym.common.writing import atomic_path
-from clustergym.training.job_credit import JobCredit, JobCreditLearner
+from clustergym.training.job_credit import JobCreditLearner
+from clustergym.training.job_credit_agent import JobCreditAgent
 
 Returns = npt.NDArray[np.float64]
 
@@ -36,7 +37,7 @@ def find_returns(name: str, policy: str, parameters: dict[str, Any], agent: Deci
 def train(name: str, seed: int, given: argparse.Namespace, dev: Judge) -> tuple[Decide, list[Any]]:
     """Train with credit by job; return how it plays, and its curve of CPU-seconds, steps and dev returns."""
     envs = envs_of(name, 32, split="train", summaries=False, **given.parameters)
-    learner = JobCreditLearner(envs, JobCredit(), seed)
+    learner = JobCreditLearner(envs, JobCreditAgent(), seed)
     recorder = CurveRecorder(seed, given.steps, lambda: float(dev.play(learner.decide).returns.mean()))
     # Not before the first tenth: greedy play of an agent that has learned nothing takes long to end.
     for point in range(1, POINTS + 1):
