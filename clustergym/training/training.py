@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import subprocess
 import sys
 import time
@@ -16,8 +14,6 @@ from typing import Any
 from clustergym.common.errors import InputError, out_of_memory, require_known
 from clustergym.common.paths import PACKAGE
 from clustergym.common.processes import RAY, Processes, check_processes
-from clustergym.common.reading import read_json
-from clustergym.common.writing import atomic_path
 from clustergym.envs.episodes import SPLITS
 from clustergym.results.report.wandb_logger import (
     LoggerChoice,
@@ -144,11 +140,6 @@ def _git_revision() -> str | None:
     return found.stdout.strip()
 
 
-RUN_FILE = "wandb-run.json"
-"""Beside the state: the id of the run, which a resumed training continues."""
-LARGEST_RUN_BYTES = 10_000
-
-
 def make_progress(shown: bool, mirror: Mirror | None) -> Progress:
     """Return a function that prints a training's figures, if they are to be shown, and tells the mirror."""
 
@@ -163,10 +154,7 @@ def make_progress(shown: bool, mirror: Mirror | None) -> Progress:
 
 
 class Mirror:
-    """Sends a training's figures to one run of Weights & Biases, even if the training is resumed.
-
-    A kill loses what wandb has not written yet. A resumed agent first repeats the figures that it saved, with
-    the same numbers as wandb's step, so that the run has each of them once.
+    """Sends a training's figures to a run of Weights & Biases; a resumed one first repeats what it saved.
 
     Parameters
     ----------
@@ -194,21 +182,10 @@ class Mirror:
         """Send the figures of a step to Weights & Biases; the first call begins the run."""
         with one_line("try logger.mode=offline, or logger=none; the training goes on where it was"):
             if self._run is None:
-                self._begin()
+                self._run = start(self.choice, self.config, self.folder, self.name, self.group)
+                self._run.define_metric("*", step_metric="step")
             if figures:
                 self._run.log({**figures, "step": step}, step=step)
-
-    def _begin(self) -> None:
-        path = self.folder / RUN_FILE
-        # Other parameters in the same folder are another run.
-        training = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
-        known = _run_id(path, training)
-        self._run = start(self.choice, self.config, self.folder, self.name, self.group, known)
-        self._run.define_metric("*", step_metric="step")
-        if self.choice.mode != "disabled":
-            with atomic_path(path) as temporary:
-                text = json.dumps({"id": self._run.id, "training": training})
-                temporary.write_text(text + "\n", encoding="utf-8")
 
     def finish(self, path: Path, about: Mapping[str, Any]) -> None:
         """Send the checkpoint, as an artifact, and the final figures to Weights & Biases."""
@@ -218,17 +195,3 @@ class Mirror:
             self._run.summary.update({**summary, "wall_s": about["wall_s"]})
             files = [path, path.with_suffix(".yaml")]
             log_files(self._run, f"checkpoint-{self._run.id}", "checkpoint", files)
-
-
-def _run_id(path: Path, training: str) -> str | None:
-    """Return the id of a training's run from a file; None if there is none, or it is of another training."""
-    if not path.exists():
-        return None
-    remedy = "delete it: the training goes on, in a run of its own"
-    kept = read_json(path, LARGEST_RUN_BYTES, remedy)
-    try:
-        if not all(isinstance(kept[key], str) for key in ("id", "training")):
-            raise ValueError("values of other types")
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError("is not a record of a wandb run", file=path, remedy=remedy) from error
-    return str(kept["id"]) if kept["training"] == training else None

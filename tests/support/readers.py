@@ -77,7 +77,6 @@ from clustergym.trace.readers import slurmdbd
 from clustergym.trace.readers.pai import JOB_TABLE, TASK_TABLE
 from clustergym.training import network_checkpoints, placer_checkpoints
 from clustergym.training.evolution import History
-from clustergym.training.training import _run_id
 
 Reader = Callable[[bytes, Path], object]
 """(Content, an empty folder to put files into) -> what was read."""
@@ -357,7 +356,6 @@ READERS: Mapping[str, Reader] = {
     "sharing": _about(placer_checkpoints.SHARES.load, "sharing"),
     "sharing-weights": _weights(placer_checkpoints.SHARES.load, "sharing"),
     "training-history": _written("history.json", _own_history),
-    "training-log": _written("run.json", lambda path: _run_id(path, "a")),
     "checkpoint-schema": _about(checkpoints.read_schema, "elastic"),
 }
 
