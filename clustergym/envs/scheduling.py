@@ -36,7 +36,7 @@ from clustergym.envs.episodes import Episodes
 from clustergym.envs.observations import FEATURES
 from clustergym.envs.rendering import check_mode
 from clustergym.envs.rewards import Reward
-from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, ReferenceCosts, ReferenceCostTimes
+from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCosts, ReferenceCostTimes
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
 from clustergym.envs.simpy_episode import EpisodeParts, PlayedEpisode, SimPyEpisode
@@ -266,10 +266,9 @@ def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
     if scenario.tenants is None and parameters.features == "tenants":
         remedy = "give queues=virtual_cluster, or a scenario with scenario.queues"
         raise InputError(f"scenario {scenario.name} has no queues", field="env.queues", remedy=remedy)
-    for term in OF_QUEUES:
-        if scenario.tenants is None and term in parameters.reward:
-            message, remedy = "is of queues, and the scenario has none", "make ClusterGym/Tenants-v1"
-            raise InputError(message, field=f"env.reward.{term}", remedy=remedy)
+    if scenario.tenants is None and "owed" in parameters.reward:
+        message, remedy = "is of queues, and the scenario has none", "make ClusterGym/Tenants-v1"
+        raise InputError(message, field="env.reward.owed", remedy=remedy)
 
 
 def read_run_seed(options: Mapping[str, Any]) -> int:

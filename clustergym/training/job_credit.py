@@ -287,8 +287,7 @@ class JobCreditLearner:
             for batch in torch.split(shuffled, settings.batch_size):
                 places, of = rows.places(batch)
                 own = Rows(rows.inputs[places], of, rows.row[places], len(batch), rows.rows)
-                wanted_of = goal[places] if settings.critic == "job" else goal[batch, 0]
-                totals += self._step(own, rollout.choices.select(batch, places), gain[batch], wanted_of)
+                totals += self._step(own, rollout.choices.select(batch, places), gain[batch], goal[places])
         # After the update: this rollout's ratios are of inputs scaled as when it was played.
         self.policy.see(rollout.rows.inputs)
         means = totals / (settings.n_epochs * -(-len(gain) // settings.batch_size))

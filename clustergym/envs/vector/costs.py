@@ -23,14 +23,11 @@ from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part, let_compiled_call
 from clustergym.sim.compiled.sums import pairwise_sum
 
-NAMES = (
-    *("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises", "log_jct"),
-    *of_job.OF_QUEUES,
-)
+OF_JOBS = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
+"""Terms of rewards that are means over jobs."""
+NAMES = (*OF_JOBS, "log_jct", "owed")
 """Costs in the order of their numbers."""
-JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES, LOG_JCT, OWED, SHARE_ERROR = range(
-    len(NAMES)
-)
+JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES, LOG_JCT, OWED = range(len(NAMES))
 
 for rule in of_job.OF_ONE_JOB:
     let_compiled_call(rule)
@@ -63,8 +60,8 @@ def end_of_reference_s(episode: Episode, episode_state: EpisodeState) -> float:
 @compile_part
 def cost(episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool) -> float:
     """Compute cost `NAMES[which]` until a time, under the agent or, if `baseline`, the baseline policy."""
-    if which >= OWED:
-        return episode_state.queue_costs[1 if baseline else 0, which - OWED]
+    if which == OWED:
+        return episode_state.queue_costs[1 if baseline else 0]
     if which in (DEADLINES_MET, BROKEN_PROMISES):
         return _promises(episode, episode_state, now_s, which, baseline)
     n = episode.clock[c.JOBS]
@@ -106,10 +103,6 @@ def _promises(
         met += of_job.meet_deadline(completed, leave_s, deadline_s)
         broken += of_job.break_promise(now_s, completed, leave_s, deadline_s)
     return -(met / n) if which == DEADLINES_MET else broken / n
-
-
-OF_JOBS = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
-"""Terms of rewards that are means over jobs."""
 
 
 def job_costs(episodes: Episode, jobs: Ints, now: Ints, reward: Mapping[str, float]) -> tuple[Floats, Bools]:
