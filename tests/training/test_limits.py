@@ -35,7 +35,7 @@ def test_the_bound_by_hand():
 def test_no_schedule_is_below_the_bound(index):
     scenario = draw_scenario(SMALL, "train", 9, index)
     trained = load("elastic-linear").weights
-    jct_s = AuctionEpisode.from_scenario(scenario, InformationClass.CLAIRVOYANT).run(trained).jct_s
+    jct_s = AuctionEpisode.from_scenario(scenario, InformationClass.CLAIRVOYANT).run(trained)
     alone, mean_s = least_work(scenario)[0], BOUNDS["lower_bound"](scenario)
     assert (jct_s >= alone * (1 - 1e-9) - 1e-5).all()
     assert jct_s.mean() >= mean_s * (1 - 1e-9) - 1e-5

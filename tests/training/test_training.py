@@ -192,7 +192,7 @@ def test_a_training_starts_from_a_checkpoint_and_adds_hidden_units(tmp_path, cap
         draw_scenario(Distribution(origin="synthetic", jobs=(20, 30), gpus=16), "dev", 3, 0),
         before.information_class,
     )
-    assert episode.run(after.weights).jct_s.tolist() == episode.run(before.weights).jct_s.tolist()
+    assert episode.run(after.weights).tolist() == episode.run(before.weights).tolist()
     assert run_train(tmp_path / "c", f"agent.initial={tmp_path}/b/b.safetensors") == 2
     assert "has hidden units already" in capsys.readouterr().err
 
@@ -215,7 +215,7 @@ def test_the_tail_counts_in_the_objective():
     drawn = Distribution(origin="synthetic", jobs=(20, 30), gpus=16, types=(2,))
     weights = auction_evolution.start()
     known = InformationClass.DATA_PARALLEL
-    jct_s = AuctionEpisode.from_scenario(draw_scenario(drawn, "train", 3, 0), known).run(weights).jct_s
+    jct_s = AuctionEpisode.from_scenario(draw_scenario(drawn, "train", 3, 0), known).run(weights)
     plain, tailed = (
         auction_evolution.objectives(
             drawn, "train", 3, known, Objective({"jct_mean": 1.0, "jct_p99": tail}), weights[None], 0
