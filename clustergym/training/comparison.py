@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from clustergym.scenario.registry import list_parameters, make_placer, make_poli
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.guard import StepWatchdog
 from clustergym.training.distribution import Distribution
+from clustergym.training.windows import TraceFiles
 
 METRICS = (
     "jct_mean",
@@ -48,13 +49,6 @@ RATIOS = {
 SLOWDOWN_FROM_S = 10.0
 RESAMPLES = 10_000
 TUNING_SEED_OFFSET = 2_000_003
-
-
-class ScenarioSource(Protocol):
-    """The interface of a source of scenarios: a distribution to sample from, or files."""
-
-    def draw(self, split: str, seed: int, index: int) -> Scenario:
-        """Return scenario number `index` of a split; equal arguments give equal scenarios."""
 
 
 class Ratio(NamedTuple):
@@ -127,7 +121,11 @@ def _distinct(checkpoints: list[Any]) -> list[str]:
 
 
 def run_figures(
-    source: ScenarioSource, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
+    source: Distribution | TraceFiles,
+    split: str,
+    seed: int,
+    policies: Sequence[Mapping[str, Any]],
+    index: int,
 ) -> Floats:
     """Run each policy on one scenario, and return the metrics, shape (policies, len(METRICS))."""
     from clustergym.sim.child import run_supervised

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 Makers = Mapping[str, Callable[[], Any]]
 
-if TYPE_CHECKING:
-    Dict = dict[str, Any]
-else:
 
-    class Dict(MutableMapping, dict):
-        """A dict whose methods read and write values by `__getitem__` and `__setitem__`."""
-
-
-class LazyInfo(Dict):
+class LazyInfo(MutableMapping[str, Any], dict[str, Any]):  # type: ignore[misc]
     """A dict that computes some of its values when they are first read.
+
+    The methods that it has of `MutableMapping` read and write values by `__getitem__` and `__setitem__`.
 
     Parameters
     ----------
