@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError, out_of_memory, require_known
+from clustergym.common.parameter_types import NonNegativeInt
+from clustergym.common.parameters import check_value
 from clustergym.common.paths import PACKAGE
 from clustergym.common.processes import RAY, Processes, check_processes
 from clustergym.envs.episodes import SPLITS
@@ -39,7 +41,8 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
     logger = read_logger_choice(config)
     agent, leaks = _agent(config)
     # All that can be wrong is said before the folder is made.
-    seed, processes, folder = _whole(config, "seed"), _processes(config, agent), _folder(config)
+    seed = check_value(config["seed"], NonNegativeInt, "seed")
+    processes, folder = _processes(config, agent), _folder(config)
     mirror = _mirror(logger, config, folder) if logger.name == "wandb" else None
     began = time.monotonic()
     with _report_failures(folder), mirror or nullcontext():
@@ -112,13 +115,6 @@ def _report_failures(folder: Path) -> Iterator[None]:
             file=error.filename or folder,
             remedy="make room, or give another output=",
         ) from error
-
-
-def _whole(config: Mapping[str, Any], key: str) -> int:
-    value = config[key]
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InputError(f"{value!r} is no count", field=key, remedy="give 0 or more")
-    return value
 
 
 def _processes(config: Mapping[str, Any], agent: Any) -> Processes:

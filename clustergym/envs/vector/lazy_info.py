@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 Makers = Mapping[str, Callable[[], Any]]
 
+if TYPE_CHECKING:
+    Dict = dict[str, Any]
+else:
 
-class LazyInfo(MutableMapping[str, Any], dict[str, Any]):  # type: ignore[misc]
+    class Dict(MutableMapping, dict):
+        """A dict whose methods read and write values by `__getitem__` and `__setitem__`."""
+
+
+class LazyInfo(Dict):
     """A dict that computes some of its values when they are first read.
-
-    The methods that it has of `MutableMapping` read and write values by `__getitem__` and `__setitem__`.
 
     Parameters
     ----------
