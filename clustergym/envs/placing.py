@@ -35,7 +35,7 @@ def slice_parts(sizes: Mapping[str, int]) -> dict[str, slice]:
 
 
 State = TypeVar("State")
-P = TypeVar("P")
+P = TypeVar("P", bound=Any)
 """Parameters, with what an illegal action costs and the form of an observation."""
 
 

@@ -137,7 +137,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     @property
     def simulation(self) -> Simulation:
         """The simulation in which the present episode runs; an error on the compiled engine."""
-        return self.episode.simulation
+        found: Simulation = self.episode.simulation
+        return found
 
     @property
     def scenario(self) -> Scenario:
@@ -160,7 +161,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     @property
     def log(self) -> EventLog:
         """All events of the episode so far."""
-        return self.episode.log
+        found: EventLog = self.episode.log
+        return found
 
     @property
     def view(self) -> View | None:
@@ -170,7 +172,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     @property
     def outcomes(self) -> Outcomes:
         """The times at which jobs have left the cluster in the episode so far."""
-        return self.episode.outcomes
+        found: Outcomes = self.episode.outcomes
+        return found
 
     def action_masks(self) -> npt.NDArray[np.int8]:
         """Return a mask that is 1 for each legal action, else 0, shape (number of actions,).
@@ -179,7 +182,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         """
         if self._episode is None:
             return np.ones(self.parts.actions.number, dtype=np.int8)
-        return self._episode.find_mask()
+        found: npt.NDArray[np.int8] = self._episode.find_mask()
+        return found
 
     def row_jobs(self) -> Ints:
         """Return the position in the trace of each observed row's job, -1 for an empty row, shape (R,)."""
@@ -241,7 +245,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def metrics(self) -> Metrics:
         """Return the metrics of the episode so far, named as in a run's `result.json`."""
-        return self.episode.measure()
+        found: Metrics = self.episode.measure()
+        return found
 
     def as_observation(self, flat: npt.NDArray[np.float32]) -> Observation:
         """Return flat observations in the form of the observation space: unchanged, or as a dict of parts."""

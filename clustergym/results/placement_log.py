@@ -180,7 +180,7 @@ class ReplayingPlacer(Placer):
         self._check(allocations, nodes, {})
         return nodes
 
-    place_evenly = place_segments = place
+    place_evenly = place_segments = place  # type: ignore[assignment]
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
         """Return the next logged placement, without choosing a node or GPU."""

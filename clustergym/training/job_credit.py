@@ -22,7 +22,6 @@ from clustergym.common.errors import InputError
 from clustergym.envs.observations import JobRows
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 from clustergym.sim.columns import TICKS_PER_S
-from clustergym.training.job_credit_agent import JobCreditAgent
 from clustergym.training.row_network import MASKED, RowNetwork, RowPolicy, Rows, Singles
 
 
@@ -80,7 +79,7 @@ class Rollout(NamedTuple):
     left: Bools
 
 
-def advantages_by_job(rollout: Rollout, settings: JobCreditAgent) -> tuple[Floats, Floats]:
+def advantages_by_job(rollout: Rollout, settings: Any) -> tuple[Floats, Floats]:
     """Return the actions' advantages, (S steps, E envs), and targets of the V critic outputs, (S, E, V)."""
     number, envs, columns = rollout.cost.shape
     own = np.zeros((number, envs, columns))
@@ -181,7 +180,7 @@ class JobCreditLearner:
     ----------
     envs : SchedulingVectorEnv
         With flat observations that have rows of jobs, and `autoreset_mode="Disabled"`.
-    settings : JobCreditAgent
+    settings : clustergym.training.job_credit_agent.JobCreditAgent
     seed : int
 
     Attributes
@@ -197,7 +196,7 @@ class JobCreditLearner:
         sum over jobs, or the device cannot be used.
     """
 
-    def __init__(self, envs: SchedulingVectorEnv, settings: JobCreditAgent, seed: int) -> None:
+    def __init__(self, envs: SchedulingVectorEnv, settings: Any, seed: int) -> None:
         features = envs.single.features
         if envs.autoreset_mode is not AutoresetMode.DISABLED or not isinstance(features, JobRows):
             message, remedy = (

@@ -243,7 +243,7 @@ def sum_by_job(job: Ints, values: Floats, jobs: int) -> Floats:
 
 def _columns(events: Sequence[Event]) -> _Columns:
     raw = list(zip(*events, strict=True)) if len(events) else [()] * len(Event._fields)
-    column = dict(zip(Event._fields, raw, strict=True))
+    column: dict[str, Any] = dict(zip(Event._fields, raw, strict=True))
     column["event_type"] = [_CODE[event_type] for event_type in column["event_type"]]
     typed: dict[str, Any] = {name: np.array(column[name], dtype=np.float64) for name in _REAL}
     typed |= {name: np.array(column[name], dtype=np.int64) for name in _WHOLE}
