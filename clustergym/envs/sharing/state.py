@@ -111,10 +111,28 @@ def _scale_stream(stream: Stream) -> npt.NDArray[np.float32]:
     return np.minimum(np.stack(columns, axis=1) / largest, 1.0).astype(np.float32)
 
 
+# Functions with names: an environment, which keeps them, can be pickled.
+
+
+def find_unallocated(state: SharingState) -> float:
+    """Return minus the share of the installed GPUs that is allocated."""
+    return -state.allocated
+
+
+def find_new_fragments(state: SharingState) -> float:
+    """Return the share of the GPUs that has become unusable fragments since the start of the episode."""
+    return state.fragments - state.first_fragments
+
+
+def find_rejected(state: SharingState) -> float:
+    """Return the share of the episode's requests that have been rejected so far."""
+    return state.rejected / state.number
+
+
 COSTS: Mapping[str, Callable[[SharingState], float]] = {
-    "allocated": lambda state: -state.allocated,
-    "fragments": lambda state: state.fragments - state.first_fragments,
-    "rejected": lambda state: state.rejected / state.number,
+    "allocated": find_unallocated,
+    "fragments": find_new_fragments,
+    "rejected": find_rejected,
 }
 """The costs that a reward can weigh; each is 0 before the first request."""
 
