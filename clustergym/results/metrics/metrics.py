@@ -194,11 +194,7 @@ def measure(
         fairness = fairness._replace(rho=np.where(scored, fairness.rho, np.nan))
     # Jobs outside of the window still take GPUs, so rates and losses are of the whole run; only what is a
     # mean over jobs leaves them out.
-    of_scored = run
-    if scored is not None:
-        # As if the other jobs had never been submitted; the run's end stays.
-        outcome = np.where(scored, run.records.outcome, int(Outcome.NOT_SUBMITTED))
-        of_scored = run._replace(records=replace(run.records, outcome=outcome))
+    of_scored = run if scored is None else _only(run, scored)
     losses = losses_by_cause(events, end_s) if intervals.disturbances else {}
     groups = (
         *(_counts(run), _completion(of_scored), _rates(run), _restarts(run)),
@@ -229,6 +225,12 @@ def _measure_queues(
     held = usage.get_held_gpus(run.timeline.time_s)
     names = [f"{OF_QUEUE}{name}" for name in tenants.tree.leaves]
     return measured, replace(run.timeline, further=dict(zip(names, held.T, strict=True)))
+
+
+def _only(run: _Run, scored: Bools) -> _Run:
+    """Return a run as if the other jobs had never been submitted; its end stays."""
+    outcome = np.where(scored, run.records.outcome, int(Outcome.NOT_SUBMITTED))
+    return run._replace(records=replace(run.records, outcome=outcome))
 
 
 def _window(run: _Run, scored: Bools) -> Metrics:
