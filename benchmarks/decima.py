@@ -31,7 +31,6 @@ from torch.distributions import Normal
 from clustergym.common import random_streams
 from clustergym.common.errors import InputError
 from clustergym.envs.episodes import trace_seed
-from clustergym.envs.vector.groups import groups
 from clustergym.sim.columns import TICKS_PER_S
 from clustergym.training.job_credit import Choices, draw_actions, log_probs_of_edits
 from clustergym.training.row_network import RowPolicy, Rows
@@ -216,7 +215,7 @@ class DecimaLearner:
         """Play an episode in each environment with sampled actions."""
         envs, policy, size = self.envs, self.policy, self.settings.rollouts
         drawn = self._rng.choice(self.settings.among, envs.num_envs // size, replace=False)
-        options = groups([trace_seed("train", int(at)) for at in drawn], size)
+        options = {"trace_seed": np.repeat([trace_seed("train", int(at)) for at in drawn], size)}
         seen, _ = envs.reset(options=options)
         over, ends = np.zeros(envs.num_envs, dtype=np.bool_), np.zeros(envs.num_envs)
         rows, choices, kept = [], [], []

@@ -1,7 +1,7 @@
 """Steps and resets a second of every registered environment, bare and as `gymnasium.make` wraps it.
 
     python benchmarks/environments.py [--seconds S] [--only TEXT] [--json FILE]
-    python benchmarks/environments.py --training ppo,maskable_ppo [--set WORD …] [--steps N] [--json FILE]
+    python benchmarks/environments.py --training ppo,job_credit [--set WORD …] [--steps N] [--json FILE]
 
 Actions are legal ones drawn at random; only the time inside the environment is counted.
 With `--training`: steps that an agent learns from in a second, and what share of it the environment takes, as
@@ -137,9 +137,8 @@ def training_shares(name: str, words: list[str], steps: int, engine: str) -> lis
     assert isinstance(agent, Ppo | JobCreditAgent)
     needs_torch()
     rows = []
-    with agent.envs() as made:
-        envs = made[-1] if isinstance(made, list) else made
-        model, spent = agent.model(made, 0), Spent()
+    with agent.envs() as envs:
+        model, spent = agent.model(envs, 0), Spent()
         spent.wrap(envs)
         # Compiled before the clock starts.
         envs.reset()

@@ -8,7 +8,7 @@
     nice python benchmarks/tiers.py knobs-16 --env actions=weights --start elastic --steps 6400
 
 Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS`, by its SAC with its
-own defaults (`--learner sac`), with credit by job (`--learner by_job`) and the settings of `JobCredit`, by
+own defaults (`--learner sac`), with credit by job (`--learner by_job`) and the settings of its agent, by
 CMA-ES over the weights of a linear score (`--learner cma`, `linear_scores.Evolution`), or as Decima does
 (`--learner decima`, `decima.Reinforce`); `--set` changes some, and `num_envs`. Measures greedy play on the
 40 traces of the split `dev` as it goes, and at the end on those of `test`: mean JCT over that of heSRPT on
@@ -205,11 +205,12 @@ def learn(learner: Any, until: float, steps: int, recorder: CurveRecorder) -> No
 
 def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) -> tuple[Decide, Curve]:
     """Train with credit by job, in bursts at first; return how it plays, and its curve."""
-    from clustergym.training.job_credit import JobCredit, JobCreditLearner
+    from clustergym.training.job_credit import JobCreditLearner
+    from clustergym.training.job_credit_agent import JobCreditAgent
 
     steps, settings = given.steps, dict(given.set)
     number = settings.pop("num_envs", 32)
-    check_settings(settings, JobCredit)
+    check_settings(settings, JobCreditAgent)
     stages: list[tuple[dict[str, Any], float]] = [({}, 1.0)]
     if given.burst_share:
         stages.insert(0, ({"jobs": 12, "loads": (4.0,)}, given.burst_share))
@@ -217,7 +218,7 @@ def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) 
         (envs_of(name, number, split="train", summaries=False, **{**given.env, **own}), share)
         for own, share in stages
     ]
-    learner = JobCreditLearner(made[0][0], JobCredit(**settings), seed)
+    learner = JobCreditLearner(made[0][0], JobCreditAgent(**settings), seed)
     recorder = CurveRecorder(seed, steps, partial(judge.compare, learner.decide))
     for envs, share in made:
         if learner.envs is not envs:
@@ -389,10 +390,10 @@ def draw_curves(figures: Mapping[str, Any], figure: Any) -> None:
 
 
 def read_values(option: str, words: list[str]) -> dict[str, Any]:
-    """Return what words such as `critic=episode` set."""
+    """Return what words such as `n_epochs=4` set."""
     for word in words:
         if "=" not in word:
-            raise InputError(word, field=option, remedy="write NAME=VALUE, as critic=episode")
+            raise InputError(word, field=option, remedy="write NAME=VALUE, as n_epochs=4")
     return {name: json_value(value) for name, _, value in (word.partition("=") for word in words)}
 
 

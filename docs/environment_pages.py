@@ -40,7 +40,7 @@ OF_PICTURE = {"Knobs": {"hold": 2}}
 CURVE = "![On dev windows or traces, as {name} trains](../learned-agents/{name}.svg)\n\n"
 EVOLVED = CURVE + "`{name}`, trained by evolution ([the objective](../learned-agents/training.md)). "
 REACHED = {
-    "Elastic": CURVE.format(name="elastic-16") + "Masked PPO on `Elastic-16`, after imitation of a policy. "
+    "Elastic": CURVE.format(name="elastic-16") + "Masked PPO on `Elastic-16`. "
     "From scratch, [credit by job](../learned-agents/training.md#credit-by-job) on episodes of 50 jobs, "
     "five seeds, by `python benchmarks/tiers.py elastic-16 --learner by_job --steps 3000000 --env jobs=50 "
     "--seeds 5`: mean JCT on the 40 test traces over heSRPT's 0.941 [0.921, 0.962], in 333 to 433 s "

@@ -18,14 +18,13 @@ from torch.distributions import Categorical
 
 import clustergym  # noqa: F401 - registers the environments
 from clustergym.common.errors import InputError, exits_on_bad_input
-from clustergym.envs.vector.groups import groups, relative_to_group
 
 TRACES, RATE, MINIBATCH = 64, 1e-3, 4096
 
 
 def play(envs: gymnasium.vector.VectorEnv, network: nn.Module, trace_seeds: list[int], size: int):
     """Play a group of episodes on each trace; return what was seen, the masks, actions, rows and returns."""
-    seen, info = envs.reset(options=groups(trace_seeds, size))
+    seen, info = envs.reset(options={"trace_seed": np.repeat(trace_seeds, size)})
     returns, goes_on, kept = np.zeros(envs.num_envs), np.ones(envs.num_envs, dtype=bool), []
     while goes_on.any():
         rows = np.flatnonzero(goes_on)
@@ -68,13 +67,14 @@ def main(argv: list[str] | None = None) -> int:
     for update in range(1, given.updates + 1):
         trace_seeds = rng.choice(TRACES, given.groups, replace=False).tolist()
         own, mask, drawn, rows, returns = play(envs, network, trace_seeds, given.size)
-        advantage = torch.from_numpy(relative_to_group(returns, given.size)).float()[rows]
+        within = returns.reshape(-1, given.size)
+        relative = (within - within.mean(1, keepdims=True)) / np.maximum(within.std(1, keepdims=True), 1e-12)
+        advantage = torch.from_numpy(relative.ravel()).float()[rows]
         adam.zero_grad()
         for part in torch.arange(len(drawn)).split(MINIBATCH):
             policy = Categorical(logits=network(own[part]).masked_fill(~mask[part], -1e9))
             (-(advantage[part] * policy.log_prob(drawn[part])).sum() / len(drawn)).backward()
         adam.step()
-        within = returns.reshape(-1, given.size)
         spread = f"{within.std(axis=1).mean():.3f} h within groups, {within.mean(axis=1).std():.3f} h between"
         print(f"update {update}: return {returns.mean():+.3f} h; deviation {spread}", flush=True)
     envs.close()

@@ -10,16 +10,6 @@ from scipy.optimize import brentq
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
-from clustergym.envs.placement.step_time import (
-    PORTS,
-    Core,
-    PretrainingModel,
-    constant,
-    predict,
-    rising,
-    share_uplinks,
-    static_routes,
-)
 from clustergym.scenario.placement_problem import PretrainingJob
 
 from .arnold_characterisation import (
@@ -35,6 +25,16 @@ from .arnold_characterisation import (
     free_nodes,
     pack_ranks,
     two_minipods,
+)
+from .arnold_step_time import (
+    PORTS,
+    Core,
+    PretrainingModel,
+    constant,
+    predict,
+    rising,
+    share_uplinks,
+    static_routes,
 )
 
 FIG_4_DENSE = 0.023

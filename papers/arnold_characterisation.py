@@ -13,7 +13,6 @@ from clustergym.cluster.spec import ClusterSpec, Fabric
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.envs.placement.drawing import draw_free_nodes
-from clustergym.envs.placement.step_time import Core, PretrainingModel, Tiers, predict
 from clustergym.oracle.roofline.devices import PORT_SHARE
 from clustergym.results.metrics.statistics import estimate
 from clustergym.scenario.placement_problem import (
@@ -25,6 +24,8 @@ from clustergym.scenario.placement_problem import (
     cell_spread,
     cells,
 )
+
+from .arnold_step_time import Core, PretrainingModel, Tiers, predict
 
 JOB = PretrainingJob(96, 12, 4, 2)
 FREE = (8, 6)

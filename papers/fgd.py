@@ -19,14 +19,13 @@ from clustergym.common.errors import InputError, nearest
 from clustergym.common.paths import install_line
 from clustergym.common.processes import in_order
 from clustergym.common.tables import table
-from clustergym.envs.sharing import openb, streams
-from clustergym.envs.sharing.openb import Orders
-from clustergym.envs.sharing.streams import read_source
 from clustergym.sim.compiled.numba_cache import announce_compilation, has_numba
 from clustergym.sim.parts.placers import PLACERS
 
+from . import filling, openb
 from .claim_files import judge_claims
 from .claims import PUBLISHED as AS_PUBLISHED
+from .openb import Orders, read_source
 from .page import Report, make_report, passage, words
 from .reproduction import Options, number
 
@@ -78,7 +77,7 @@ def reproduce(options: Options) -> Report:
     note = _note_of_other_orders(runs, published)
     if note:
         print(f"warning: {note}", file=sys.stderr)
-    announce_compilation(streams.place_arrivals)
+    announce_compilation(filling.place_arrivals)
     done = list(in_order(_fills, runs, options.workers, label="workloads and seeds"))
     rows = [row for run, fills in zip(runs, done, strict=True) for row in _rows(run, fills, published)]
     introduction = "\n\n".join(filter(None, [passage("fgd", "introduction"), note]))
@@ -122,7 +121,7 @@ def _runs(folder: Path, options: Options, placers: tuple[str, ...]) -> Iterator[
     for workload in chosen:
         seeds = options.seeds
         if seeds is None:
-            seeds = tuple(read_source(folder, workload).orders) or (SEED,)
+            seeds = tuple(read_source(folder, workload)[1]) or (SEED,)
             seeds = seeds[:1] if options.quick else seeds
         yield from (Run(folder, workload, seed, placers) for seed in seeds)
 
@@ -132,7 +131,7 @@ def _note_of_other_orders(runs: Iterable[Run], published: Mapping[str, openb.Exp
     told = {(workload, seed) for known in published.values() for workload, _, seed, _ in known}
     lack: dict[str, list[str]] = {}
     for folder, workload, seed, _ in runs:
-        if (workload, seed) in told and seed not in read_source(folder, workload).orders:
+        if (workload, seed) in told and seed not in read_source(folder, workload)[1]:
             lack.setdefault(workload, []).append(str(seed))
     names = "; ".join(f"{workload}: seed {', '.join(seeds)}" for workload, seeds in lack.items())
     words = "There are published figures but no order in `orders/`, so our own shuffle stands beside them"
@@ -141,17 +140,17 @@ def _note_of_other_orders(runs: Iterable[Run], published: Mapping[str, openb.Exp
 
 def _fills(run: Run) -> dict[str, FillCurves]:
     """Fill the cluster once with each placer."""
-    source = read_source(run.folder, run.workload)
-    order = source.orders.get(run.seed) or draw_orders(source.nodes, source.rows, run.seed)
+    source, orders = read_source(run.folder, run.workload)
+    order = orders.get(run.seed) or draw_orders(source.nodes, source.rows, run.seed)
     requests, request = source.requests, source.request[order.arrivals]
     arrived = np.cumsum((requests.gpus * requests.gpu_milli)[request])
     curve = partial(at_arrived_pct, arrived, installed_milli=source.nodes.installed_milli)
     found = {}
     for placer in run.placers:
         nodes = source.nodes.with_ranks(order.node_rank)
-        filling = streams.fill(nodes, requests, request, source.usual, placer, run.seed)
-        curves = {ALLOCATED: curve(filling.used_milli), FRAGMENTED: curve(filling.fragments_milli)}
-        found[placer] = FillCurves(curves, int((filling.node < 0).sum()), len(request))
+        filled = filling.fill(nodes, requests, request, source.usual, placer, run.seed)
+        curves = {ALLOCATED: curve(filled.used_milli), FRAGMENTED: curve(filled.fragments_milli)}
+        found[placer] = FillCurves(curves, int((filled.node < 0).sum()), len(request))
     return found
 
 

@@ -190,7 +190,6 @@ LEGACY = {
     "training windows": [611, "i", "i"],
     "evolution": [613],
     "training segments": [614, "i"],
-    "imitation": [614, 2**20],
     "comparison": [617],
     "random episodes": [17],
     "score bootstrap": [271],

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from clustergym.papers.filling import fill
+from clustergym.papers.openb import read_source
 
 from clustergym.cluster.parts import WHOLE
 from clustergym.common import random_streams
@@ -15,14 +17,7 @@ from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.common.tables import table
 from clustergym.envs.sharing.episode import CLASSES, USED, play, start_episode
-from clustergym.envs.sharing.streams import (
-    Stream,
-    draw_stream,
-    fill,
-    generate_source,
-    make_published_stream,
-    read_source,
-)
+from clustergym.envs.sharing.streams import Stream, draw_stream, generate_source
 from clustergym.results.metrics.statistics import estimate
 from clustergym.sim.parts.placers import PLACERS
 from clustergym.training.placer_checkpoints import SHARES
@@ -91,21 +86,25 @@ def _groups(options: SharingOptions) -> Iterator[tuple[str, Sequence[int], Itera
     if options.data is None:
         source, seeds = generate_source(options.nodes), list_seeds("test", 0, options.streams)
         streams = (
-            draw_stream(source, LOAD, False, random_streams.SHARING_REQUESTS.generator(seed))
-            for seed in seeds
+            draw_stream(source, LOAD, random_streams.SHARING_REQUESTS.generator(seed)) for seed in seeds
         )
         yield f"{options.nodes:,} nodes", seeds, streams
         return
     for workload in options.workloads:
-        of_list = read_source(options.data, workload)
-        if not of_list.orders:
+        source, orders = read_source(options.data, workload)
+        if not orders:
             path = options.data / "orders" / f"{workload}.npz"
             raise InputError("is missing", file=path, remedy="give --workloads that have an order file")
-        yield (
-            workload,
-            list(of_list.orders),
-            (make_published_stream(of_list, order) for order in of_list.orders.values()),
+        streams = (
+            Stream(
+                source.nodes.with_ranks(order.node_rank),
+                source.requests,
+                source.request[order.arrivals],
+                source.usual,
+            )
+            for order in orders.values()
         )
+        yield workload, list(orders), streams
 
 
 def _filled(stream: Stream, placer: str, seed: int) -> Outcome:

@@ -13,7 +13,6 @@ from clustergym.results.report.write import (
     PLAYER,
     PLAYER_TEMPLATE,
     TEMPLATE,
-    note_report,
     page,
     write_report,
 )
@@ -58,8 +57,6 @@ def main(argv: list[str] | None = None) -> int:
     name, template = (PLAYER, PLAYER_TEMPLATE) if options.player else (PAGE, TEMPLATE)
     path = options.out or (folder or Path()) / name
     results = write_report(options.places if folder is None else [folder], path, template)
-    if folder is not None and options.out is None and not options.player:
-        note_report(folder, None)
     print(f"wrote {path}: {results} result{'s' * (results != 1)}")
     return 0
 

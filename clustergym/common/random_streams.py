@@ -112,11 +112,9 @@ HINDSIGHT_SEARCH = RandomStream("hindsight search", 1, ())
 TRAINING_WINDOWS = RandomStream("training windows", 2, (611,))
 EVOLUTION = RandomStream("evolution", words=(613,))
 TRAINING_SEGMENTS = RandomStream("training segments", 1, (614,))
-IMITATION = RandomStream("imitation", words=(614, 2**20))
 COMPARISON = RandomStream("comparison", words=(617,))
 RANDOM_EPISODES = RandomStream("random episodes", words=(17,))
 AUCTION_UNITS = RandomStream("auction units")
-EXPERT = RandomStream("expert")
 
 # Boards, benchmarks and experiments.
 CELLS_RUN_AGAIN = RandomStream("cells run again", 1)

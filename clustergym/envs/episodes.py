@@ -22,7 +22,7 @@ from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.scenario.policy import InformationClass, Setting
 from clustergym.scenario.scenario import Scenario, list_allowed_counts
 from clustergym.scenario.scenario_config import Conditions
-from clustergym.scenario.trace_config import TraceChoice, trace_choice
+from clustergym.scenario.trace_config import trace_choice
 
 OPTIONS = ("scenario", "trace", "trace_seed", "load", "run_seed")
 KEPT = 256
@@ -243,9 +243,7 @@ def _cluster(name: str) -> tuple[dict[str, Any], Any]:
     return {"path": name}, cluster
 
 
-@lru_cache(maxsize=256)
-def _trace_choice(*items: tuple[str, Any]) -> TraceChoice:
-    return trace_choice(dict(items))
+_trace_choice = lru_cache(maxsize=256)(lambda *items: trace_choice(dict(items)))
 
 
 def _trace_file(name: str) -> dict[str, Any]:

@@ -388,12 +388,11 @@ class TenantsEnv(EngineEnv):
 
     ## Rewards
 
-    As `ElasticEnv`; the default is `{"jobs_in_system": 1.0, "owed": 1.0}`. Two more terms:
+    As `ElasticEnv`; the default is `{"jobs_in_system": 1.0, "owed": 1.0}`. One more term:
 
     | Term | Cost |
     |---|---|
     | `owed` | GPU-hours that queues lacked of their quotas while they wanted them / GPUs of the cluster |
-    | `share_error` | GPU-hours of the deviation, up or down, from fair shares / GPUs of the cluster |
     """
 
     defaults = MappingProxyType(

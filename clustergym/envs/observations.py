@@ -55,8 +55,8 @@ OPTION_FEATURES = ("speed", "efficiency", "restart")
 QUEUE_FEATURES = ("jobs", "waiting", "without_row", "mean_age", "demand", "work_left", "edits", "progress")
 TENANT_FEATURES = ("held", "quota", "fair_share")
 """Columns of `tenants`: of the queue of each row's job, by the GPUs of the cluster."""
-LARGEST_FEATURE = 100.0
-"""Of a move of an auction; no feature comes near it."""
+OF_AUCTIONS, LARGEST_FEATURE = ("scored_moves", "ranked"), 100.0
+"""Parts that have features of an auction's moves; no feature comes near that."""
 _COLUMN = {name: at for at, name in enumerate(JOB_FEATURES)}
 
 
@@ -123,17 +123,12 @@ class Summary:
         """Return the shape of each part of the observation, by name."""
         return {"cluster": (3, self.types), "queue": (len(QUEUE_FEATURES),)}
 
-    def bounds(self) -> tuple[Singles, Singles]:
-        """Return the least and the largest possible value of each number observed, shape (size,)."""
-        low, high = np.zeros(self.size, np.float32), np.ones(self.size, np.float32)
-        for name in {"scored_moves", "ranked"} & set(self.parts):
-            low[self.parts[name]], high[self.parts[name]] = -LARGEST_FEATURE, LARGEST_FEATURE
-        return low, high
-
     def make_space(self, form: str) -> spaces.Space[Any]:
         """Return the space of observations: one `flat` box, or a dict of the parts."""
-        low, high = self.bounds()
-        boxes = {name: spaces.Box(low[part], high[part]) for name, part in self.parts.items()}
+        boxes = {}
+        for name, part in self.parts.items():
+            low, high = (-LARGEST_FEATURE, LARGEST_FEATURE) if name in OF_AUCTIONS else (0.0, 1.0)
+            boxes[name] = spaces.Box(low, high, (part.stop - part.start,))
         return join_boxes(boxes, form)
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import gymnasium
 import numpy as np
@@ -34,24 +34,9 @@ def slice_parts(sizes: Mapping[str, int]) -> dict[str, slice]:
     return dict(zip(sizes, map(slice, [0, *ends], ends), strict=False))
 
 
-class PlacingParameters(Protocol):
-    """The parameters that say what an illegal action costs, and which form observations have."""
-
-    @property
-    def observation(self) -> str:
-        """The form of an observation: `dict` or `flat`."""
-
-    @property
-    def on_illegal(self) -> str:
-        """What an illegal action does: `penalty` lowers the reward, `noop` does nothing, `raise` raises."""
-
-    @property
-    def illegal_penalty(self) -> float:
-        """The amount that an illegal action subtracts from the reward."""
-
-
 State = TypeVar("State")
-P = TypeVar("P", bound=PlacingParameters)
+P = TypeVar("P", bound=Any)
+"""Parameters, with what an illegal action costs and the form of an observation."""
 
 
 class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):

@@ -17,7 +17,7 @@ from clustergym.envs.vector.base import AddInfo, EpisodesVectorEnv, Masks, check
 
 
 class PlacingEpisodes(ABC):
-    """Base of episodes in which each step places one thing (`clustergym.envs.vector.base.Episodes`).
+    """Base of episodes in which each step places one thing, with the methods of `CompiledEpisodes`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How far queues of tenants fall short of their quotas and fair shares: costs that a reward can weigh."""
+"""How far queues of tenants fall short of their quotas: a cost that a reward can weigh."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.results.metrics.tenants import compute_fair_shares, list_quotas, whole_tree
+from clustergym.results.metrics.tenants import list_quotas, whole_tree
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.tenants.queue_tree import QueueTree
 from clustergym.sim.log import ENDS, LAUNCHES, NO_JOB, Event, EventType
@@ -52,7 +52,7 @@ class QueueRules:
 
 HELD, WANTED = range(2)
 """Rows of the GPUs of queues: held, and wanted, which is what a job asks for, or holds if that is more."""
-SINCE_S, OWED, ERROR, OWED_RATE, ERROR_RATE, COLUMNS = range(6)
+SINCE_S, OWED, OWED_RATE, COLUMNS = range(4)
 """Columns of what queues have missed up to a time, and miss in each hour from then on."""
 
 
@@ -76,25 +76,17 @@ def compute_owed_rate(queues: Ints, quota: Floats, total: Any) -> Any:
     return lacked / total
 
 
-def compute_error_rate(queues: Ints, shares: Floats, total: Any) -> Any:
-    """Return the GPUs by which queues miss or exceed their fair shares, divided by all GPUs."""
-    missed = 0.0
-    for leaf in range(len(shares)):
-        missed += abs(queues[HELD, leaf] - shares[leaf])
-    return missed / total
+def add_up(missed: Any, now_s: Any) -> Any:
+    """Return what queues have missed so far, at a time until which the rate holds."""
+    # S(t) = S(t0) + rate (t - t0) / 3600 s.
+    return missed[OWED] + missed[OWED_RATE] * ((now_s - missed[SINCE_S]) / 3600.0)
 
 
-def add_up(missed: Any, column: Any, now_s: Any) -> Any:
-    """Return the sum so far, OWED or ERROR, at a time until which its rate holds."""
-    # S(t) = S(t0) + rate (t - t0) / 3600 s; OWED_RATE and ERROR_RATE stand two columns on.
-    return missed[column] + missed[column + 2] * ((now_s - missed[SINCE_S]) / 3600.0)
-
-
-OF_IMBALANCE = (count_job, compute_owed_rate, compute_error_rate, add_up)
+OF_IMBALANCE = (count_job, compute_owed_rate, add_up)
 
 
 class QueueImbalance:
-    """Measures over an episode by how many GPU-hours queues missed their quotas and fair shares.
+    """Measures over an episode by how many GPU-hours queues missed their quotas.
 
     Parameters
     ----------
@@ -106,54 +98,25 @@ class QueueImbalance:
         self._jobs = np.zeros((len(rules.leaf), 2), dtype=np.int64)
         self._queues = np.zeros((2, len(rules.quota)), dtype=np.int64)
         self._missed: list[list[float]] = [[0.0] * COLUMNS]
-        self._rates_known = True
-        self._shares: dict[bytes, Floats] = {}
 
     def read(self, event: Event) -> None:
         """Update the sums, and the GPUs that queues hold, by the next event of the log."""
         if event.job == NO_JOB or event.event_type not in (*LAUNCHES, *ENDS, EventType.SUBMIT):
             return
-        # Several events at one time change the queues, and make one new row; its rates are worked out when
-        # time goes on, or when somebody asks.
+        # Several events at one time change the queues, and make one new row.
         if event.time_s > self._missed[-1][SINCE_S]:
-            last = self._find_rates()
-            sums = [add_up(last, column, event.time_s) for column in (OWED, ERROR)]
-            self._missed.append([event.time_s, *sums, 0.0, 0.0])
+            self._missed.append([event.time_s, add_up(self._missed[-1], event.time_s), 0.0])
         job, rules = event.job, self.rules
         gpus = event.gpus if event.event_type in LAUNCHES else 0
         asked = 0 if event.event_type in LEAVES else rules.asked[job]
         count_job(self._queues, self._jobs[job], rules.leaf[job], gpus, asked)
-        self._rates_known = False
+        self._missed[-1][OWED_RATE] = float(compute_owed_rate(self._queues, rules.quota, rules.total))
 
     def compute_owed(self, now_s: float) -> float:
         """Return the GPU-hours of quota that queues asked for but lacked so far, divided by all GPUs."""
-        return self._add_up(OWED, now_s)
-
-    def share_error(self, now_s: float) -> float:
-        """Return the GPU-hours by which queues missed or exceeded fair shares so far, divided by all GPUs."""
-        return self._add_up(ERROR, now_s)
+        at = bisect_right(self._missed, now_s, key=lambda row: row[SINCE_S])
+        return float(add_up(self._missed[at - 1], now_s))
 
     def list_missed(self) -> Floats:
         """Return what queues have missed at each change, and from then on, shape (changes, COLUMNS)."""
-        self._find_rates()
         return np.array(self._missed)
-
-    def _add_up(self, column: int, now_s: float) -> float:
-        last = self._find_rates()
-        if now_s < last[SINCE_S]:
-            last = self._missed[bisect_right(self._missed, now_s, key=lambda row: row[SINCE_S]) - 1]
-        return float(add_up(last, column, now_s))
-
-    def _find_rates(self) -> list[float]:
-        """Compute what queues miss in each hour since the last event; return it with the sums until then."""
-        last = self._missed[-1]
-        if not self._rates_known:
-            rules, self._rates_known = self.rules, True
-            wanted = self._queues[WANTED]
-            # Fair shares depend on what is wanted alone, and the same is wanted again and again.
-            key = wanted.tobytes()
-            if key not in self._shares:
-                self._shares[key] = compute_fair_shares(rules.tree, wanted[None], rules.total)[0]
-            last[OWED_RATE] = float(compute_owed_rate(self._queues, rules.quota, rules.total))
-            last[ERROR_RATE] = float(compute_error_rate(self._queues, self._shares[key], rules.total))
-        return last

@@ -36,7 +36,7 @@ from clustergym.envs.episodes import Episodes
 from clustergym.envs.observations import FEATURES
 from clustergym.envs.rendering import check_mode
 from clustergym.envs.rewards import Reward
-from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, ReferenceCosts, ReferenceCostTimes
+from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCosts, ReferenceCostTimes
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
 from clustergym.envs.simpy_episode import EpisodeParts, PlayedEpisode, SimPyEpisode
@@ -137,7 +137,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     @property
     def simulation(self) -> Simulation:
         """The simulation in which the present episode runs; an error on the compiled engine."""
-        return self.episode.simulation
+        found: Simulation = self.episode.simulation
+        return found
 
     @property
     def scenario(self) -> Scenario:
@@ -160,7 +161,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     @property
     def log(self) -> EventLog:
         """All events of the episode so far."""
-        return self.episode.log
+        found: EventLog = self.episode.log
+        return found
 
     @property
     def view(self) -> View | None:
@@ -170,7 +172,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     @property
     def outcomes(self) -> Outcomes:
         """The times at which jobs have left the cluster in the episode so far."""
-        return self.episode.outcomes
+        found: Outcomes = self.episode.outcomes
+        return found
 
     def action_masks(self) -> npt.NDArray[np.int8]:
         """Return a mask that is 1 for each legal action, else 0, shape (number of actions,).
@@ -179,7 +182,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         """
         if self._episode is None:
             return np.ones(self.parts.actions.number, dtype=np.int8)
-        return self._episode.find_mask()
+        found: npt.NDArray[np.int8] = self._episode.find_mask()
+        return found
 
     def row_jobs(self) -> Ints:
         """Return the position in the trace of each observed row's job, -1 for an empty row, shape (R,)."""
@@ -241,7 +245,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def metrics(self) -> Metrics:
         """Return the metrics of the episode so far, named as in a run's `result.json`."""
-        return self.episode.measure()
+        found: Metrics = self.episode.measure()
+        return found
 
     def as_observation(self, flat: npt.NDArray[np.float32]) -> Observation:
         """Return flat observations in the form of the observation space: unchanged, or as a dict of parts."""
@@ -266,10 +271,9 @@ def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
     if scenario.tenants is None and parameters.features == "tenants":
         remedy = "give queues=virtual_cluster, or a scenario with scenario.queues"
         raise InputError(f"scenario {scenario.name} has no queues", field="env.queues", remedy=remedy)
-    for term in OF_QUEUES:
-        if scenario.tenants is None and term in parameters.reward:
-            message, remedy = "is of queues, and the scenario has none", "make ClusterGym/Tenants-v1"
-            raise InputError(message, field=f"env.reward.{term}", remedy=remedy)
+    if scenario.tenants is None and "owed" in parameters.reward:
+        message, remedy = "is of queues, and the scenario has none", "make ClusterGym/Tenants-v1"
+        raise InputError(message, field="env.reward.owed", remedy=remedy)
 
 
 def read_run_seed(options: Mapping[str, Any]) -> int:

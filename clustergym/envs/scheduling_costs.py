@@ -216,14 +216,6 @@ def compute_owed_hours(now: Outcomes) -> float:
     return now.queues.compute_owed(now.now_s)
 
 
-def share_error(now: Outcomes) -> float:
-    """Return the GPU-hours by which queues missed or exceeded fair shares so far, divided by all GPUs."""
-    assert now.queues is not None
-    return now.queues.share_error(now.now_s)
-
-
-OF_QUEUES = ("owed", "share_error")
-"""Costs of scenarios with queues of tenants alone."""
 COSTS: dict[str, Callable[[Outcomes], float]] = {
     "jobs_in_system": jobs_in_system,
     "log_jct": log_jct,
@@ -232,7 +224,6 @@ COSTS: dict[str, Callable[[Outcomes], float]] = {
     "deadlines_met": deadlines_met,
     "broken_promises": broken_promises,
     "owed": compute_owed_hours,
-    "share_error": share_error,
 }
 """Costs by the names that `reward` weighs; a package may add its own, each 0 at the start of an episode."""
 

@@ -94,7 +94,7 @@ class SchedulingParameters(Parameters):
     """The form of an observation: a dict of arrays, or one array."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"jobs_in_system": 1.0})
     """Weights of the terms jobs_in_system, log_jct, slowdown, unfairness, deadlines_met, broken_promises, and
-    with queues owed and share_error."""
+    with queues owed."""
     baseline: str | None = None
     """A policy whose terms on the same trace are subtracted: `fcfs`, or `ares alpha=0.6`."""
     mask_stop_while_idle: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,42 +38,8 @@ class EpisodeParts:
     features: Summary
 
 
-class PlayedEpisode(Protocol):
-    """The interface of an episode that is being played, on either simulation engine."""
-
-    engine: str
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether the episode continues."""
-
-    @property
-    def view(self) -> View | None:
-        """What a policy would see at the present decision point; None when the episode is over."""
-
-    @property
-    def outcomes(self) -> Outcomes:
-        """The times at which jobs have left the cluster so far."""
-
-    @property
-    def log(self) -> EventLog:
-        """All events of the episode so far."""
-
-    @property
-    def simulation(self) -> Simulation:
-        """The SimPy simulation in which the episode runs; an error on the compiled engine, which has none."""
-
-    def begin(self) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
-        """Return the flat observation and the info at the first decision point."""
-
-    def act(self, action: Any) -> FlatStep:
-        """Apply an action and return the step's result; time passes only if it ends the decision point."""
-
-    def find_mask(self) -> npt.NDArray[np.int8]:
-        """Return a mask that is 1 for each legal action, else 0; all 1 when the episode is over."""
-
-    def measure(self) -> Metrics:
-        """Return the metrics of the episode so far, named as in a run's `result.json`."""
+PlayedEpisode = Any
+"""An episode that is being played: a `SimPyEpisode` or a `CompiledEpisode`, of one interface."""
 
 
 class SimPyEpisode:

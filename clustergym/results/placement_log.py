@@ -77,13 +77,16 @@ class RecordingPlacer(Placer):
     """
 
     name: ClassVar[str] = "recording"
+    # What the inner placer can do, once there is one.
+    places_evenly = places_segments = places_parts = False
     inner: Placer
     answers: list[Answer] = field(default_factory=list)
     times: DecisionTimes = field(default_factory=DecisionTimes)
     clock: Callable[[], float] = lambda: 0.0
 
     def __post_init__(self) -> None:
-        self.defragment_s = self.inner.defragment_s
+        self.defragment_s, self.places_evenly = self.inner.defragment_s, self.inner.places_evenly
+        self.places_segments, self.places_parts = self.inner.places_segments, self.inner.places_parts
         self.name = self.inner.name  # type: ignore[misc]
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
@@ -94,11 +97,6 @@ class RecordingPlacer(Placer):
         """Ask the inner placer for nodes, and record and return its answer."""
         return self._answered(gpu_type, gpus, lambda: self.inner.place(allocations, gpu_type, gpus))
 
-    @property
-    def places_evenly(self) -> bool:
-        """Whether the inner placer can give a job equally many GPUs on each node."""
-        return self.inner.places_evenly
-
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
@@ -106,11 +104,6 @@ class RecordingPlacer(Placer):
         return self._answered(
             gpu_type, gpus, lambda: self.inner.place_evenly(allocations, gpu_type, gpus, nodes)
         )
-
-    @property
-    def places_segments(self) -> bool:
-        """Whether the inner placer can keep blocks of a job's GPUs within NVLink domains."""
-        return self.inner.places_segments
 
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
@@ -132,11 +125,6 @@ class RecordingPlacer(Placer):
         else:
             self.answers.append(Answer(*asked, nodes=group_nodes(found)))
         return found
-
-    @property
-    def places_parts(self) -> bool:
-        """Whether the inner placer can place parts of GPUs."""
-        return self.inner.places_parts
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
         """Ask the inner placer for a node and GPU; record and return its answer."""
@@ -183,7 +171,7 @@ class ReplayingPlacer(Placer):
     clock: Callable[[], float] = lambda: 0.0
     _at: int = 0
 
-    def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
+    def place(self, allocations: Allocations, gpu_type: int, gpus: int, *_: int) -> Nodes | Infeasible:
         """Return the next logged placement, without choosing any nodes."""
         answer = self._answer(allocations, gpu_type, gpus)
         if answer.infeasible is not None:
@@ -192,17 +180,7 @@ class ReplayingPlacer(Placer):
         self._check(allocations, nodes, {})
         return nodes
 
-    def place_evenly(
-        self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
-    ) -> Nodes | Infeasible:
-        """Return the next logged placement, without choosing any nodes."""
-        return self.place(allocations, gpu_type, gpus)
-
-    def place_segments(
-        self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
-    ) -> Nodes | Infeasible:
-        """Return the next logged placement, without choosing any nodes."""
-        return self.place(allocations, gpu_type, gpus)
+    place_evenly = place_segments = place  # type: ignore[assignment]
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
         """Return the next logged placement, without choosing a node or GPU."""

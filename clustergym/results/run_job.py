@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clustergym.common.errors import InputError
+from clustergym.common.errors import InputError, require_known
 from clustergym.common.parameters import build
 from clustergym.common.progress import show_jobs_progress
 from clustergym.results.columns import choose_logs
@@ -27,7 +27,10 @@ from clustergym.sim.guard import RunOptions, StepWatchdog
 
 def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
     """Simulate one configuration, write its result to a folder, and return its objective's value, if any."""
-    _check_objective(config.get("objective"))
+    from clustergym.results.metrics.catalogue import METRICS
+
+    if config.get("objective") is not None:
+        require_known(config["objective"], METRICS, "metric", "objective")
     from clustergym.results.report.run_text import print_heading, print_results
     from clustergym.results.report.wandb_logger import log_result, read_logger_choice
     from clustergym.scenario.registry import make_placer, make_policy
@@ -63,15 +66,6 @@ def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
     print_results(results, scenario, folder, bool(config.get("table", True)))
     value = results[0]["metrics"].get(config.get("objective"))
     return None if value is None else float(value)
-
-
-def _check_objective(name: object) -> None:
-    from clustergym.common.errors import nearest
-    from clustergym.results.metrics.catalogue import METRICS
-
-    names = list(METRICS)
-    if name is not None and name not in names:
-        raise InputError(f"unknown metric {name!r}", field="objective", remedy=nearest(str(name), names))
 
 
 def run_policy(

@@ -25,7 +25,6 @@ At the start it is called with what a killed run saved, in the same order, or wi
 AGENTS = {
     "auction_es": "clustergym.training.auction_evolution:AuctionEvolution",
     "job_credit": "clustergym.training.job_credit_agent:JobCreditAgent",
-    "maskable_ppo": "clustergym.training.imitating_agent:MaskablePpo",
     "placer_es": "clustergym.training.placer_evolution:PlacerEvolution",
     "ppo": "clustergym.training.stable_baselines:Ppo",
     "sharing_es": "clustergym.training.sharing_evolution:SharingEvolution",

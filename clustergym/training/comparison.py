@@ -1,7 +1,7 @@
 """Compares policies and checkpoints on a split: runs in the simulator, and ratios with intervals.
 
-The reference rows of a table (`BOUNDS`) are no policies: they see the whole scenario, one its outcome, and
-show how much a policy could still gain.
+The reference rows of a table (`BOUNDS`) are no policies: they see the whole scenario, and show how much a
+policy could still gain.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.agents.auction_checkpoints import load
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
-from clustergym.common.errors import InputError, nearest, require
-from clustergym.common.parameter_types import PositiveInt
-from clustergym.common.parameters import check_value
+from clustergym.common.errors import InputError, require
 from clustergym.results.bounds.bounds import build_programme, least_work, lower_bounds
 from clustergym.results.bounds.price_search import search
 from clustergym.results.metrics.metrics import Metrics
@@ -28,7 +25,7 @@ from clustergym.scenario.registry import list_parameters, make_placer, make_poli
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.guard import StepWatchdog
 from clustergym.training.distribution import Distribution
-from clustergym.training.simulated_episodes import AuctionEpisode
+from clustergym.training.windows import TraceFiles
 
 METRICS = (
     "jct_mean",
@@ -52,13 +49,6 @@ RATIOS = {
 SLOWDOWN_FROM_S = 10.0
 RESAMPLES = 10_000
 TUNING_SEED_OFFSET = 2_000_003
-
-
-class ScenarioSource(Protocol):
-    """The interface of a source of scenarios: a distribution to sample from, or files."""
-
-    def draw(self, split: str, seed: int, index: int) -> Scenario:
-        """Return scenario number `index` of a split; equal arguments give equal scenarios."""
 
 
 class Ratio(NamedTuple):
@@ -131,7 +121,11 @@ def _distinct(checkpoints: list[Any]) -> list[str]:
 
 
 def run_figures(
-    source: ScenarioSource, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
+    source: Distribution | TraceFiles,
+    split: str,
+    seed: int,
+    policies: Sequence[Mapping[str, Any]],
+    index: int,
 ) -> Floats:
     """Run each policy on one scenario, and return the metrics, shape (policies, len(METRICS))."""
     from clustergym.sim.child import run_supervised
@@ -143,9 +137,9 @@ def run_figures(
     rows = []
     for parameters in policies:
         if parameters["name"] in BOUNDS:
-            given = {key: value for key, value in parameters.items() if key != "name"}
-            jct_s, mean_s = BOUNDS[str(parameters["name"])](scenario, seed, given)
-            p99_s, slowdown = float(np.percentile(jct_s, 99)), _slowdown(scenario, jct_s)
+            # The p99 and the slowdown are those of every job alone.
+            alone_s, mean_s = least_work(scenario)[0], BOUNDS[str(parameters["name"])](scenario)
+            p99_s, slowdown = float(np.percentile(alone_s, 99)), _slowdown(scenario, alone_s)
             rows.append([mean_s, p99_s, slowdown, *[np.nan] * (len(METRICS) - 3)])
             continue
         try:
@@ -260,63 +254,15 @@ def knowledge(parameters: Mapping[str, Any]) -> str:
 def full_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Check a policy's parameters, and return its name and all of them, with defaults filled in."""
     if parameters["name"] in BOUNDS:
+        for key in parameters.keys() - {"name"}:
+            raise InputError("a bound has no parameters", field=f"policies.{key}", remedy="leave it out")
         return dict(parameters)
     policy: Policy = make_policy(parameters)
     return {"name": policy.name, **list_parameters(policy)}
 
 
-def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
-    """Return each job's JCT if it were alone, in seconds, and a lower bound on the mean JCT."""
-    _only(parameters)
-    return least_work(scenario)[0], lower_bounds(scenario).jct_mean
-
-
-def compute_proved_bound(
-    scenario: Scenario, seed: int, parameters: Mapping[str, Any]
-) -> tuple[Floats, float]:
-    """Return each job's JCT if it were alone, in seconds, and a bound on mean JCT proved by a search."""
-    _only(parameters)
-    return least_work(scenario)[0], search(build_programme(scenario, "jct_mean")).value
-
-
-def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
-    """Return jobs' JCTs, and their mean, under an auction whose weights are fitted to this scenario.
-
-    Parameters: `checkpoint` to start from, `generations` of 16 candidates, `sigma`.
-    """
-    from clustergym.training.evolution import start_search
-
-    given = {"checkpoint": "elastic-linear", "generations": 30, "sigma": 0.2, **parameters}
-    _only(given, "checkpoint", "generations", "sigma")
-    check_value(given["generations"], PositiveInt, "policies.generations")
-    if scenario.horizon_s is not None or (scenario.request_gpus == 0).any():
-        message, remedy = (
-            "needs an episode in which every job completes",
-            "leave it out, or choose another trace",
-        )
-        raise InputError(message, field="policies.hindsight", remedy=remedy)
-    start = load(str(given["checkpoint"]))
-    episode = AuctionEpisode.from_scenario(scenario, start.information_class)
-    search = start_search(start.weights, float(given["sigma"]), 16, seed, diagonal=False)
-    best = episode.run(start.weights).jct_s
-    for _ in range(int(given["generations"])):
-        candidates = search.ask()
-        outcomes = [episode.run(np.asarray(candidate)).jct_s for candidate in candidates]
-        search.tell(candidates, [float(np.log(jct_s.mean())) for jct_s in outcomes])
-        # Over all candidates, not the last mean: nothing is generalised, one known window is solved.
-        best = min([best, *outcomes], key=lambda jct_s: float(jct_s.mean()))
-    return best, float(best.mean())
-
-
-def _only(parameters: Mapping[str, Any], *known: str) -> None:
-    for key in parameters:
-        if key not in known:
-            raise InputError("unknown parameter", field=f"policies.{key}", remedy=nearest(key, known))
-
-
-BOUNDS: dict[str, Callable[[Scenario, int, Mapping[str, Any]], tuple[Floats, float]]] = {
-    "lower_bound": lower_bound,
-    "proved_bound": compute_proved_bound,
-    "hindsight": hindsight,
+BOUNDS: dict[str, Callable[[Scenario], float]] = {
+    "lower_bound": lambda scenario: lower_bounds(scenario).jct_mean,
+    "proved_bound": lambda scenario: search(build_programme(scenario, "jct_mean")).value,
 }
-"""Name of a row -> function that returns the JCTs and the mean that the row shows."""
+"""Name of a row -> function that returns a lower bound on the mean JCT."""

@@ -178,7 +178,9 @@ def _scenario(
     # One error for all allotments of a job: its size is misjudged, its speedup is not.
     known = times * np.exp(error * rng.normal(size=n))[:, None, None]
     checkpoint_s = rng.uniform(*RESTART_S, size=n) * restart
-    fast_gpus = _fast_gpus(times, gpus, counts, cluster.capacity)
+    # GPUs, each weighted by jobs' mean speed on its type relative to the first type.
+    at_request = np.take_along_axis(times, np.searchsorted(counts, gpus)[:, None, None], axis=2)[..., 0]
+    fast_gpus = float((cluster.capacity * (at_request[:, :1] / at_request).mean(axis=0)).sum())
     span_s = float((window.duration_s * gpus).sum()) / (load * fast_gpus)
     # load = GPU-seconds at the request / (GPUs, weighted by speed, x span).
     stretch = span_s / max(float(window.submit_s[-1]), 1e-9)
@@ -189,12 +191,6 @@ def _scenario(
     trace = Trace.from_columns(window.name, np.round(window.submit_s * stretch, 3), iterations, gpus, **names)
     tables, order = job_tables(trace, cluster, counts, times, known)
     return Scenario(window.name, 0, cluster, trace, tables, checkpoint_s[order], costs, rounds="event")
-
-
-def _fast_gpus(times: Floats, gpus: Ints, counts: Ints, capacity: Ints) -> float:
-    """Return the number of GPUs, each weighted by jobs' mean speed on its type relative to the first type."""
-    at_request = np.take_along_axis(times, np.searchsorted(counts, gpus)[:, None, None], axis=2)[..., 0]
-    return float((capacity * (at_request[:, :1] / at_request).mean(axis=0)).sum())
 
 
 SPEED_SPREAD = 0.25

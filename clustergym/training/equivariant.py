@@ -1,4 +1,4 @@
-"""An actor and a critic that treat all rows of jobs alike. Importing this imports PyTorch."""
+"""The network of the checkpoint `elastic-16`, which treats all rows of jobs alike. This imports PyTorch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
 from clustergym.envs.observations import JOB_FEATURES
@@ -89,9 +88,9 @@ class Encoder(nn.Module):
 
 
 class Heads(nn.Module):
-    """An actor for the logits of actions, and a critic for features that predict values; each has an encoder.
+    """An actor for the logits of actions, and the encoder of its critic, which plays no part.
 
-    They share nothing: a critic that is still wrong does not bend the actor's features.
+    The names are those of the checkpoint's tensors.
     """
 
     def __init__(self, shapes: Shapes, size: int, hidden: tuple[int, ...]) -> None:
@@ -100,77 +99,34 @@ class Heads(nn.Module):
         self.actor, self.critic = Encoder(shapes, size, hidden), Encoder(shapes, size, hidden)
         self.options = nn.Sequential(_mlp([2 * hidden[-1], hidden[-1]]), nn.Linear(hidden[-1], shapes.width))
         self.stop = nn.Sequential(_mlp([hidden[-1], hidden[-1]]), nn.Linear(hidden[-1], 1))
-        self.latent_dim_pi, self.latent_dim_vf = shapes.rows * shapes.width + 1, hidden[-1]
 
-    def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return action logits, (batch, actions), and the critic's features, (batch, size of last layer)."""
-        return self.forward_actor(flat), self.forward_critic(flat)
-
-    def forward_actor(self, flat: torch.Tensor) -> torch.Tensor:
+    def forward(self, flat: torch.Tensor) -> torch.Tensor:
         """Return the logits of all actions, shape (batch, actions)."""
         encoded, at, row, whole = self.actor(flat)
         options = torch.zeros(len(flat), self.shapes.rows, self.shapes.width)
         options[at, row] = self.options(torch.cat([encoded, whole[at]], dim=1))
         return torch.cat([options.flatten(1), self.stop(whole)], dim=1)
 
-    def forward_critic(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return the critic's features, shape (batch, size of the last layer)."""
-        whole: torch.Tensor = self.critic(flat)[3]
-        return whole
 
-
-class EquivariantPolicy(MaskableActorCriticPolicy):
-    """sb3-contrib's masked policy with a network that treats all rows of jobs alike.
+class EquivariantPolicy(nn.Module):
+    """A policy that chooses the most probable legal action of a network that treats all rows of jobs alike.
 
     Parameters
     ----------
-    observation_space, action_space, lr_schedule
-        As Stable-Baselines3 gives them.
+    size : int
+        Numbers of a flat observation.
     shapes : Shapes
     hidden : tuple of int
         Widths of the encoders' layers.
-    **more
-        Of `MaskableActorCriticPolicy`.
     """
 
-    def __init__(
-        self,
-        observation_space: Any,
-        action_space: Any,
-        lr_schedule: Any,
-        shapes: Shapes,
-        hidden: tuple[int, ...] = (64, 64),
-        **more: Any,
-    ) -> None:
-        self._shapes, self._hidden = Shapes(*shapes), tuple(hidden)
-        super().__init__(observation_space, action_space, lr_schedule, **more)
-
-    def _build(self, lr_schedule: Any) -> None:
-        self.mlp_extractor = Heads(self._shapes, self.features_dim, self._hidden)
-        self.action_net = nn.Identity()
-        self.value_net = nn.Linear(self.mlp_extractor.latent_dim_vf, 1)
-        self.optimizer = torch.optim.Adam(self.parameters(), lr=lr_schedule(1), eps=1e-5)
-
-    def actor_parameters(self) -> list[nn.Parameter]:
-        """Return the network's parameters on which the choice of actions depends, not the critic's."""
-        heads: Any = self.mlp_extractor
-        return [value for part in (heads.actor, heads.options, heads.stop) for value in part.parameters()]
-
-    def sharpen(self, temperature: float) -> None:
-        """Scale the last layers so that all logits are divided by a temperature (below 1: sharper)."""
-        heads: Any = self.mlp_extractor
-        with torch.no_grad():
-            for last in (heads.options[-1], heads.stop[-1]):
-                last.weight.div_(temperature)
-                last.bias.div_(temperature)
-
-    def logits(self, flat: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
-        """Return the logits of actions, shape (batch, actions), minus infinity for illegal ones."""
-        logits: torch.Tensor = self.mlp_extractor.forward_actor(flat)
-        return logits.masked_fill(~masks, -torch.inf)
+    def __init__(self, size: int, shapes: Shapes, hidden: tuple[int, ...]) -> None:
+        super().__init__()
+        self.mlp_extractor, self.value_net = Heads(shapes, size, hidden), nn.Linear(hidden[-1], 1)
 
     def greedy_masked(self, observation: Any, mask: Any) -> int:
         """Return the most probable legal action for an observation."""
         with torch.no_grad():
             flat = torch.from_numpy(np.asarray(observation, dtype=np.float32))[None]
-            return int(self.logits(flat, torch.as_tensor(mask, dtype=torch.bool)[None]).argmax())
+            legal = torch.as_tensor(mask, dtype=torch.bool)[None]
+            return int(self.mlp_extractor(flat).masked_fill(~legal, -torch.inf).argmax())

@@ -14,15 +14,16 @@ from annotated_types import Ge
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import PositiveFloat, PositiveInt
 from clustergym.common.paths import require_extra
 from clustergym.common.reading import read_json
 from clustergym.common.writing import atomic_path
 from clustergym.training.agents import Agent, Progress
-from clustergym.training.training_state import DAMAGED, REMEDY, make_damaged_error, of_another, plain
 
 SCHEMA = "clustergym.evolution/1"
 LARGEST_BYTES = 2**28
+REMEDY = "delete it, or give another output="
 
 
 def start_search(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
@@ -64,7 +65,8 @@ class History:
     @classmethod
     def read(cls, path: Path, key: dict[str, Any]) -> Self:
         """Read the progress of a training with these parameters (`key`); it is empty if there is no file."""
-        key = plain(key)
+        # As it comes back from JSON, with lists for tuples.
+        key = json.loads(json.dumps(key))
         if not path.is_file():
             return cls(key)
         try:
@@ -73,10 +75,10 @@ class History:
             history = cls(**found)
             if ours:
                 history.check()
-        except DAMAGED as error:
-            raise make_damaged_error(path) from error
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise InputError("is not a state of a training", file=path, remedy=REMEDY) from error
         if not ours:
-            raise of_another(path)
+            raise InputError("is of a training with other parameters", file=path, remedy=REMEDY)
         return history
 
     def write(self, path: Path) -> None:

@@ -8,8 +8,7 @@ whose costs an ordinary critic has to predict, are left out of it. Importing thi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,58 +19,10 @@ from torch.distributions import Normal
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
-from clustergym.common.parameter_types import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from clustergym.envs.observations import JobRows
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 from clustergym.sim.columns import TICKS_PER_S
 from clustergym.training.row_network import MASKED, RowNetwork, RowPolicy, Rows, Singles
-
-
-@dataclass(frozen=True)
-class JobCredit:
-    """Settings of a PPO learner whose critic values each job separately.
-
-    Parameters
-    ----------
-    n_steps : int
-        Steps of each environment between two updates.
-    n_epochs, batch_size : int
-        Passes over the steps of an update, and steps in a gradient.
-    learning_rate : float
-        Of the first update.
-    critic : {"job", "episode"}
-        Whether each job in view has a value of its own, or the episode one for all jobs.
-    discount_s : float or None
-        Time in which what is to come loses all but 1/e of its weight, seconds; None: it keeps it.
-    trace_decay : float
-        Lambda of the advantages, for each decision.
-    trace_decay_edit : float
-        The same for each edit at which the clock stands still.
-    clip_range, value_weight, ent_coef : float
-        Of PPO: range of ratios, weights of the critic's loss and of the entropy.
-    hidden : tuple of int
-        Widths of the two layers.
-    log_std : float
-        Logarithm of the standard deviation of priorities at the start.
-    device : str
-        Where PyTorch computes: `cpu`, or a GPU, as `cuda`. On a GPU PyTorch adds up in any order, so that two
-        trainings with the same seed differ.
-    """
-
-    n_steps: PositiveInt = 128
-    n_epochs: PositiveInt = 2
-    batch_size: PositiveInt = 512
-    learning_rate: PositiveFloat = 5e-4
-    critic: Literal["job", "episode"] = "job"
-    discount_s: PositiveFloat | None = 6 * 3600.0
-    trace_decay: Fraction = 0.95
-    trace_decay_edit: Fraction = 0.9
-    clip_range: PositiveFloat = 0.2
-    value_weight: NonNegativeFloat = 2.0
-    ent_coef: NonNegativeFloat = 0.0
-    hidden: tuple[PositiveInt, ...] = (64, 64)
-    log_std: float = -1.6
-    device: str = "cpu"
 
 
 class Choices(NamedTuple):
@@ -101,9 +52,7 @@ class Choices(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """Recorded steps as arrays (steps, environments, V), with V = the number of rows of jobs, or V = 1.
-
-    There is a value for each row of jobs, or with `critic="episode"` one of the episode.
+    """Recorded steps as arrays (steps, environments, V), with V = the number of rows of jobs.
 
     Attributes
     ----------
@@ -130,7 +79,7 @@ class Rollout(NamedTuple):
     left: Bools
 
 
-def advantages_by_job(rollout: Rollout, settings: JobCredit) -> tuple[Floats, Floats]:
+def advantages_by_job(rollout: Rollout, settings: Any) -> tuple[Floats, Floats]:
     """Return the actions' advantages, (S steps, E envs), and targets of the V critic outputs, (S, E, V)."""
     number, envs, columns = rollout.cost.shape
     own = np.zeros((number, envs, columns))
@@ -231,7 +180,7 @@ class JobCreditLearner:
     ----------
     envs : SchedulingVectorEnv
         With flat observations that have rows of jobs, and `autoreset_mode="Disabled"`.
-    settings : JobCredit
+    settings : clustergym.training.job_credit_agent.JobCreditAgent
     seed : int
 
     Attributes
@@ -247,7 +196,7 @@ class JobCreditLearner:
         sum over jobs, or the device cannot be used.
     """
 
-    def __init__(self, envs: SchedulingVectorEnv, settings: JobCredit, seed: int) -> None:
+    def __init__(self, envs: SchedulingVectorEnv, settings: Any, seed: int) -> None:
         features = envs.single.features
         if envs.autoreset_mode is not AutoresetMode.DISABLED or not isinstance(features, JobRows):
             message, remedy = (
@@ -278,33 +227,24 @@ class JobCreditLearner:
         """Return the network's most probable action for each observation."""
         return self.policy.decide(observations, masks)
 
-    def _values(self, rows: Rows, values: Tensor) -> Singles:
-        """Return the values in the form of a rollout, shape (E, V)."""
-        found = rows.spread(values) if self.settings.critic == "job" else rows.total(values)[:, None]
-        values_of_rollout: Singles = found.cpu().numpy()
-        return values_of_rollout
-
     def collect(self) -> Rollout:
         """Step the environments with sampled actions, and return the recorded steps."""
         kept: dict[str, list[Any]] = {name: [] for name in Rollout._fields}
-        envs, by_job = self.envs, self.settings.critic == "job"
-        one = np.zeros((envs.num_envs, 1), dtype=np.int64)
+        envs = self.envs
         for _ in range(self.settings.n_steps):
             masks, began = envs.action_masks(), envs.batch.reached
-            jobs = envs.row_jobs() if by_job else envs.all_jobs()
+            jobs = envs.row_jobs()
             # Before and after the step for the same jobs: a job that leaves keeps its last cost.
             before, _ = envs.job_costs(jobs)
             rows = self.policy.read_rows(self._observations)
             with torch.no_grad():
                 scaled = self.policy.scale(rows)
                 drawn, given, of_rows = draw_actions(self.policy, scaled, masks, self._generator)
-                values = self._values(scaled, of_rows)
+                values = scaled.spread(of_rows).cpu().numpy()
             seen, _, terminated, truncated, _ = envs.step(given)
             over = terminated | truncated
             after, gone = envs.job_costs(jobs)
             cost, left = after - before, gone | over[:, None]
-            if not by_job:
-                cost, left, jobs = cost.sum(1, keepdims=True), over[:, None], one
             elapsed_s = (envs.batch.reached - began) / TICKS_PER_S
             step = (rows, drawn, values, jobs, cost, elapsed_s, left)
             for name, part in zip(Rollout._fields, step, strict=True):
@@ -314,8 +254,8 @@ class JobCreditLearner:
             self._observations = seen
         rows = self.policy.scale(self.policy.read_rows(self._observations))
         with torch.no_grad():
-            kept["values"].append(self._values(rows, self.policy(rows)[1]))
-        kept["jobs"].append(envs.row_jobs() if by_job else one)
+            kept["values"].append(rows.spread(self.policy(rows)[1]).cpu().numpy())
+        kept["jobs"].append(envs.row_jobs())
         self.num_timesteps += self.settings.n_steps * envs.num_envs
         joined = Rows.join(kept.pop("rows"))
         choices = Choices(*(torch.cat(parts) for parts in zip(*kept.pop("choices"), strict=True)))
@@ -338,18 +278,15 @@ class JobCreditLearner:
         gain = torch.from_numpy(advantage.reshape(-1)).float().to(device)
         # Over the whole rollout: of a batch, few jobs in view would look like a small advantage.
         gain = (gain - gain.mean()) / (gain.std() + 1e-8)
-        goal = torch.from_numpy(wanted.reshape(-1, wanted.shape[2])).float().to(device)
         rows = self.policy.scale(rollout.rows)
+        goal = torch.from_numpy(wanted.reshape(-1, wanted.shape[2])).float().to(device)[rows.batch, rows.row]
         totals = torch.zeros(3, dtype=torch.float64, device=device)
-        if settings.critic == "job":
-            goal = goal[rows.batch, rows.row]
         for _ in range(settings.n_epochs):
             shuffled = torch.randperm(len(gain), generator=self._generator, device=device)
             for batch in torch.split(shuffled, settings.batch_size):
                 places, of = rows.places(batch)
                 own = Rows(rows.inputs[places], of, rows.row[places], len(batch), rows.rows)
-                wanted_of = goal[places] if settings.critic == "job" else goal[batch, 0]
-                totals += self._step(own, rollout.choices.select(batch, places), gain[batch], wanted_of)
+                totals += self._step(own, rollout.choices.select(batch, places), gain[batch], goal[places])
         # After the update: this rollout's ratios are of inputs scaled as when it was played.
         self.policy.see(rollout.rows.inputs)
         means = totals / (settings.n_epochs * -(-len(gain) // settings.batch_size))
@@ -369,8 +306,7 @@ class JobCreditLearner:
         ratio, entropy = log_ratio.exp(), entropy.mean()
         clipped = ratio.clamp(1.0 - settings.clip_range, 1.0 + settings.clip_range)
         improved = torch.minimum(ratio * gain, clipped * gain).mean()
-        found = values if settings.critic == "job" else rows.total(values)
-        error = nn.functional.smooth_l1_loss(found, goal)
+        error = nn.functional.smooth_l1_loss(values, goal)
         # Stock PPO weighs the critic 0.5; with 2 the agent ends at 0.941 of heSRPT's JCT, with 0.5 at 1.000.
         loss: Any = settings.value_weight * error - improved - settings.ent_coef * entropy
         policy.optimizer.zero_grad()

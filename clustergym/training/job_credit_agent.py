@@ -1,11 +1,11 @@
-"""`agent=job_credit`: PPO with credit by job, from scratch; short bursts may come before long episodes."""
+"""`agent=job_credit`: PPO with credit by job, from scratch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from annotated_types import MinLen
 
@@ -14,7 +14,7 @@ from clustergym.common.parameter_types import Factor, Fraction, NonNegativeFloat
 from clustergym.envs.observations import JobRows
 from clustergym.envs.vector.costs import check_terms
 from clustergym.training.network_agent import NetworkAgent
-from clustergym.training.split_env import SplitEnv, has_fixed_trace, make_compiled_envs
+from clustergym.training.split_env import SplitEnv, make_compiled_envs
 
 
 @dataclass
@@ -25,16 +25,25 @@ class JobCreditAgent(NetworkAgent):
     ----------
     traces : int or None
         Traces of the training split that episodes are drawn from; None: any number.
-    hidden : int
-        Width of the layers.
+    hidden : tuple of int
+        Widths of the two layers.
     n_envs, n_steps : int
         Environments that are stepped together, and steps of each between two updates.
-    n_epochs, clip_range, ent_coef, value_weight
-        Of PPO.
-    critic, discount_s, trace_decay, trace_decay_edit, log_std
-        See `clustergym.training.job_credit.JobCredit`.
-    burst_share : float
-        Share of the steps that come first, in bursts: episodes of `burst_jobs` jobs at `burst_load`.
+    n_epochs, batch_size : int
+        Passes over the steps of an update, and steps in a gradient.
+    clip_range, value_weight, ent_coef : float
+        Of PPO: range of ratios, weights of the critic's loss and of the entropy.
+    discount_s : float or None
+        Time in which what is to come loses all but 1/e of its weight, seconds; None: it keeps it.
+    trace_decay : float
+        Lambda of the advantages, for each decision.
+    trace_decay_edit : float
+        The same for each edit at which the clock stands still.
+    log_std : float
+        Logarithm of the standard deviation of priorities at the start.
+    device : str
+        Where PyTorch computes: `cpu`, or a GPU, as `cuda`. On a GPU PyTorch adds up in any order, so that two
+        trainings with the same seed differ.
     """
 
     env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Priority-16-v0"})
@@ -51,14 +60,11 @@ class JobCreditAgent(NetworkAgent):
     clip_range: PositiveFloat = 0.2
     ent_coef: NonNegativeFloat = 0.0
     value_weight: NonNegativeFloat = 2.0
-    critic: Literal["job", "episode"] = "job"
     discount_s: PositiveFloat | None = 6 * 3600.0
     trace_decay: Fraction = 0.95
     trace_decay_edit: Fraction = 0.9
     log_std: float = -1.6
-    burst_share: Fraction = 0.0
-    burst_jobs: PositiveInt = 12
-    burst_load: PositiveFloat = 4.0
+    device: str = "cpu"
 
     name = "job_credit"
 
@@ -67,27 +73,18 @@ class JobCreditAgent(NetworkAgent):
         require(len(self.hidden) == 2, "agent.hidden", self.hidden, "give two widths, as [64, 64]")
 
     @contextmanager
-    def envs(self) -> Iterator[list[Any]]:
-        """Make the training environments: the usual ones and, if configured, some with bursts of jobs."""
+    def envs(self) -> Iterator[Any]:
+        """Make the training environments."""
         given = {**self.env, "split": self.split, "traces": self.traces}
-        if has_fixed_trace(self.env):
-            require(not self.burst_share, "agent.burst_share", self.burst_share, "give 0: the trace is fixed")
-        made = [self._make(given)]
-        if self.burst_share:
-            made.insert(0, self._make({**given, "jobs": self.burst_jobs, "loads": (self.burst_load,)}))
+        made = make_compiled_envs(given, self.n_envs, autoreset_mode="Disabled")
+        if made is None:
+            message = f"{self.env['id']} with these parameters is stepped by no compiled simulation"
+            remedy = "choose env=priority-16, burst-16 or elastic-16"
+            raise InputError(message, field="env", remedy=remedy)
         try:
             yield made
         finally:
-            for envs in made:
-                envs.close()
-
-    def _make(self, mapping: Mapping[str, Any]) -> Any:
-        made = make_compiled_envs(mapping, self.n_envs, autoreset_mode="Disabled")
-        if made is None:
-            message = f"{mapping['id']} with these parameters is stepped by no compiled simulation"
-            remedy = "choose env=priority-16, burst-16 or elastic-16"
-            raise InputError(message, field="env", remedy=remedy)
-        return made
+            made.close()
 
     def check_env(self, env: SplitEnv) -> None:
         """Raise an InputError if the environment has a baseline, no rows of jobs, or rewards not by job."""
@@ -101,20 +98,15 @@ class JobCreditAgent(NetworkAgent):
             remedy = "leave it out: a job is compared with what its value says"
             raise InputError("is for critics of the whole episode", field="env.baseline", remedy=remedy)
 
-    def model(self, envs: list[Any], seed: int) -> Any:
+    def model(self, envs: Any, seed: int) -> Any:
         """Make the object that trains the network in the environments."""
-        from clustergym.training.job_credit import JobCredit, JobCreditLearner
+        from clustergym.training.job_credit import JobCreditLearner
 
-        same = {of.name: getattr(self, of.name) for of in fields(JobCredit) if hasattr(self, of.name)}
-        settings = JobCredit(**same)
-        model = JobCreditLearner(envs[-1], settings, seed)
-        self._envs = envs
-        return model
+        return JobCreditLearner(envs, self, seed)
 
     def begin(self, model: Any, seed: int) -> None:
-        """Seed the random streams, and begin new episodes; in the early training, jobs arrive in bursts."""
-        short = model.num_timesteps < self.burst_share * self.steps
-        model.begin(self._envs[0 if short else -1], seed)
+        """Seed the random streams, and begin new episodes."""
+        model.begin(model.envs, seed)
 
     def learn(self, model: Any) -> dict[str, float]:
         """Train for `validate_every` steps; return the updates' mean figures, by name."""

@@ -1,4 +1,4 @@
-"""Trains networks in segments; each ends with a validation and saves its state."""
+"""Trains networks in segments; each ends with a validation."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import MinLen
 
+from clustergym.agents.checkpoints import Tensors
 from clustergym.common import random_streams
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Factor, PositiveInt
@@ -23,24 +24,15 @@ from clustergym.envs.scheduling_costs import jobs_in_system
 from clustergym.scenario.policy import InformationClass
 from clustergym.training.agents import Progress, TrainingOutcome
 from clustergym.training.split_env import EnvironmentAgent, SplitEnv, make_split_env
-from clustergym.training.training_state import (
-    History,
-    Tensors,
-    arrays,
-    read_state,
-    restore,
-    select_part,
-    write_state,
-)
 
 
 @dataclass
 class NetworkAgent(EnvironmentAgent):
     """Base of the agents that train a neural network.
 
-    A segment is `validate_every` steps; it begins with new episodes and random streams of its own, so that
-    a training that goes on after a kill gives the same bytes. At its end the greedy policy plays the first
-    `validation` traces of the dev split; the network with the best mean return there is the result.
+    A segment is `validate_every` steps; it begins with new episodes and random streams of its own. At its
+    end the greedy policy plays the first `validation` traces of the dev split; the network with the best mean
+    return there is the result.
 
     Parameters
     ----------
@@ -84,63 +76,37 @@ class NetworkAgent(EnvironmentAgent):
     def learn(self, model: Any) -> dict[str, float]:
         """Train for one segment (`validate_every` steps); return its figures, by name."""
 
-    def prepare(
-        self, model: Any, validate: Any, seed: int, history: History, progress: Progress
-    ) -> Tensors | None:
-        """Return None; subclasses may prepare the network here, and then return its best tensors."""
-        return None
-
-    def segment(self, model: Any, number: int) -> None:
-        """Do nothing; subclasses may prepare the algorithm for segment `number` of the training."""
-
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train from the beginning, or on from a killed run's last whole segment; return the best network."""
+        """Train from the beginning, as no state is saved; return the network with the best validation."""
         needs_torch()
-        path = state.with_suffix(".safetensors")
-        history, tensors = read_state(path, {"agent": self.name, "seed": seed, **asdict(self)})
         validation = self.make_env("dev", self.validation)
+        rows: list[dict[str, float]] = []
         with self.envs() as envs:
             information, layout = _description(validation)
             model = self.model(envs, seed)
-            # Segment 0 is what comes before the first, such as imitation; it has a stream of its own, too.
+            # What comes before the first segment, as the first look at observations, has its own stream.
             self.begin(model, _draw_segment_seed(seed, 0))
-            best: Tensors = select_part(tensors, "best.")
-            if tensors:
-                restore(model, history, tensors, path)
-            self._tell(history, progress)
-            # A killed run that had saved a state has prepared already: imitation is not repeated.
-            if not tensors:
-                best = self.prepare(model, validation, seed, history, progress) or arrays(model.policy)
-                _require_finite(model)
-                write_state(path, history, model, best)
+            # A folder that cannot be written is said before anything is trained.
+            state.parent.mkdir(parents=True, exist_ok=True)
+            best_return, best = -float("inf"), _copy_tensors(model.policy)
+            progress(0, self.steps, {})
             while int(model.num_timesteps) < self.steps:
                 began, cpu_began = time.monotonic(), time.process_time()
-                best = self._segment(model, validation, seed, history, best)
-                write_state(path, history, model, best)
+                rows.append(self._segment(model, validation, _draw_segment_seed(seed, len(rows) + 1)))
+                # Not >=: of two equal ones the earlier is kept.
+                if rows[-1]["dev_return"] > best_return:
+                    best_return, best = rows[-1]["dev_return"], _copy_tensors(model.policy)
                 seconds = {
                     "seconds": time.monotonic() - began,
                     "cpu_seconds": time.process_time() - cpu_began,
                 }
-                row = {**history.rows[-1], **seconds}
-                progress(int(row["steps"]), self.steps, row)
-        curves = {**history.stage, "segments": history.rows, "best": history.best}
+                progress(int(rows[-1]["steps"]), self.steps, {**rows[-1], **seconds})
+        curves = {"segments": rows, "best": best_return}
         return TrainingOutcome(best, information, curves, {**layout, "hidden": list(self.hidden)})
 
-    def _tell(self, history: History, progress: Progress) -> None:
-        """Report the progress of the segments that a killed training had saved."""
-        progress(0, self.steps, {})
-        rounds = history.stage.get("imitation", [])
-        for number, row in enumerate(rounds, start=1):
-            progress(number, len(rounds), {f"imitation/{name}": value for name, value in row.items()})
-        for row in history.rows:
-            progress(int(row["steps"]), self.steps, row)
-
-    def _segment(
-        self, model: Any, validation: SplitEnv, seed: int, history: History, best: Tensors
-    ) -> Tensors:
-        number = len(history.rows) + 1
-        self.segment(model, number)
-        self.begin(model, _draw_segment_seed(seed, number))
+    def _segment(self, model: Any, validation: SplitEnv, seed: int) -> dict[str, float]:
+        """Train for a segment, and return its figures and those of its validation."""
+        self.begin(model, seed)
         try:
             figures = self.learn(model)
         except (ValueError, RuntimeError):
@@ -148,13 +114,8 @@ class NetworkAgent(EnvironmentAgent):
             _require_finite(model)
             raise
         _require_finite(model)
-        row: dict[str, float] = {"steps": int(model.num_timesteps), **figures}
-        row |= greedy_figures(model.policy, validation, self.validation)
-        history.rows.append(row)
-        # Not >=: of two equal ones the earlier is kept, so that a continued run ends in the same bytes.
-        if row["dev_return"] > history.best:
-            history.best, best = row["dev_return"], arrays(model.policy)
-        return best
+        greedy = greedy_figures(model.policy, validation, self.validation)
+        return {"steps": int(model.num_timesteps), **figures, **greedy}
 
     def make_env(self, split: str, traces: int, reward_scale: float = 1.0) -> SplitEnv:
         """Make an environment with episodes from the first `traces` traces of a split."""
@@ -197,9 +158,14 @@ def _draw_segment_seed(seed: int, number: int) -> int:
     return int(random_streams.TRAINING_SEGMENTS.generator(seed, number).integers(2**31 - 1))
 
 
+def _copy_tensors(policy: Any) -> Tensors:
+    """Return copies of a network's tensors as NumPy arrays, by name."""
+    return {name: value.detach().cpu().numpy().copy() for name, value in policy.state_dict().items()}
+
+
 def _require_finite(model: Any) -> None:
     """Raise an InputError if a value of the network is not finite."""
-    if not all(np.isfinite(value).all() for value in arrays(model.policy).values()):
+    if not all(np.isfinite(value).all() for value in _copy_tensors(model.policy).values()):
         raise InputError(
             "the network has values that are no numbers",
             field="agent.learning_rate",

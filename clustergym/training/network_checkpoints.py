@@ -152,7 +152,8 @@ def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
     if agent == "job_credit":
         return RowNetwork(env.unwrapped.features, env.action_space, hidden)
     if agent == "maskable_ppo":
-        return EquivariantPolicy(*spaces, hidden=tuple(hidden), shapes=find_shapes(env))
+        size = int(np.prod(env.observation_space.shape))
+        return EquivariantPolicy(size, find_shapes(env), tuple(hidden))
     return ActorCriticPolicy(*spaces, net_arch=list(hidden))
 
 
@@ -163,8 +164,6 @@ def _network(stored: CheckpointContent, env: Any) -> Any:
     except ImportError as error:
         remedy = install_line("rl")
         raise _bad(stored.path, None, f"needs {error.name or 'PyTorch'} to be used", remedy) from error
-    from clustergym.training.training_state import load_arrays
-
     # Names and shapes before values: PyTorch would say this in a page of text.
     wanted = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
     given = {name: value.shape for name, value in stored.tensors.items()}
@@ -172,7 +171,11 @@ def _network(stored: CheckpointContent, env: Any) -> Any:
         if wanted.get(name) != given.get(name):
             message = f"shape {given.get(name, 'missing')}, the network has {wanted.get(name, 'none')}"
             raise _bad(stored.path, name, message, "train it anew")
-    load_arrays(policy, stored.tensors)
+    import torch
+
+    policy.load_state_dict(
+        {name: torch.from_numpy(np.array(value)) for name, value in stored.tensors.items()}
+    )
     policy.train(False)
     return policy
 

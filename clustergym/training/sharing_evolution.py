@@ -100,7 +100,7 @@ def objective(env: SharingEnv, seeds: Sequence[int], weights: Floats) -> float:
     parameters, costs = env.parameters, []
     for seed in seeds:
         rng = random_streams.SHARING_REQUESTS.generator(seed)
-        state = SharingState(draw_stream(env.source, parameters.load, parameters.departures, rng))
+        state = SharingState(draw_stream(env.source, parameters.load, rng))
         play(state.episode, np.asarray(weights, dtype=np.float64).reshape(SHAPE))
         # An episode's return is minus its costs at the end, as each is 0 at the start: no step is needed.
         costs.append(sum(weight * COSTS[name](state) for name, weight in parameters.reward.items()))

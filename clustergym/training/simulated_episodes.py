@@ -18,7 +18,7 @@ from clustergym.agents import auction_features as features
 from clustergym.agents.auction_checkpoints import save
 from clustergym.agents.beliefs import nothing_observed, split
 from clustergym.agents.plan import Plan, PlanPolicy
-from clustergym.common.arrays import Floats, Ints
+from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import InformationClass, Policy
 from clustergym.scenario.registry import make_placer, make_policy
@@ -43,7 +43,7 @@ def auction_episodes(scenario: Scenario, information: InformationClass) -> Calla
         episode = AuctionEpisode.from_scenario(scenario, information)
     except UncoveredError:
         return lambda weights: _jct_s(scenario, _make_learned_policy(weights, information))
-    return lambda weights: episode.run(weights).jct_s
+    return episode.run
 
 
 def plan_episodes(scenario: Scenario) -> Callable[[Plan], Floats]:
@@ -52,7 +52,7 @@ def plan_episodes(scenario: Scenario) -> Callable[[Plan], Floats]:
         episode = AuctionEpisode.from_scenario(replace(scenario, tenants=None), InformationClass.CLAIRVOYANT)
     except UncoveredError:
         return lambda plan: _jct_s(scenario, PlanPolicy(plan))
-    return lambda plan: episode.run_biased(plan.weights, plan.bias).jct_s
+    return lambda plan: episode.run(*plan)
 
 
 def _make_learned_policy(weights: Floats, information: InformationClass) -> Policy:
@@ -77,26 +77,7 @@ def _jct_s(scenario: Scenario, policy: Policy) -> Floats:
     return np.where(submit_s <= left_s, left_s - submit_s, np.nan)
 
 
-NO_BIAS, NOTHING_BELIEVED = np.empty((0, 0, 0)), np.empty(0)
-
-
-@dataclass(frozen=True, eq=False)
-class EpisodeOutcome:
-    """The JCTs, in seconds, and the restarts of an episode's n jobs, and the number of decisions.
-
-    Attributes
-    ----------
-    jct_s : ndarray of float
-        Seconds from submission to completion; to the end of the episode for an unfinished job, and to the
-        horizon (the end, if there is none) for one that fits nowhere, as in the metric `jct_mean_censored`;
-        NaN: not submitted by the horizon.
-    restarts : ndarray of int
-    decisions : int
-    """
-
-    jct_s: Floats
-    restarts: Ints
-    decisions: int
+NO_BIAS = np.empty((0, 0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,36 +115,32 @@ class AuctionEpisode:
         batch = Batch(cluster_arrays(scenario.cluster, scenario.tables.counts), 1, logged=False)
         return cls(batch, scenario_arrays(scenario, information, round_s))
 
-    def run(self, weights: Floats) -> EpisodeOutcome:
-        """Run the auction with these weights until all jobs have left, and return the outcome.
+    def run(self, weights: Floats, bias: Floats = NO_BIAS) -> Floats:
+        """Run the auction with these weights until all jobs have left, and return their JCTs, seconds.
 
-        Those of an auction that measures jobs end in the numbers of `clustergym.agents.beliefs`.
+        Of an unfinished job: to the end of the episode; of one that fits nowhere: to the horizon (the end, if
+        there is none), as in the metric `jct_mean_censored`; NaN: not submitted by the horizon.
+
+        Parameters
+        ----------
+        weights : ndarray of float
+            Those of an auction that measures jobs end in the numbers of `clustergym.agents.beliefs`.
+        bias : ndarray of float, shape (n, T, 2)
+            Added to the scores of changes of jobs' GPUs.
         """
         scores, believed = split(weights)
-        return self._run(scores, NO_BIAS, believed)
-
-    def run_biased(self, weights: Floats, bias: Floats) -> EpisodeOutcome:
-        """Run the auction, adding `bias` to its scores of changes of jobs' GPUs, and return the outcome."""
-        return self._run(weights, bias, NOTHING_BELIEVED)
-
-    def _run(self, weights: Floats, bias: Floats, believed: Floats) -> EpisodeOutcome:
         try:
-            auction.count_hidden_units(weights)
+            auction.count_hidden_units(scores)
         except ValueError as error:
             remedy = f"give those of {features.COUNT} features and {auction.INPUTS + 2} of each hidden unit"
             raise InputError(f"scores have {error}", field="weights", remedy=remedy) from None
         self.batch.load(0, self.scenario)
-        jobs = len(self.scenario.job) if len(believed) else 0
-        observed = nothing_observed(jobs, *self.scenario.known_s.shape[1:])
-        auction_episode.run(weights, bias, believed, observed, self.batch.episodes, self.batch.cluster)
-        return self._outcome()
-
-    def _outcome(self) -> EpisodeOutcome:
         n = len(self.scenario.job)
+        observed = nothing_observed(n if len(believed) else 0, *self.scenario.known_s.shape[1:])
+        auction_episode.run(scores, bias, believed, observed, self.batch.episodes, self.batch.cluster)
         clock, job = self.batch.episodes.clock[0], self.batch.episodes.job[0, :n]
         end, horizon, phase = clock[c.END], clock[c.HORIZON], job[:, c.PHASE]
         # A job that fits nowhere would wait to the horizon or, without one, to the end.
         dropped_at = end if horizon == c.NEVER else horizon
         left = np.select([phase == c.COMPLETED, phase == c.DROPPED], [job[:, c.LEAVE], dropped_at], end)
-        jct_s = np.where(phase == c.FUTURE, np.nan, (left - job[:, c.SUBMIT]) / c.TICKS_PER_S)
-        return EpisodeOutcome(jct_s, job[:, c.RESTARTS].copy(), int(clock[c.DECISION_POINTS]))
+        return np.where(phase == c.FUTURE, np.nan, (left - job[:, c.SUBMIT]) / c.TICKS_PER_S)

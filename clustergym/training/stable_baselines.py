@@ -14,6 +14,10 @@ from clustergym.common.parameter_types import AtLeastTwo, Factor, PositiveFracti
 from clustergym.training.network_agent import NetworkAgent
 from clustergym.training.split_env import SplitEnv
 
+OF_PPO = (
+    *("n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda", "clip_range", "ent_coef"),
+)
+"""The agent's parameters that are PPO's."""
 FIGURES = ("approx_kl", "entropy_loss", "explained_variance", "value_loss", "loss", "clip_fraction")
 
 
@@ -57,21 +61,16 @@ class Ppo(NetworkAgent):
             raise InputError(
                 "the agent knows no masks, and illegal actions are to raise",
                 field="env.on_illegal",
-                remedy="leave it out, or give agent=maskable_ppo",
+                remedy="leave it out",
             )
 
     def model(self, envs: Any, seed: int) -> Any:
         """Make Stable-Baselines3's PPO for the training environments."""
         from stable_baselines3 import PPO
 
-        given = {"policy_kwargs": {"net_arch": list(self.hidden)}, **self.algorithm()}
-        return PPO("MlpPolicy", envs, seed=seed, **given)
-
-    def algorithm(self) -> dict[str, Any]:
-        """Return the arguments for PPO that Stable-Baselines3 and sb3-contrib have in common."""
-        names = ["n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda"]
-        names += ["clip_range", "ent_coef"]
-        return {"device": "cpu", **{name: getattr(self, name) for name in names}}
+        given: dict[str, Any] = {name: getattr(self, name) for name in OF_PPO}
+        layers = {"net_arch": list(self.hidden)}
+        return PPO("MlpPolicy", envs, seed=seed, device="cpu", policy_kwargs=layers, **given)
 
     @contextmanager
     def envs(self) -> Iterator[Any]:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError, out_of_memory, require_known
+from clustergym.common.parameter_types import NonNegativeInt
+from clustergym.common.parameters import check_value
 from clustergym.common.paths import PACKAGE
 from clustergym.common.processes import RAY, Processes, check_processes
-from clustergym.common.reading import read_json
-from clustergym.common.writing import atomic_path
 from clustergym.envs.episodes import SPLITS
 from clustergym.results.report.wandb_logger import (
     LoggerChoice,
@@ -26,7 +24,7 @@ from clustergym.results.report.wandb_logger import (
     read_logger_choice,
     start,
 )
-from clustergym.training.agents import make_agent
+from clustergym.training.agents import Progress, make_agent
 
 SUFFIX = ".safetensors"
 
@@ -43,14 +41,13 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
     logger = read_logger_choice(config)
     agent, leaks = _agent(config)
     # All that can be wrong is said before the folder is made.
-    seed, processes, folder = _whole(config, "seed"), _processes(config, agent), _folder(config)
+    seed = check_value(config["seed"], NonNegativeInt, "seed")
+    processes, folder = _processes(config, agent), _folder(config)
     mirror = _mirror(logger, config, folder) if logger.name == "wandb" else None
     began = time.monotonic()
-    with (
-        _report_failures(folder),
-        TrainingLog(folder, bool(config["progress"]), bool(config["tensorboard"]), mirror) as log,
-    ):
-        trained = agent.train(seed, processes, folder / "state.json", log)
+    with _report_failures(folder), mirror or nullcontext():
+        progress = make_progress(bool(config["progress"]), mirror)
+        trained = agent.train(seed, processes, folder / "state.json", progress)
         about = {
             "command": " ".join(["python -m clustergym.train", *overrides]),
             "seed": seed,
@@ -63,7 +60,8 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
         }
         path = folder / f"{folder.name}{SUFFIX}"
         agent.save(path, trained, about)
-        log.finish(path, about)
+        if mirror is not None:
+            mirror.finish(path, about)
     return path
 
 
@@ -98,12 +96,13 @@ def _mirror(logger: LoggerChoice, config: Mapping[str, Any], folder: Path) -> Mi
 @contextmanager
 def _report_failures(folder: Path) -> Iterator[None]:
     """Turn a failing disk, and processes that end, into one line."""
-    again = "the same command goes on with what was saved"
     try:
         yield
     except BrokenProcessPool as error:
         raise InputError(
-            "a process of the training was ended", field="processes", remedy=f"{again}; give fewer, or 1"
+            "a process of the training was ended",
+            field="processes",
+            remedy="the same command goes on with what was saved; give fewer, or 1",
         ) from error
     except RuntimeError as error:
         # What PyTorch raises in place of a MemoryError.
@@ -114,15 +113,8 @@ def _report_failures(folder: Path) -> Iterator[None]:
         raise InputError(
             f"cannot be written: {error.strerror or error}",
             file=error.filename or folder,
-            remedy=f"make room, or give another output=; {again}",
+            remedy="make room, or give another output=",
         ) from error
-
-
-def _whole(config: Mapping[str, Any], key: str) -> int:
-    value = config[key]
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InputError(f"{value!r} is no count", field=key, remedy="give 0 or more")
-    return value
 
 
 def _processes(config: Mapping[str, Any], agent: Any) -> Processes:
@@ -144,70 +136,21 @@ def _git_revision() -> str | None:
     return found.stdout.strip()
 
 
-RUN_FILE = "wandb-run.json"
-"""Beside the state: the id of the run, which a resumed training continues."""
-LARGEST_RUN_BYTES = 10_000
-IMITATION = "imitation/"
+def make_progress(shown: bool, mirror: Mirror | None) -> Progress:
+    """Return a function that prints a training's figures, if they are to be shown, and tells the mirror."""
 
-
-class TrainingLog:
-    """Writes a training's progress to the terminal, TensorBoard and Weights & Biases, as configured.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the training.
-    shown : bool
-        Print a line for each call.
-    events : bool
-        Write TensorBoard event files.
-    mirror : Mirror or None
-        The run of Weights & Biases.
-    """
-
-    def __init__(self, folder: Path, shown: bool, events: bool, mirror: Mirror | None = None) -> None:
-        self.folder, self.shown, self.events, self.mirror = folder, shown, events, mirror
-        self._writer: Any = None
-        self._open = ExitStack()
-
-    def __enter__(self) -> TrainingLog:
-        if self.events:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError as error:
-                remedy = "pip install torch tensorboard, or tensorboard=false"
-                raise InputError("needs torch and tensorboard", field="tensorboard", remedy=remedy) from error
-            self._writer = SummaryWriter(str(self.folder))
-            self._open.callback(self._writer.close)
-        if self.mirror is not None:
-            self._open.push(self.mirror)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._open.__exit__(*error)
-
-    def __call__(self, step: int, steps: int, figures: Mapping[str, float]) -> None:
-        """Write the figures of a step."""
-        if self.shown and figures:
+    def tell(step: int, steps: int, figures: Mapping[str, float]) -> None:
+        if shown and figures:
             text = "  ".join(f"{name} {value:.4f}" for name, value in figures.items())
             print(f"{step}/{steps}  {text}", file=sys.stderr, flush=True)
-        if self._writer is not None:
-            for name, value in figures.items():
-                self._writer.add_scalar(name, value, step)
-        if self.mirror is not None:
-            self.mirror.log(step, figures)
+        if mirror is not None:
+            mirror.log(step, figures)
 
-    def finish(self, path: Path, about: Mapping[str, Any]) -> None:
-        """Send the finished checkpoint to Weights & Biases, if that is configured."""
-        if self.mirror is not None:
-            self.mirror.finish(path, about)
+    return tell
 
 
 class Mirror:
-    """Sends a training's figures to one run of Weights & Biases, even if the training is resumed.
-
-    A kill loses what wandb has not written yet. A resumed agent first repeats the figures that it saved, and
-    every call has its number as wandb's step, so that the run has each of them once.
+    """Sends a training's figures to a run of Weights & Biases; a resumed one first repeats what it saved.
 
     Parameters
     ----------
@@ -223,7 +166,6 @@ class Mirror:
     ) -> None:
         self.choice, self.folder, self.name, self.group, self.config = choice, folder, name, group, config
         self._run: Any = None
-        self._rows = 0
 
     def __enter__(self) -> Mirror:
         return self
@@ -236,26 +178,10 @@ class Mirror:
         """Send the figures of a step to Weights & Biases; the first call begins the run."""
         with one_line("try logger.mode=offline, or logger=none; the training goes on where it was"):
             if self._run is None:
-                self._begin()
+                self._run = start(self.choice, self.config, self.folder, self.name, self.group)
+                self._run.define_metric("*", step_metric="step")
             if figures:
-                imitates = any(name.startswith(IMITATION) for name in figures)
-                axis = IMITATION + "round" if imitates else "step"
-                # wandb's own step must grow, and those of imitation begin again: it counts calls.
-                self._run.log({**figures, axis: step}, step=self._rows)
-                self._rows += 1
-
-    def _begin(self) -> None:
-        path = self.folder / RUN_FILE
-        # Other parameters in the same folder are another run.
-        training = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
-        known = _run_id(path, training)
-        self._run = start(self.choice, self.config, self.folder, self.name, self.group, known)
-        self._run.define_metric(f"{IMITATION}*", step_metric=f"{IMITATION}round")
-        self._run.define_metric("*", step_metric="step")
-        if self.choice.mode != "disabled":
-            with atomic_path(path) as temporary:
-                text = json.dumps({"id": self._run.id, "training": training})
-                temporary.write_text(text + "\n", encoding="utf-8")
+                self._run.log({**figures, "step": step}, step=step)
 
     def finish(self, path: Path, about: Mapping[str, Any]) -> None:
         """Send the checkpoint, as an artifact, and the final figures to Weights & Biases."""
@@ -265,17 +191,3 @@ class Mirror:
             self._run.summary.update({**summary, "wall_s": about["wall_s"]})
             files = [path, path.with_suffix(".yaml")]
             log_files(self._run, f"checkpoint-{self._run.id}", "checkpoint", files)
-
-
-def _run_id(path: Path, training: str) -> str | None:
-    """Return the id of a training's run from a file; None if there is none, or it is of another training."""
-    if not path.exists():
-        return None
-    remedy = "delete it: the training goes on, in a run of its own"
-    kept = read_json(path, LARGEST_RUN_BYTES, remedy)
-    try:
-        if not all(isinstance(kept[key], str) for key in ("id", "training")):
-            raise ValueError("values of other types")
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError("is not a record of a wandb run", file=path, remedy=remedy) from error
-    return str(kept["id"]) if kept["training"] == training else None

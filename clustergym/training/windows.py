@@ -218,9 +218,7 @@ def record(traces: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
     return {"origin": "files", "sha256": digests, "shares": {key: list(two) for key, two in SHARES.items()}}
 
 
-@cache
-def _files(traces: str) -> TraceFiles:
-    return TraceFiles.from_given(json.loads(traces), least=1)
+_files = cache(lambda traces: TraceFiles.from_given(json.loads(traces), least=1))
 
 
 @cache

@@ -20,7 +20,7 @@ from clustergym.scenario.environments import ENVIRONMENTS
 GOLDEN = Path(__file__).parent / "golden.json"
 VARIANTS = {
     "": {},
-    " group dp": {"step": "group", "unit": "dp", "alpha": None, "infeasible": 0.3},
+    " dp": {"unit": "dp", "alpha": None},
 }
 CASES = [(row.id, variant) for row in ENVIRONMENTS if "/Placement" in row.id for variant in VARIANTS]
 

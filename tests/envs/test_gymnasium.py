@@ -127,7 +127,7 @@ def test_masks_reach_through_wrappers():
 
 @pytest.mark.parametrize("name", IDS)
 def test_a_spec_makes_the_same_environment_again(name):
-    env = gymnasium.make(name, alpha=0.3, reward={"pp_spread": 2.0}, step="group", unit="dp")
+    env = gymnasium.make(name, alpha=0.3, reward={"pp_spread": 2.0}, unit="dp")
     text = env.spec.to_json()
     assert json.loads(text)["kwargs"]["alpha"] == 0.3
     again = gymnasium.make(EnvSpec.from_json(text))

@@ -22,7 +22,6 @@ from clustergym.envs.families import (
     PriorityEnv,
     TenantsEnv,
 )
-from clustergym.envs.sharing.streams import NEVER
 from clustergym.envs.sharing.streams import draw_stream as drawn_stream
 from clustergym.envs.vector.environment import make_vector
 from clustergym.scenario.environments import ENVIRONMENTS
@@ -175,18 +174,13 @@ def test_times_that_the_class_does_not_tell_change_nothing(family, engine, infor
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_requests_still_to_come_change_nothing(data):
-    by = {"departures": data.draw(st.booleans()), "action": data.draw(st.sampled_from(["node", "device"]))}
-    mine, other = (gymnasium.make("ClusterGym/Sharing-small-v1", **by).unwrapped for _ in range(2))
-    stream = drawn_stream(
-        mine.source, 1.3, by["departures"], np.random.default_rng(data.draw(st.integers(0, 9)))
-    )
+    mine, other = (gymnasium.make("ClusterGym/Sharing-small-v1").unwrapped for _ in range(2))
+    stream = drawn_stream(mine.source, 1.3, np.random.default_rng(data.draw(st.integers(0, 9))))
     number, at = len(stream.arrivals), data.draw(st.integers(1, 40))
     arrivals = np.append(stream.arrivals, stream.arrivals[:7])
     arrivals[at:] = arrivals[at:][::-1]
-    leaves_at = np.append(stream.leaves_at, np.full(7, NEVER))
-    leaves_at[leaves_at > at] = NEVER
     _, info = first = mine.reset(seed=1, options={"stream": stream})
-    changed = stream._replace(arrivals=arrivals, leaves_at=leaves_at)
+    changed = stream._replace(arrivals=arrivals)
     assert_same(first[0], other.reset(seed=1, options={"stream": changed})[0], "reset")
     rng = np.random.default_rng(0)
     for step in range(number):

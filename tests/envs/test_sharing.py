@@ -8,28 +8,25 @@ import warnings
 
 import gymnasium
 import numpy as np
-import published_data
 import pytest
+from clustergym.papers.filling import fill
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
-from published_data import needs
 
 from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.common.errors import InputError
 from clustergym.envs.driver import random_action
+from clustergym.envs.sharing import environment
 from clustergym.envs.sharing.environment import SharingEnv
 from clustergym.envs.sharing.episode import SHAPE, choose, play, start_episode
-from clustergym.envs.sharing.streams import NEVER, Stream, draw_stream, fill, generate_source
+from clustergym.envs.sharing.streams import Source, Stream, draw_stream, generate_source
 from clustergym.scenario.environments import ENVIRONMENTS
 from clustergym.sim.parts.fragmentation import UsualRequests
 from clustergym.sim.parts.placement import compute_fragments, score_nodes
 from clustergym.sim.parts.placers import PLACERS
 
-OPENB = published_data.DATA / "openb"
 IDS = [row.id for row in ENVIRONMENTS if "/Sharing" in row.id]
 SMALL = "ClusterGym/Sharing-small-v1"
-NODES = "sn,cpu_milli,memory_mib,gpu,model\na,8000,4096,2,X\nb,10000,4096,1,X\n"
-PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1000,1024,1,500\n"
 HALF, WHOLE, CPU_ONLY = range(3)
 REQUESTS = Requests(
     cpu_milli=np.array([1000, 8000, 2000]),
@@ -44,27 +41,27 @@ USUAL = UsualRequests(
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """Return a folder laid out as openb: a node of 8 cores and 2 GPUs, one of 10 cores and 1 GPU."""
-    (tmp_path / "pods").mkdir()
-    (tmp_path / "openb_node_list_gpu_node.csv").write_text(NODES)
-    (tmp_path / "pods" / "openb_pod_list_default.csv").write_text(PODS)
-    return tmp_path
+def two_nodes(monkeypatch):
+    """Let environments have a node of 8 cores and 2 GPUs, and one of 10 cores and 1 GPU."""
+    source = Source(made_nodes(), REQUESTS, REQUESTS, np.arange(3), USUAL)
+    monkeypatch.setattr(environment, "generate_source", lambda nodes: source)
 
 
-def stream_of(*kinds, leaves_at=()):
+def made_nodes():
+    return empty_nodes(np.array([8000, 10000]), np.array([4096] * 2), np.array([2, 1]), np.array([0, 0]))
+
+
+def stream_of(*kinds):
     """Return a stream of those two nodes."""
-    nodes = empty_nodes(np.array([8000, 10000]), np.array([4096] * 2), np.array([2, 1]), np.array([0, 0]))
-    leaves = np.array(leaves_at or [NEVER] * len(kinds))
-    return Stream(nodes, REQUESTS, np.array(kinds), leaves, USUAL)
+    return Stream(made_nodes(), REQUESTS, np.array(kinds), USUAL)
 
 
-def find_action(env, placer):
-    """Return the action that a placer would take; `random-fit` takes the first node in the order of ranks."""
+def put_by(env, placer):
+    """Place the request as a placer would; `random-fit` takes the first node in the order of ranks."""
     episode, state = env.state.episode, env.state
     value, device = score_nodes(episode.nodes, episode.requests, state.request, placer, episode.usual)
     node = int(np.lexsort((episode.nodes.rank, -value))[0])
-    return node if env.parameters.action == "node" else node * env.devices + max(int(device[node]), 0)
+    state.put(node, int(device[node]))
 
 
 def legal_episode(env, seed, **options):
@@ -79,8 +76,8 @@ def legal_episode(env, seed, **options):
     return seen, rewards, info
 
 
-def test_an_episode_by_hand(folder):
-    env = SharingEnv(data=str(folder), reward={"allocated": 1.0, "fragments": 0.0, "rejected": 0.0})
+def test_an_episode_by_hand(two_nodes):
+    env = SharingEnv(reward={"allocated": 1.0, "fragments": 0.0, "rejected": 0.0})
     _, info = env.reset(options={"stream": stream_of(HALF, WHOLE, HALF, WHOLE, WHOLE)})
     # The empty nodes: a CPU request uses none of 3,000, 0.25; HALF and WHOLE can use all.
     assert (info["action_mask"].tolist(), info["fragments"]) == ([1, 1], 0.25)
@@ -125,31 +122,8 @@ def test_an_episode_by_hand(folder):
         env.step(0)
 
 
-def test_departures_by_hand(folder):
-    env = SharingEnv(data=str(folder), reward={"mean_allocated": 1.0})
-    stream = stream_of(HALF, WHOLE, HALF, WHOLE, leaves_at=[NEVER, 3, NEVER, NEVER])
-    env.reset(options={"stream": stream})
-    rewards = [env.step(node)[1] for node in (0, 1, 0, 1)]
-    # The first WHOLE leaves before the second comes: 500, 1,500, 2,000 and 2,000 are allocated of 3,000.
-    assert rewards == pytest.approx([500 / 12000, 1500 / 12000, 2000 / 12000, 2000 / 12000])
-    assert env.state.episode.nodes.gpu_milli.tolist() == [[0, 1000], [0, 0]]
-
-
-def test_devices_by_hand(folder):
-    env = SharingEnv(data=str(folder), action="device", on_illegal="noop")
-    _, info = env.reset(options={"stream": stream_of(HALF, WHOLE, HALF)})
-    # Two nodes of up to two devices; node 1 has one. A whole GPU has device 0 alone.
-    assert info["action_mask"].tolist() == [1, 1, 1, 0]
-    _, _, _, _, info = env.step(1)
-    assert info["action_mask"].tolist() == [0, 0, 1, 0]
-    observation, reward, _, _, info = env.step(0)
-    assert (reward, info["illegal"], info["arrival"]) == (0, True, 1)
-    assert observation["device_free"].tolist() == [1, 0.5, 1, 0]
-    assert env.step(2)[-1]["action_mask"].tolist() == [1, 1, 0, 0]
-
-
-def test_what_cannot_fit_ends_at_once(folder):
-    env = SharingEnv(data=str(folder))
+def test_what_cannot_fit_ends_at_once(two_nodes):
+    env = SharingEnv()
     stream = stream_of(WHOLE)
     _, info = env.reset(
         options={"stream": stream._replace(requests=REQUESTS._replace(cpu_milli=np.full(3, 20000)))}
@@ -161,34 +135,23 @@ def test_what_cannot_fit_ends_at_once(folder):
 
 @pytest.mark.parametrize("placer", PLACERS[1:])
 def test_placers_in_the_environment_are_those_of_the_experiment(placer):
-    env = SharingEnv(nodes=16, action="device", on_illegal="raise")
-    env.reset(seed=3)
-    stream = draw_stream(env.source, 1.3, False, np.random.default_rng(3))
-    _, info = env.reset(options={"stream": stream})
+    env = SharingEnv(nodes=16)
+    stream = draw_stream(env.source, 1.3, np.random.default_rng(3))
+    env.reset(options={"stream": stream})
     alone = fill(stream.nodes.copy(), stream.requests, stream.arrivals, stream.usual, placer, 0)
     while not env.state.over:
-        info = env.step(find_action(env, placer))[-1]
+        put_by(env, placer)
     episode = env.state.episode
     assert (episode.node == alone.node).all()
     assert (episode.devices == alone.devices).all()
     assert episode.fragments.tolist() == compute_fragments(episode.nodes, stream.usual).tolist()
-    assert info["allocated"] == alone.used_milli[-1] / stream.nodes.installed_milli
+    assert env.state.allocated == alone.used_milli[-1] / stream.nodes.installed_milli
 
 
-def test_fgd_by_nodes_has_fgds_devices():
-    both = [SharingEnv(nodes=16, action=action) for action in ("node", "device")]
-    for env in both:
-        env.reset(seed=5)
-        while not env.state.over:
-            env.step(find_action(env, "fgd"))
-    assert (both[0].state.episode.devices == both[1].state.episode.devices).all()
-
-
-@pytest.mark.parametrize("departures", [False, True])
-def test_the_learned_placer_plays_the_environment(departures):
+def test_the_learned_placer_plays_the_environment():
     weights = np.random.default_rng(1).normal(size=SHAPE)
-    env = SharingEnv(nodes=16, departures=departures, on_illegal="raise")
-    stream = draw_stream(generate_source(16), 1.3, departures, np.random.default_rng(2))
+    env = SharingEnv(nodes=16, on_illegal="raise")
+    stream = draw_stream(generate_source(16), 1.3, np.random.default_rng(2))
     env.reset(options={"stream": stream})
     while not env.state.over:
         env.step(choose(env.state.episode, weights))
@@ -198,8 +161,7 @@ def test_the_learned_placer_plays_the_environment(departures):
     assert set(episode.node.tolist()) == {-1, *range(16)}
     # What is free and what is held is what there is.
     held = np.zeros_like(stream.nodes.gpu_milli)
-    last = episode.counts[1]
-    for arrival in set(range(len(episode.node))) - set(episode.leaving[:last].tolist()):
+    for arrival in range(len(episode.node)):
         if episode.node[arrival] >= 0:
             bits = (episode.devices[arrival] >> np.arange(8)) & 1
             held[episode.node[arrival]] += bits * stream.requests.gpu_milli[episode.arrivals[arrival]]
@@ -207,9 +169,7 @@ def test_the_learned_placer_plays_the_environment(departures):
 
 
 @pytest.mark.parametrize("name", IDS[:2])
-@pytest.mark.parametrize(
-    "parameters", [{}, {"observation": "flat", "departures": True}, {"action": "device"}]
-)
+@pytest.mark.parametrize("parameters", [{}, {"observation": "flat"}])
 def test_checkers_have_nothing_to_say(name, parameters):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -219,9 +179,8 @@ def test_checkers_have_nothing_to_say(name, parameters):
         checker.check_env(env)
 
 
-@pytest.mark.parametrize("action", ["node", "device"])
-def test_observations_are_in_their_space_to_the_end(action):
-    env, flat = (gymnasium.make(SMALL, action=action, observation=form) for form in ("dict", "flat"))
+def test_observations_are_in_their_space_to_the_end():
+    env, flat = (gymnasium.make(SMALL, observation=form) for form in ("dict", "flat"))
     seen, rewards, info = legal_episode(env, 4)
     one, same, _ = legal_episode(flat, 4)
     assert rewards == same
@@ -287,8 +246,8 @@ def test_pictures(name):
     assert "0 rejected" in texts.render()
 
 
-def test_text_by_hand(folder):
-    env = SharingEnv("ansi", data=str(folder))
+def test_text_by_hand(two_nodes):
+    env = SharingEnv("ansi")
     env.reset(options={"stream": stream_of(HALF, WHOLE, CPU_ONLY)})
     env.step(0)
     assert env.render().splitlines() == [
@@ -305,7 +264,6 @@ def test_text_by_hand(folder):
     ("given", "message"),
     [
         ({"orders": 1}, r"options\.orders: unknown option 'orders'"),
-        ({"order": 42}, r"options\.order: there is no order of seed 42 .*give data"),
         ({"stream": 3}, r"options\.stream: is not a Stream"),
         ({"stream": stream_of(HALF)}, r"options\.stream: has 2 nodes of up to 2 GPUs .*give 4 nodes"),
     ],
@@ -318,7 +276,6 @@ def test_bad_options_are_told_in_a_line(given, message):
 @pytest.mark.parametrize(
     ("stream", "message"),
     [
-        (stream_of(WHOLE)._replace(leaves_at=np.zeros(1)), r"leaves before it comes .*give NEVER"),
         (stream_of(3), r"arrivals: names a request that is not one of its 3 .*give 0 to 2"),
         (
             stream_of(0)._replace(requests=REQUESTS._replace(gpus=np.array([2, 1, 0]))),
@@ -326,37 +283,21 @@ def test_bad_options_are_told_in_a_line(given, message):
         ),
     ],
 )
-def test_bad_streams_are_told_in_a_line(stream, message, folder):
+def test_bad_streams_are_told_in_a_line(stream, message, two_nodes):
     with pytest.raises(InputError, match=message):
-        SharingEnv(data=str(folder)).reset(options={"stream": stream})
+        SharingEnv().reset(options={"stream": stream})
 
 
-def test_generated_nodes_go_with_no_folder(folder):
-    with pytest.raises(InputError, match=r"env\.nodes: goes with generated nodes alone"):
-        SharingEnv(nodes=4, data=str(folder))
-
-
-def test_illegal_actions(folder):
+def test_illegal_actions(two_nodes):
     for how, reward in (("penalty", -2.0), ("noop", 0.0)):
-        env = SharingEnv(data=str(folder), on_illegal=how, illegal_penalty=2.0, max_steps=3)
+        env = SharingEnv(on_illegal=how, illegal_penalty=2.0, max_steps=3)
         env.reset(options={"stream": stream_of(WHOLE, WHOLE, HALF)})
         env.step(0)
         assert [env.step(0)[1:4] for _ in range(2)] == [(reward, False, False), (reward, False, True)]
-    env = SharingEnv(data=str(folder), on_illegal="raise")
+    env = SharingEnv(on_illegal="raise")
     env.reset(options={"stream": stream_of(WHOLE, WHOLE)})
     env.step(0)
     with pytest.raises(InputError, match=r"does not fit at 0 .*legal: 1"):
         env.step(0)
     with pytest.raises(InputError, match="7 is not an action"):
         env.step(7)
-
-
-@needs("openb")
-def test_best_fit_plays_openbs_default_list_as_published():
-    env = SharingEnv(data=str(OPENB), action="device", on_illegal="raise")
-    env.reset(options={"order": 42})
-    while not env.state.over:
-        episode, state = env.state.episode, env.state
-        node, device = divmod(find_action(env, "best-fit"), 8)
-        state.put(node, device if state.part else -1)
-    assert (env.state.rejected, episode.nodes.installed_milli) == (2676, 6_212_000)

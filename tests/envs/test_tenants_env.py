@@ -43,8 +43,6 @@ def test_costs_by_hand(scenario):
     queues = outcomes.queues
     # In the second hour b lacks its 6 GPUs of 8, in the third 2, in the fourth, alone, 2 again.
     assert [queues.compute_owed(3600.0 * hour) for hour in range(5)] == [0, 0, 6 / 8, 8 / 8, 10 / 8]
-    # Fair shares: 8 for a; then 2 and 6, missed by 6 and 6, then by 2 and 2; then 8 for b, missed by 4.
-    assert [queues.share_error(3600.0 * hour) for hour in range(5)] == [0, 0, 12 / 8, 16 / 8, 20 / 8]
     assert queues.compute_owed(5400.0) == 3 / 8
     assert outcomes.rewind(5400.0).queues.compute_owed(5400.0) == 3 / 8
 
@@ -83,10 +81,10 @@ def test_what_it_costs_is_what_the_metrics_say():
 
 
 def test_a_baseline_is_subtracted():
-    own, _ = driven("srtf", "share_error")
-    beside, env = driven("srtf", "share_error", baseline="fcfs")
+    own, _ = driven("srtf", "owed")
+    beside, env = driven("srtf", "owed", baseline="fcfs")
     reference = env.reference_outcomes(env.scenario, 0)
-    cost = reference.queues.share_error(reference.end_s)
+    cost = reference.queues.compute_owed(reference.end_s)
     assert cost > 0
     assert beside.total_reward == pytest.approx(own.total_reward + cost)
 
@@ -109,8 +107,7 @@ def test_who_hides_queues_refuses_them(scenario):
 
 
 def test_compiled_episodes_count_what_queues_miss_only_where_an_agent_edits():
-    reward = {"owed": 1.0, "share_error": 1.0}
-    env = TenantsEnv(cluster="ares-16", queues="philly-16", jobs=6, reward=reward)
+    env = TenantsEnv(cluster="ares-16", queues="philly-16", jobs=6, reward={"owed": 1.0})
     env.reset(seed=3)
     assert env.episode.engine == "compiled"
     over = False

@@ -21,13 +21,13 @@ from clustergym.papers.arnold_characterisation import (
     placements,
     two_minipods,
 )
+from clustergym.papers.arnold_step_time import Tiers, predict
 
 from clustergym.bench import command as bench
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Locality
 from clustergym.common.errors import InputError
 from clustergym.envs.placement.drawing import draw_free_nodes
-from clustergym.envs.placement.step_time import Tiers, predict
 from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.grid_oracle import build_graph
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from clustergym.papers.fgd import PUBLISHED, draw_orders
+from clustergym.papers.filling import fill
+from clustergym.papers.openb import read_source
 from clustergym.papers.reproduce import main
 from published_data import find_published
 
 from clustergym.cluster.parts import Requests, empty_nodes
-from clustergym.envs.sharing import openb, streams
-from clustergym.envs.sharing.streams import read_source
+from clustergym.papers import openb
 
 PLACERS = ("dot-product", "gpu-clustering", "gpu-packing", "best-fit", "fgd")
 SEEDS = (3, 47, 101)
@@ -252,7 +253,7 @@ def test_every_placement_agrees_with_plain_loops(
     empty = [Node(int(row[1]), int(row[2]), (1000,) * int(row[3]), row[4]) for row in nodes]
     most_cpu, most_gpu = max(node.cpu for node in empty), max(sum(node.devices) for node in empty)
     installed = sum(sum(node.devices) for node in empty)
-    source, curves = read_source(folder, "renamed"), {}
+    (source, _), curves = read_source(folder, "renamed"), {}
     for seed in SEEDS:
         order = draw_orders(source.nodes, source.rows, seed)
         came = [listed[row] for row in order.arrivals.tolist()]
@@ -261,7 +262,7 @@ def test_every_placement_agrees_with_plain_loops(
             expected = slow.run(placer, came, order.node_rank.tolist())
             ranked = source.nodes.with_ranks(order.node_rank)
             kinds = source.request[order.arrivals]
-            ours = streams.fill(ranked, source.requests, kinds, source.usual, placer, seed)
+            ours = fill(ranked, source.requests, kinds, source.usual, placer, seed)
             bits = [sum(1 << device for device in devices) for _, devices in expected]
             assert ours.node.tolist() == [at for at, _ in expected], (placer, seed)
             assert ours.devices.tolist() == bits, (placer, seed)

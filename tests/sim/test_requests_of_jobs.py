@@ -9,7 +9,6 @@ from clustergym.operators.policies.slurm_placer import SlurmPlacer
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, small_scenario
 
-from clustergym.envs.placement.step_time import StepTime
 from clustergym.scenario.disturbances.reservations import fill_nodes
 from clustergym.scenario.policy import InformationClass, Placer
 from clustergym.scenario.scenario import Scenario
@@ -39,12 +38,6 @@ def test_policies_see_the_nodes_that_jobs_ask_for() -> None:
     assert view is not None
     assert view.requested_nodes is not None
     assert view.requested_nodes.tolist() == [2, 0, 1]
-
-
-def test_the_share_of_a_step_that_is_communication() -> None:
-    step = StepTime(compute_s=6.0, tensor_s=1.0, pipeline_s=2.0, data_s=1.0)
-    assert step.total_s == 10.0
-    assert step.communication_share == 0.4
 
 
 def test_a_planned_job_fills_its_nodes_in_order() -> None:

@@ -37,7 +37,6 @@ from clustergym.cluster.node_lists import cluster_keys, read_nodes
 from clustergym.cluster.parts import read_divisible
 from clustergym.commands.oracle.common import what_is_measured
 from clustergym.common.errors import InputError
-from clustergym.envs.sharing import openb
 from clustergym.oracle.calibration.measured_steps import validate_steps
 from clustergym.oracle.calibration.placements import read_placements as read_step_times
 from clustergym.oracle.calibration.validation import validate_memory
@@ -50,6 +49,7 @@ from clustergym.oracle.models.shape_files import load_accelerator, load_transfor
 from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.throughput import read_throughput
 from clustergym.oracle.table_cache import Store
+from clustergym.papers import openb
 from clustergym.results import schedule_log
 from clustergym.results.decision_log import read_decisions
 from clustergym.results.folder_replay import _read_config
@@ -76,8 +76,6 @@ from clustergym.trace.readers import slurmdbd
 from clustergym.trace.readers.pai import JOB_TABLE, TASK_TABLE
 from clustergym.training import network_checkpoints, placer_checkpoints
 from clustergym.training.evolution import History
-from clustergym.training.training import _run_id
-from clustergym.training.training_state import read_state
 
 Reader = Callable[[bytes, Path], object]
 """(Content, an empty folder to put files into) -> what was read."""
@@ -355,9 +353,7 @@ READERS: Mapping[str, Reader] = {
     "sharing": _about(placer_checkpoints.SHARES.load, "sharing"),
     "sharing-weights": _weights(placer_checkpoints.SHARES.load, "sharing"),
     "training-history": _written("history.json", _own_history),
-    "training-log": _written("run.json", lambda path: _run_id(path, "a")),
     "checkpoint-schema": _about(checkpoints.read_schema, "elastic"),
-    "training-state": _written("state.safetensors", lambda path: read_state(path, {"seed": 0})),
 }
 
 SEEDS: Mapping[str, tuple[Path, ...]] = {

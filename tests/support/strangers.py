@@ -17,7 +17,7 @@ agent-actions agent-board agent-constants agent-entry arena-memory board bounds 
 checkpoint-weights config decisions entry entry-curves entry-logs entry-results events gzip journal jobs
 live-scripts network network-weights openb-orders oracle-cache oracle-data override-folder placements placer
 placer-weights policy-parameters program result result-cluster result-config result-key schedule sharing
-sharing-weights timeline trace-auto trace-provenance training-history training-log training-state twin-policy
+sharing-weights timeline trace-auto trace-provenance training-history twin-policy
 twin-shadow
 """
 OWN = frozenset(NAMES.split())

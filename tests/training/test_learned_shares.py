@@ -24,19 +24,13 @@ def test_it_decides_as_in_an_episode():
     scenario = load_scenario("sharing", ["policy=fcfs", f"trace.jobs={ARRIVALS}", "seed=3"])
     parts, cluster = scenario.parts, scenario.cluster
     assert parts is not None
-    # Every job leaves 60 to 359 arrivals after its own, so that nodes fill, change and empty.
-    rng = np.random.default_rng(4)
-    leaves_at = np.arange(ARRIVALS) + rng.integers(60, 360, ARRIVALS)
     nodes, usual = cluster.empty_nodes(), find_usual_requests(parts.rows, parts.accepted)
-    episode = start_episode(Stream(nodes, parts.requests, parts.request, leaves_at, usual))
+    episode = start_episode(Stream(nodes, parts.requests, parts.request, usual))
     play(episode, SHARES.load("sharing").weights)
     placer, account = LearnedPlacer(checkpoint="sharing"), PartAllocations(cluster, parts)
-    placer.reset(cluster, rng)
+    placer.reset(cluster, np.random.default_rng(4))
     found = []
     for arrival in range(ARRIVALS):
-        for leaver in np.flatnonzero(leaves_at == arrival):
-            if int(leaver) in account.holders:
-                account.release(int(leaver))
         place = placer.place_part(account, arrival)
         if isinstance(place, Place):
             account.allocate(arrival, account.intend(arrival, place))

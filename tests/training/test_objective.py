@@ -52,7 +52,7 @@ def test_terms_are_the_metrics_of_the_engine(tmp_path_factory, seed):
     save(path, weights, KNOWN, {})
     run = simulate(scenario, Learned(str(path)), make_placer({"name": "buddy", "defragment_s": None}))
     expected = of(measure_run(run.simulation).metrics)
-    jct_s = AuctionEpisode.from_scenario(scenario, KNOWN).run(weights).jct_s
+    jct_s = AuctionEpisode.from_scenario(scenario, KNOWN).run(weights)
     assert set(expected) == set(TERMS)
     for name, value in expected.items():
         assert Objective({name: 1.0}).judge(scenario)(jct_s) == pytest.approx(value, abs=1e-6), name
@@ -132,11 +132,11 @@ def test_deadlines_decide_the_auction():
     scenario = small_scenario(jobs, {"X": (1, 1)}, times, costs=Costs(search="proxy", profile={}))
     weights = np.zeros(features.COUNT)
     weights[features.NAMES.index("urgency")] = 1.0
-    assert AuctionEpisode.from_scenario(scenario, KNOWN).run(weights).jct_s.tolist() == [200.0, 100.0]
+    assert AuctionEpisode.from_scenario(scenario, KNOWN).run(weights).tolist() == [200.0, 100.0]
     # At 90 s b could not meet its own any more: late, of urgency 0, it waits if that counts against it.
     weights[features.NAMES.index("late")] = -1.0
     late = replace(scenario, trace=replace(scenario.trace, deadline_s=np.array([500.0, 90.0])))
-    assert AuctionEpisode.from_scenario(late, KNOWN).run(weights).jct_s.tolist() == [100.0, 200.0]
+    assert AuctionEpisode.from_scenario(late, KNOWN).run(weights).tolist() == [100.0, 200.0]
 
 
 @pytest.mark.parametrize(

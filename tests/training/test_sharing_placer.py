@@ -31,7 +31,7 @@ def test_training_repeats_itself_and_goes_on(tmp_path):
 
 def test_the_objective_is_minus_the_return_of_the_environment():
     weights = np.random.default_rng(0).normal(size=SHAPE)
-    reward = {"allocated": 1.0, "rejected": 0.5, "fragments": 0.25, "mean_allocated": 0.1}
+    reward = {"allocated": 1.0, "rejected": 0.5, "fragments": 0.25}
     env = gymnasium.make("ClusterGym/Sharing-small-v1", reward=reward).unwrapped
     assert isinstance(env, SharingEnv)
     returns = []

@@ -1,4 +1,4 @@
-"""PPO learns, is the same again, goes on after a kill, and its checkpoints are checked."""
+"""PPO learns, is the same again, and its checkpoints are checked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from refusals import refused
 from clustergym.commands import train as train_command
 from clustergym.common.errors import InputError
 from clustergym.scenario.registry import make_policy
-from clustergym.training import network_agent, network_checkpoints, stable_baselines, vector_envs
+from clustergym.training import network_agent, network_checkpoints, vector_envs
 from clustergym.training.agents import make_agent
 from clustergym.training.split_env import SplitEnv, make_split_env, trace_seed
 
@@ -47,25 +47,13 @@ def trained(tmp_path_factory):
 
 
 @pytest.mark.parametrize("agent", OWN)
-def test_a_killed_training_goes_on_to_the_same_bytes(agent, trained, tmp_path, monkeypatch):
-    plain, done = stable_baselines._figures, []
-
-    def dies(model):
-        done.append(1)
-        if len(done) == 2:  # in the second segment of two
-            raise KeyboardInterrupt
-        return plain(model)
-
-    killed, whole = tmp_path / agent, trained / agent
-    with monkeypatch.context() as patched:
-        patched.setattr(stable_baselines, "_figures", dies)
-        assert run_train(killed, agent) == 130
-    assert not list(killed.glob(f"{agent}.*"))
-    assert run_train(killed, agent) == 0
+def test_the_same_seed_gives_the_same_bytes(agent, trained, tmp_path):
+    assert run_train(tmp_path / agent, agent) == 0
     name = f"{agent}.safetensors"
-    assert (killed / name).read_bytes() == (whole / name).read_bytes()
-    assert (killed / "state.safetensors").read_bytes() == (whole / "state.safetensors").read_bytes()
-    assert without_times(killed / f"{agent}.yaml") == without_times(whole / f"{agent}.yaml")
+    assert (tmp_path / agent / name).read_bytes() == (trained / agent / name).read_bytes()
+    assert without_times(tmp_path / agent / f"{agent}.yaml") == without_times(
+        trained / agent / f"{agent}.yaml"
+    )
 
 
 def test_another_seed_gives_another_network(trained, tmp_path):

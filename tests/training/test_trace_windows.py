@@ -53,7 +53,7 @@ def test_a_window_has_the_files_times_and_costs() -> None:
     assert window.trace.iterations.tolist() == whole.trace.iterations[rows].tolist()
     weights = np.zeros(auction_features.COUNT)
     weights[auction_features.NAMES.index("start")] = 1.0
-    assert AuctionEpisode.from_scenario(window, known).run(weights).jct_s.min() > 0
+    assert AuctionEpisode.from_scenario(window, known).run(weights).min() > 0
 
 
 @pytest.mark.parametrize("load", [0.5, 2.0])
@@ -92,10 +92,8 @@ def test_where_profiles_cost_jobs_share_them_as_in_the_file() -> None:
         assert not len(factors) or np.ptp(factors) < 1e-6
     assert (window.execution == plain.execution).all()
     # The price is paid: with it the same auction takes longer.
-    free = AuctionEpisode.from_scenario(plain, InformationClass.CLAIRVOYANT).run(np.zeros(35)).jct_s.mean()
-    assert (
-        AuctionEpisode.from_scenario(plain, InformationClass.PROFILED).run(np.zeros(35)).jct_s.mean() > free
-    )
+    free = AuctionEpisode.from_scenario(plain, InformationClass.CLAIRVOYANT).run(np.zeros(35)).mean()
+    assert AuctionEpisode.from_scenario(plain, InformationClass.PROFILED).run(np.zeros(35)).mean() > free
 
 
 @pytest.mark.parametrize(

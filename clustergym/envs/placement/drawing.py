@@ -7,7 +7,7 @@ parameters of the Placement environment are here too; the site's page of them is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError, require_known
-from clustergym.common.parameter_types import AtLeastOne, Fraction, NonNegativeFloat, PositiveInt
+from clustergym.common.parameter_types import Fraction, NonNegativeFloat, PositiveInt
 from clustergym.common.parameters import Parameters, check_value
 from clustergym.scenario.placement_problem import Instance, PretrainingJob, Unit
 
@@ -73,7 +73,6 @@ ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
 
 
 _SETTINGS = {setting.name: setting for setting in SETTINGS}
-_DEGREES = ("gpus", "tensor_parallel", "pipeline_parallel")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,69 +92,13 @@ class Problem:
     minipod_nodes: Ints
 
 
-def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
-    """Return the cluster and job of a named setting, with some of the job's or cluster's values changed.
-
-    Parameters
-    ----------
-    setting : str
-    changes : mapping
-        `cluster`, `gpus`, `tensor_parallel`, `pipeline_parallel`, `core_oversubscription`.
-
-    Raises
-    ------
-    InputError
-        For an unknown setting or cluster, a cluster of more than one type of node, a job that is
-        impossible, or one so large that no random state of the cluster has room for it.
-    """
-    require_known(setting, _SETTINGS, "setting", "setting")
-    chosen = _SETTINGS[setting]
-    cluster = _cluster(changes.get("cluster", chosen.cluster), changes.get("core_oversubscription"))
-    degrees = {name: changes.get(name, getattr(chosen.job, name)) for name in _DEGREES}
-    job = PretrainingJob.from_gpus(**degrees, gpus_per_node=int(cluster.node_gpus[0]))
-    sizes = minipod_sizes(cluster)
-    # Drawn once and thrown away: that some state has room is said here, not in the hundredth episode.
-    draw_free_nodes(sizes, job.nodes, random_streams.ROOM_CHECK.generator(0))
-    return Problem(cluster, job, sizes)
-
-
-def _cluster(name: str, core_oversubscription: float | None) -> ClusterSpec:
-    cluster = load_cluster(name)
-    if len(cluster.groups) > 1:
-        remedy = "choose a cluster of equal nodes"
-        raise InputError(f"{cluster.name} has nodes of several types", field="cluster", remedy=remedy)
-    if core_oversubscription is None:
-        return cluster
-    check_value(core_oversubscription, AtLeastOne | None, "core_oversubscription")
-    return replace(cluster, fabric=replace(cluster.fabric, core_oversubscription=core_oversubscription))
-
-
-def draw_free_nodes_of_problem(problem: Problem, fits: bool, rng: np.random.Generator) -> Ints:
-    """Sample how many nodes of each of the M minipods are free, so that the job fits or does not, (M,).
-
-    Where the job shall not fit though it would, single nodes drawn at random are taken away until
-    one is lacking.
-    """
-    sizes, needed = problem.minipod_nodes, problem.job.nodes
-    if fits:
-        return draw_free_nodes(sizes, needed, rng)
-    free = draw_free_nodes(sizes, 0, rng)
-    # Free nodes are taken away one by one, each with the same chance: multivariate hypergeometric.
-    beyond = int(free.sum()) - needed + 1
-    return free - rng.multivariate_hypergeometric(free, beyond) if beyond > 0 else free
-
-
-GPT3_15B: Mapping[str, int | None] = {"hidden": 5120, "layers": 48, "heads": 40}
-"""Of conf/model/gpt3.yaml."""
-
-
 @dataclass(frozen=True)
 class PlacementParameters(Parameters):
     """The parameters of a Placement environment; the text below each field describes it."""
 
     config_key: ClassVar[str] = "env"
     setting: str = "ii"
-    """Arnold's benchmark setting: i, ii or iii; the next five fields change it."""
+    """Arnold's benchmark setting: i, ii or iii; the next four fields change it."""
     cluster: str | None = None
     """A name of conf/cluster, or a YAML file; its nodes are all alike."""
     gpus: int | None = None
@@ -164,37 +107,43 @@ class PlacementParameters(Parameters):
     """TP of the job."""
     pipeline_parallel: int | None = None
     """PP of the job; DP is what TP and PP leave."""
-    core_oversubscription: float | None = None
-    """Factor by which a node's network is slower across minipods; null: the cluster's."""
     unit: Unit = "pp"
     """The communication groups that are placed one after the other."""
     alpha: Fraction | None = 0.5
     """Weight of the DP spread, 0 to 1; null: each episode draws one of 0, 0.1 … 1."""
-    step: Literal["node", "group"] = "node"
-    """What an action places: the next node of a group, or as many of its nodes as fit."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"spread": 1.0})
-    """Weights of the terms spread, dp_spread, pp_spread and step_time."""
-    model: Mapping[str, int | None] = field(default_factory=lambda: dict(GPT3_15B))
-    """Fields of `clustergym.envs.placement.step_time.PretrainingModel`, for the term step_time."""
+    """Weights of the terms spread, dp_spread and pp_spread."""
     on_illegal: Literal["penalty", "noop", "raise"] = "penalty"
     """What follows when the agent chooses a full minipod."""
     illegal_penalty: NonNegativeFloat = 1.0
     """What `penalty` takes off the reward, from 0."""
     observation: Literal["dict", "flat"] = "dict"
     """The form of an observation: a dict of arrays, or one array."""
-    infeasible: Fraction = 0.0
-    """Share of the episodes whose job does not fit, 0 to 1."""
     max_steps: PositiveInt | None = None
     """Steps after which an episode is truncated; null: twice the nodes of the job."""
 
     def problem(self) -> Problem:
         """Return the cluster and the job of the environment's episodes.
 
-        Raises the errors of `load_problem`.
+        Raises
+        ------
+        InputError
+            For an unknown setting or cluster, a cluster of more than one type of node, a job that is
+            impossible, or one so large that no random state of the cluster has room for it.
         """
-        names = ("cluster", "gpus", "tensor_parallel", "pipeline_parallel", "core_oversubscription")
-        changes = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return load_problem(self.setting, changes)
+        require_known(self.setting, _SETTINGS, "setting", "setting")
+        chosen = _SETTINGS[self.setting]
+        cluster = load_cluster(self.cluster or chosen.cluster)
+        if len(cluster.groups) > 1:
+            remedy = "choose a cluster of equal nodes"
+            raise InputError(f"{cluster.name} has nodes of several types", field="cluster", remedy=remedy)
+        own = ((name, getattr(self, name)) for name in ("gpus", "tensor_parallel", "pipeline_parallel"))
+        degrees = {name: getattr(chosen.job, name) if value is None else value for name, value in own}
+        job = PretrainingJob.from_gpus(**degrees, gpus_per_node=int(cluster.node_gpus[0]))
+        sizes = minipod_sizes(cluster)
+        # Drawn once and thrown away: that some state has room is said here, not in the hundredth episode.
+        draw_free_nodes(sizes, job.nodes, random_streams.ROOM_CHECK.generator(0))
+        return Problem(cluster, job, sizes)
 
 
 OPTIONS = ("instance", "free_nodes", "alpha")
@@ -213,8 +162,7 @@ def episode_instance(
         alpha = ALPHAS[int(rng.integers(len(ALPHAS)))]
     free = _free_nodes(options.get("free_nodes"))
     if free is None:
-        fits = not (parameters.infeasible and rng.random() < parameters.infeasible)
-        free = draw_free_nodes_of_problem(problem, fits, rng)
+        free = draw_free_nodes(problem.minipod_nodes, problem.job.nodes, rng)
     instance = Instance(problem.job, free, alpha, parameters.unit)
     _check_cluster(instance, problem, "options.free_nodes")
     return instance

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from clustergym.common.arrays import Floats, Ints
-from clustergym.common.parameters import build, build_from_keywords
-from clustergym.envs.placement.drawing import PlacementParameters, Problem, episode_instance
+from clustergym.common.arrays import Floats
+from clustergym.common.parameters import build_from_keywords
+from clustergym.envs.placement.drawing import PlacementParameters, episode_instance
 from clustergym.envs.placement.state import COSTS, PlacementState, as_pixels, as_text
-from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
 from clustergym.envs.placing import Observation, PlacingEnv, Step, join_boxes, slice_parts
 from clustergym.envs.rewards import Reward
-from clustergym.scenario.placement_problem import Assignment, Instance, cells
+from clustergym.scenario.placement_problem import Assignment, Instance
 
 
 class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
@@ -30,7 +28,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     step the agent says in which minipod the next node of the group in hand goes. Groups whose nodes
     are in several minipods talk over the core switches, so a good placement keeps both the minipods
     of a group and the minipods of the job few (Arnold, section 4). Every episode draws new free
-    nodes; the job always fits, unless `infeasible` says otherwise.
+    nodes in which the job fits.
 
     The job is placed when its last node is. The score of the placement, `info["score"]`, is what
     `clustergym.scenario.placement_problem.score` gives for `env.unwrapped.assignment()`.
@@ -45,14 +43,13 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
 
     `Discrete(M)`, M the number of minipods.
 
-    | Action | `step="node"` | `step="group"` |
-    |---|---|---|
-    | m | the group's next node goes into minipod m | as many of its nodes as minipod m has free do |
+    | Action | Meaning |
+    |---|---|
+    | m | the group's next node goes into minipod m |
 
-    With `step="node"` every placement is expressible, and an episode has as many steps as the job has
-    nodes. With `step="group"` an episode is shorter by about the size of a group, and a group leaves
-    a minipod only when that is full. An action is legal if its minipod has a free node;
-    `action_masks()` and `info["action_mask"]` say so. At least one action is always legal.
+    Every placement is expressible, and an episode has as many steps as the job has nodes. An action is
+    legal if its minipod has a free node; `action_masks()` and `info["action_mask"]` say so. At least one
+    action is always legal.
 
     ## Observation Space
 
@@ -76,7 +73,6 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     |---|---|
     | `spread` | alpha x DP spread + (1 - alpha) x PP spread: minipods |
     | `dp_spread`, `pp_spread` | most minipods that a DP group, a PP group touches |
-    | `step_time` | share by which the predicted step takes longer than inside one minipod, by whole groups |
 
     `info["rewards"]` has the terms unweighted.
 
@@ -99,9 +95,9 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
 
     ## Episode End
 
-    - Termination: the job is placed. An instance that the job does not fit in (`infeasible`, or given
-      to `reset`) ends at the first action, whatever it is: nothing is placed in part, the reward is 0,
-      and `info["shortfall_nodes"]` says from the start how many nodes are lacking.
+    - Termination: the job is placed. An instance given to `reset` that the job does not fit in ends at
+      the first action, whatever it is: nothing is placed in part, the reward is 0, and
+      `info["shortfall_nodes"]` says from the start how many nodes are lacking.
     - Truncation: after `max_steps` steps, by default twice the nodes of the job, which only illegal
       actions lead to.
 
@@ -118,23 +114,13 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         super().__init__(render_mode)
         self.parameters: PlacementParameters = build_from_keywords(PlacementParameters, parameters, "env")
         self.problem = self.parameters.problem()
-        self.step_time = StepTimeCost(self.problem, self.parameters.model)
-        self._reward = self._make_costs()
+        self._reward: Reward[PlacementState] = Reward(COSTS, self.parameters.reward)
         scales = self._observation_scales()
         self.scale = np.concatenate(list(scales.values())).astype(np.float32)
         self.parts = slice_parts({name: len(scale) for name, scale in scales.items()})
         self.action_space = spaces.Discrete(self.minipods)
         boxes = {name: spaces.Box(0.0, 1.0, scale.shape) for name, scale in scales.items()}
         self.observation_space = join_boxes(boxes, self.parameters.observation)
-
-    def _make_costs(self) -> Reward[PlacementState]:
-        reward: Reward[PlacementState] = Reward(
-            {**COSTS, "step_time": self.step_time}, self.parameters.reward
-        )
-        if "step_time" in self.parameters.reward:
-            # Only where it is weighed: without it, the layers of no model have to fill the job's stages.
-            self.step_time.check()
-        return reward
 
     @property
     def minipods(self) -> int:
@@ -167,23 +153,20 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         Raises
         ------
         ValueError
-            If it does not solve the instance, or no actions lead to it, as `step="group"` allows.
+            If it does not solve the instance.
         """
-        instance = self.instance
-        assignment.check(instance)
+        assignment.check(self.instance)
         if not assignment.feasible:
             return [0]
-        if self.parameters.step == "node":
-            minipods = np.arange(self.minipods)
-            return [int(m) for counts in assignment.counts for m in np.repeat(minipods, counts)]
-        return _by_groups(assignment.counts.tolist(), instance.free_nodes.tolist())
+        minipods = np.arange(self.minipods)
+        return [int(m) for counts in assignment.counts for m in np.repeat(minipods, counts)]
 
     def _begin(self, options: Mapping[str, Any]) -> tuple[PlacementState, int]:
         instance = episode_instance(self.parameters, self.problem, options, self.np_random)
         return PlacementState(instance), self.parameters.max_steps or 2 * self.problem.job.nodes
 
     def step(self, action: Any) -> Step:
-        """Put a communication group's next node, or with step="group" all that fit, into minipod `action`."""
+        """Put a communication group's next node into minipod `action`."""
         minipod, state = self.check_action(action), self.state
         # A job that does not fit is not placed in part: gangs need all of their nodes.
         if state.shortfall:
@@ -191,8 +174,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
             return self._observe(), 0.0, True, False, self.make_info()
         legal = state.free[minipod] > 0
         if legal:
-            most = 1 if self.parameters.step == "node" else state.left
-            state.place(minipod, min(most, state.free[minipod]))
+            state.place(minipod)
         else:
             self.refuse_action(f"minipod {minipod} is full")
         return self.end_step(legal, state.placed)
@@ -231,79 +213,3 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
             "placed": state.placed,
             "shortfall_nodes": state.shortfall,
         }
-
-
-def _by_groups(counts: list[list[int]], free: list[int]) -> list[int]:
-    """Return the actions that make a placement if each action fills a minipod or ends a group."""
-    actions = []
-    for group, row in enumerate(counts):
-        used = [minipod for minipod, nodes in enumerate(row) if nodes]
-        # A group leaves a minipod only when it is full: the one that it does not fill can only be its last.
-        used.sort(key=lambda minipod: row[minipod] < free[minipod])
-        for minipod in used[:-1]:
-            if row[minipod] < free[minipod]:
-                raise ValueError(f"group {group} leaves minipod {minipod} before it is full; use step='node'")
-        for minipod in used:
-            free[minipod] -= row[minipod]
-        actions += used
-    return actions
-
-
-class StepTimeCost:
-    """A cost of a placement: the share by which a training step is slower than inside a single minipod.
-
-    While groups are missing, they are taken to be placed like the last one that is whole, so that
-    the cost is 0 until the first group is split or the second is elsewhere, and never falls.
-
-    Parameters
-    ----------
-    problem : Problem
-    model : mapping of str to int
-        Fields of `clustergym.envs.placement.step_time.PretrainingModel`, but its name.
-    """
-
-    def __init__(self, problem: Problem, model: Mapping[str, Any]) -> None:
-        self._problem, self._fields = problem, dict(model)
-        self._known: tuple[PlacementState, int, float] | None = None
-
-    def __call__(self, state: PlacementState) -> float:
-        """Return the cost of what is placed so far."""
-        if state.group == 0:
-            return 0.0
-        # Asked at every step, but only whole groups change it.
-        if self._known is None or self._known[:2] != (state, state.group):
-            whole = np.array(state.counts[: state.group], dtype=np.int64)
-            self._known = (state, state.group, self.of_groups(state.instance, whole))
-        return self._known[2]
-
-    def of_groups(self, instance: Instance, counts: Ints) -> float:
-        """Return the cost of some whole groups, one or more; `counts` has their nodes by minipod, (k, M)."""
-        missing = np.repeat(counts[-1:], instance.groups - len(counts), axis=0)
-        whole = Assignment(np.concatenate([counts, missing]))
-        return self.seconds(cells(whole, instance.job, instance.unit)) / self.inside_s - 1.0
-
-    def check(self) -> None:
-        """Raise an InputError if the language model cannot be split as the job's parallelism asks."""
-        self.inside_s  # noqa: B018  computed once
-
-    @cached_property
-    def inside_s(self) -> float:
-        """Seconds of a training step if the whole job were in one minipod, even if none is large enough."""
-        job = self._problem.job
-        return self.seconds(np.zeros((job.rows, job.columns), dtype=np.int64))
-
-    def seconds(self, matrix: Ints) -> float:
-        """Predict seconds of a training step; `matrix` holds each node's minipod, shape (pipelines, stages).
-
-        Its columns are the data-parallel groups.
-        """
-        return predict(matrix, self._problem.job, self._model, self._tiers).total_s
-
-    @cached_property
-    def _model(self) -> PretrainingModel:
-        made: PretrainingModel = build(PretrainingModel, {"name": "model", **self._fields}, "env.model")
-        return made
-
-    @cached_property
-    def _tiers(self) -> Tiers:
-        return Tiers.from_cluster(self._problem.cluster)

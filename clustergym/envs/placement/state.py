@@ -62,21 +62,19 @@ class PlacementState:
         """Number of nodes of the current communication group in each minipod; all 0 after the last group."""
         return [0] * self.instance.minipods if self.placed else self.counts[self.group]
 
-    def place(self, minipod: int, nodes: int) -> None:
-        """Put a number of nodes of the current communication group into a minipod."""
-        if not 0 < nodes <= min(self.free[minipod], self.left):
-            raise ValueError(
-                f"{nodes} nodes in minipod {minipod} of {self.free[minipod]} free, {self.left} left"
-            )
+    def place(self, minipod: int) -> None:
+        """Put the next node of the current communication group into a minipod."""
+        if not self.free[minipod]:
+            raise ValueError(f"minipod {minipod} is full")
         # Before the counts change: a minipod counts when its first node is taken, once for the job and once
         # for the group in hand.
         self._touched += self.of_job[minipod] == 0
         self._of_group += self.counts[self.group][minipod] == 0
         self._most = max(self._most, self._of_group)
-        self.free[minipod] -= nodes
-        self.counts[self.group][minipod] += nodes
-        self.of_job[minipod] += nodes
-        self.left -= nodes
+        self.free[minipod] -= 1
+        self.counts[self.group][minipod] += 1
+        self.of_job[minipod] += 1
+        self.left -= 1
         if not self.left:
             self.group, self.left, self._of_group = self.group + 1, self.instance.group_nodes, 0
 

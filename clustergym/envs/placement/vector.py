@@ -25,7 +25,7 @@ class PlacementEpisodes(PlacingEpisodes):
         super().__init__(single, size)
         self._groups, self._group_nodes = single.problem.job.groups(single.parameters.unit)
         self._instances: list[Instance | None] = [None] * size
-        self._alpha, self._step_time = np.zeros(size), np.zeros(size)
+        self._alpha = np.zeros(size)
         # `_counts` has a group more than the job: the group in hand after the last one, always of no nodes.
         self._counts = np.zeros((size, self._groups + 1, single.minipods), dtype=np.int64)
         self._free, self._of_job = np.zeros((2, size, single.minipods), dtype=np.int64)
@@ -65,29 +65,23 @@ class PlacementEpisodes(PlacingEpisodes):
             self._free[row], self._shortfall[row] = instance.free_nodes, instance.shortfall
         for values in (self._counts, self._of_job, self._group, self._of_group, self._most, self._touched):
             values[rows] = 0
-        self._left[rows], self._step_time[rows] = self._group_nodes, 0.0
+        self._left[rows] = self._group_nodes
         return single.parameters.max_steps or 2 * single.problem.job.nodes
 
     def place(self, taken: Ints, playing: Bools) -> None:
-        """Put a node, or with step="group" all that fit, of the group in hand into each row's minipod."""
+        """Put a node of the group in hand into each row's minipod."""
         rows = self.every_row[playing & (self._shortfall == 0)]
         minipod, group = taken[rows], self._group[rows]
-        most = 1 if self.single.parameters.step == "node" else self._left[rows]
-        nodes = np.minimum(most, self._free[rows, minipod])
         self._touched[rows] += self._of_job[rows, minipod] == 0
         self._of_group[rows] += self._counts[rows, group, minipod] == 0
         self._most[rows] = np.maximum(self._most[rows], self._of_group[rows])
-        self._free[rows, minipod] -= nodes
-        self._counts[rows, group, minipod] += nodes
-        self._of_job[rows, minipod] += nodes
-        self._left[rows] -= nodes
+        self._free[rows, minipod] -= 1
+        self._counts[rows, group, minipod] += 1
+        self._of_job[rows, minipod] += 1
+        self._left[rows] -= 1
         done = rows[self._left[rows] == 0]
         self._group[done] += 1
         self._left[done], self._of_group[done] = self._group_nodes, 0
-        if "step_time" in self.single.reward_weights:
-            for row in done.tolist():
-                whole = self._counts[row, : self._group[row]]
-                self._step_time[row] = self.single.step_time.of_groups(self._get_instance(row), whole)
 
     def find_over(self) -> Bools:
         """Return in which rows the job is placed, or does not fit."""
@@ -101,8 +95,6 @@ class PlacementEpisodes(PlacingEpisodes):
 
     def compute_cost(self, name: str) -> Floats:
         """Return a cost of what is placed so far."""
-        if name == "step_time":
-            return self._step_time.copy()
         spread = self._spread()
         costs = {"spread": weigh_spread(spread, self._alpha), "dp_spread": spread.dp, "pp_spread": spread.pp}
         return np.asarray(costs[name], dtype=np.float64)

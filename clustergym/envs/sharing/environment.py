@@ -16,7 +16,7 @@ from clustergym.envs.rewards import Reward
 from clustergym.envs.sharing.episode import FITS
 from clustergym.envs.sharing.parameters import SharingParameters, episode_stream
 from clustergym.envs.sharing.state import COSTS, SharingState, as_pixels, as_text, layout, observe, space
-from clustergym.sim.parts.placers import UNFIT
+from clustergym.envs.sharing.streams import generate_source
 
 
 class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
@@ -28,12 +28,10 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
     The agent chooses a node for each. A request that fits nowhere is rejected for good, which the environment
     does by itself; none that fits can be turned down. Idle GPU in pieces that the usual requests cannot use
     is a fragment, so a good placement keeps what is idle usable (Weng et al., "Beware of Fragmentation",
-    USENIX ATC 2023). Without departures requests stay for ever, and what counts is how much of the GPUs is
-    allocated when requests for 1.3 times as many have come, as in that paper's experiment. With departures
-    each request stays for a random number of later arrivals.
+    USENIX ATC 2023). Requests stay for ever, and what counts is how much of the GPUs is allocated when
+    requests for 1.3 times as many have come, as in that paper's experiment.
 
-    Nodes and requests are generated with the shapes and shares of Alibaba's openb cluster, or read from its
-    files (`data`).
+    Nodes and requests are generated with the shapes and shares of Alibaba's openb cluster.
 
     | id | nodes | GPUs |
     |---|---|---|
@@ -43,16 +41,11 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
 
     ## Action Space
 
-    N nodes of up to D devices.
+    `Discrete(N)`, N nodes: the node on which the request is placed.
 
-    | Action | `action="node"`: `Discrete(N)` | `action="device"`: `Discrete(N D)` |
-    |---|---|---|
-    | n; n D + d | node n | device d of node n |
-
-    A part of a GPU is taken from the device that is chosen; with `action="node"` from the one that FGD's
-    score prefers. Whole GPUs are the untouched ones of the lowest numbers, so with `action="device"` such a
-    request, and one for CPU alone, has only d = 0. An action is legal where the request fits;
-    `action_masks()` and `info["action_mask"]` say so. At least one action is always legal.
+    A part of a GPU is taken from the device that FGD's score prefers. Whole GPUs are the untouched ones of
+    the lowest numbers. An action is legal where the request fits; `action_masks()` and
+    `info["action_mask"]` say so. At least one action is always legal.
 
     ## Observation Space
 
@@ -66,7 +59,6 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
     | `balance_after` | (N,) | x / (1 + x); x: its free CPU for each free GPU | that of the usual requests |
     | `cpu`, `cpu_after` | (N,) | free CPU | the node's |
     | `device_after` | (N,) | left on the device of which it takes a part | a device |
-    | `device_free` | (N D,) | free of each device; only with `action="device"` | a device |
     | `devices` | (N,) | its devices | those of the largest node |
     | `fits` | (N,) | whether the request fits | 1 |
     | `fragments`, `fragments_after` | (N,) | idle GPU that a usual request cannot use | the node's GPUs |
@@ -85,7 +77,6 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
     | Term | Cost |
     |---|---|
     | `allocated` | minus the GPU allocated, as a share of that installed |
-    | `mean_allocated` | minus its mean over the arrivals; for streams with departures |
     | `fragments` | GPU that is idle and unusable, as a share of that installed, less that of the start |
     | `rejected` | share of the requests that are rejected |
 
@@ -104,7 +95,6 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
     | Option of `reset` | Meaning |
     |---|---|
     | `stream` | a `clustergym.envs.sharing.streams.Stream` on as many nodes and devices |
-    | `order` | a seed of FGD's published orders of arrival, where `data` has them |
 
     ## Episode End
 
@@ -124,42 +114,31 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
         super().__init__(render_mode)
         self.parameters: SharingParameters = build_from_keywords(SharingParameters, parameters, "env")
-        self.source = self.parameters.source()
+        self.source = generate_source(self.parameters.nodes)
         self._reward: Reward[SharingState] = Reward(COSTS, self.parameters.reward)
-        shape: tuple[int, int] = self.source.nodes.gpu_milli.shape
-        self.nodes, self.devices = shape
-        by_device = self.parameters.action == "device"
-        self.actions = self.nodes * (self.devices if by_device else 1)
-        self.action_space = spaces.Discrete(self.actions)
-        self._layout = layout(self.nodes, self.devices, by_device)
+        self.nodes = len(self.source.nodes.devices)
+        self.action_space = spaces.Discrete(self.nodes)
+        self._layout = layout(self.nodes)
         self.parts = slice_parts(self._layout)
         self.observation_space = space(self._layout, self.parameters.observation)
 
     def action_masks(self) -> npt.NDArray[np.int8]:
-        """Return a mask, 1 where the current request fits: nodes or, with action="device", GPUs of nodes.
+        """Return a mask, 1 for each node on which the current request fits.
 
         Where no request is left, every action is legal. `action_space.sample(mask=…)` takes it.
         """
         state = self.state
         if state.over:
-            return np.ones(self.actions, dtype=np.int8)
-        episode, request = state.episode, state.request
-        fits: Bools = episode.features[request, :, FITS] > 0
-        if self.parameters.action == "node":
-            return fits.view(np.int8)
-        if state.part:
-            chosen = episode.nodes.gpu_milli >= episode.requests.gpu_milli[request]
-        else:
-            chosen = np.arange(self.devices)[None, :] == 0
-        both: Bools = chosen & fits[:, None]
-        return both.ravel().view(np.int8)
+            return np.ones(self.nodes, dtype=np.int8)
+        fits: Bools = state.episode.features[state.request, :, FITS] > 0
+        return fits.view(np.int8)
 
     def _begin(self, options: Mapping[str, Any]) -> tuple[SharingState, int]:
         state = SharingState(episode_stream(self.parameters, self.source, options, self.np_random))
         return state, self.parameters.max_steps or 2 * state.number
 
     def step(self, action: Any) -> Step:
-        """Place the current request on the node or, with action="device", the GPU that the action chooses."""
+        """Place the current request on the node that the action chooses."""
         action, state = self.check_action(action), self.state
         legal = state.over or self._place(state, action)
         return self.end_step(legal, state.over)
@@ -169,11 +148,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         if not self.action_masks()[action]:
             self.refuse_action(f"the request does not fit at {action}", 10)
             return False
-        if self.parameters.action == "node":
-            state.put(action, int(state.episode.device[state.request, action]))
-        else:
-            node, device = divmod(action, self.devices)
-            state.put(node, device if state.part else UNFIT)
+        state.put(action, int(state.episode.device[state.request, action]))
         return True
 
     def _draw(self, in_text: bool) -> Any:
@@ -188,7 +163,6 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         return {
             "arrival": state.arrival,
             "allocated": state.allocated,
-            "mean_allocated": state.mean_allocated,
             "fragments": state.fragments,
             "rejected": state.rejected,
         }

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from clustergym.cluster.parts import WHOLE, Nodes, Requests
 from clustergym.common.arrays import Floats, Ints
-from clustergym.envs.sharing.streams import NEVER, Stream
+from clustergym.envs.sharing.streams import Stream
 from clustergym.sim.compiled.numba_cache import Direct, compile_in_place, entry_in_place
 from clustergym.sim.parts import placers
 from clustergym.sim.parts.fragmentation import UsualRequests, fragments, idle_milli
@@ -39,8 +39,8 @@ NAMES = (
 ALIKE, BALANCE_AFTER, CPU, CPU_AFTER, DEVICE_AFTER, DEVICES, FITS, FRAGMENTS = range(8)
 FRAGMENTS_AFTER, GPU, GPU_AFTER, GROWTH, MEMORY, MEMORY_AFTER, UNTOUCHED, UNTOUCHED_AFTER = range(8, 16)
 
-AT, LEFT, USED, REJECTED = range(4)
-"""Counts: the arrival in hand, departures so far, thousandths of GPUs allocated, requests rejected."""
+AT, USED, REJECTED = range(3)
+"""Counts: the arrival in hand, thousandths of GPUs allocated, requests rejected."""
 UNPLACED, REFUSED = -2, -1
 """In place of a node: the request has not come, or fitted nowhere."""
 
@@ -50,20 +50,16 @@ class SharingEpisode(NamedTuple):
 
     Attributes
     ----------
-    nodes, requests, arrivals, leaves_at, usual
+    nodes, requests, arrivals, usual
         As of `Stream`; the nodes are this episode's own.
-    leaving : ndarray of int, shape (A,)
-        The arrivals in the order in which they leave.
     installed : ndarray of float, shape (3, N)
         CPU, memory and GPU of each node.
     cpu_per_gpu : ndarray of float, shape (1,)
         CPU over GPU of the usual requests, thousandths over thousandths.
     node, devices : ndarray of int, shape (A,)
-        Where each is or was: a node, UNPLACED or REFUSED; bits of its devices.
-    counts : ndarray of int, shape (4,)
-        AT, LEFT, USED and REJECTED.
-    used_sum : ndarray of int, shape (1,)
-        Sum over past arrivals of what was allocated after each.
+        Where each is: a node, UNPLACED or REFUSED; bits of its devices.
+    counts : ndarray of int, shape (3,)
+        AT, USED and REJECTED.
     fragments : ndarray of float, shape (N,)
     features : ndarray of float32, shape (K, N, F)
         A node's features are side by side, as they are written together.
@@ -74,15 +70,12 @@ class SharingEpisode(NamedTuple):
     nodes: Nodes
     requests: Requests
     arrivals: Ints
-    leaves_at: Ints
     usual: UsualRequests
-    leaving: Ints
     installed: Floats
     cpu_per_gpu: Floats
     node: Ints
     devices: Ints
     counts: Ints
-    used_sum: Ints
     fragments: Floats
     features: npt.NDArray[np.float32]
     device: Ints
@@ -92,8 +85,6 @@ class SharingEpisode(NamedTuple):
 def start_episode(stream: Stream) -> SharingEpisode:
     """Make the episode of a stream of requests, advanced to its first request that fits on a node."""
     episode = make_empty_episode(stream.nodes.copy(), stream.requests, stream.arrivals, stream.usual)
-    leaving = np.argsort(stream.leaves_at, kind="stable")
-    episode = episode._replace(leaves_at=_whole(stream.leaves_at), leaving=leaving)
     _begin(episode)
     return episode
 
@@ -101,7 +92,7 @@ def start_episode(stream: Stream) -> SharingEpisode:
 def make_empty_episode(
     nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests
 ) -> SharingEpisode:
-    """Make an episode with nothing placed and no departures; `usual` are the most frequent requests.
+    """Make an episode with nothing placed; `usual` are the most frequent requests.
 
     Parameters
     ----------
@@ -122,15 +113,12 @@ def make_empty_episode(
         nodes=nodes,
         requests=requests,
         arrivals=_whole(arrivals),
-        leaves_at=np.full(number, NEVER),
         usual=usual,
-        leaving=np.arange(number),
         installed=np.maximum(1.0, np.stack([nodes.cpu_milli, nodes.memory_mib, WHOLE * nodes.devices])),
         cpu_per_gpu=np.array([(usual.share * usual.cpu_milli)[usual.gpus > 0].sum() / max(gpu, 1.0)]),
         node=np.full(number, UNPLACED),
         devices=np.zeros(number, np.int64),
-        counts=np.zeros(4, np.int64),
-        used_sum=np.zeros(1, np.int64),
+        counts=np.zeros(3, np.int64),
         fragments=np.zeros(shape[1]),
         features=np.zeros((*shape, len(NAMES)), np.float32),
         device=np.full(shape, placers.UNFIT),
@@ -172,36 +160,19 @@ def accept(episode: SharingEpisode, node: int, device: int) -> None:
     episode.devices[arrival] = placers.take(episode.nodes, node, episode.requests, request, device)
     episode.fragments[node] = fragments(episode.nodes, node, episode.usual)
     episode.counts[USED] += episode.requests.gpus[request] * episode.requests.gpu_milli[request]
-    episode.used_sum[0] += episode.counts[USED]
     episode.counts[AT] += 1
 
 
 @compile_in_place
 def seek(episode: SharingEpisode) -> None:
-    """Advance to the next request that fits on a node: remove placed ones that leave, reject unfit ones."""
+    """Advance to the next request that fits on a node, and reject those that fit on none."""
     while episode.counts[AT] < len(episode.arrivals):
         arrival = episode.counts[AT]
-        _leave(episode, arrival)
         if refresh(episode, episode.arrivals[arrival]):
             return
         episode.node[arrival] = REFUSED
         episode.counts[REJECTED] += 1
-        episode.used_sum[0] += episode.counts[USED]
         episode.counts[AT] += 1
-
-
-@compile_in_place
-def _leave(episode: SharingEpisode, arrival: int) -> None:
-    while episode.counts[LEFT] < arrival:
-        leaver = episode.leaving[episode.counts[LEFT]]
-        if episode.leaves_at[leaver] > arrival:
-            return
-        episode.counts[LEFT] += 1
-        node, request = episode.node[leaver], episode.arrivals[leaver]
-        if node >= 0:
-            placers.give_back(episode.nodes, node, episode.requests, request, episode.devices[leaver])
-            episode.fragments[node] = fragments(episode.nodes, node, episode.usual)
-            episode.counts[USED] -= episode.requests.gpus[request] * episode.requests.gpu_milli[request]
 
 
 @compile_in_place

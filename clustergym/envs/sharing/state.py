@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -56,7 +55,7 @@ class SharingState:
         self.filling = max(self.installed_milli / asked, 1.0) if asked > 0.0 else 1.0
         self.episode = start_episode(stream)
         # A stream may begin on nodes that are in part full: only what the agent adds is its cost.
-        self._first_fragments = self.fragments
+        self.first_fragments = self.fragments
 
     def put(self, node: int, device: int) -> None:
         """Place the current request on a node, and advance to the next request that fits on any."""
@@ -102,31 +101,6 @@ class SharingState:
         """Share of the installed GPUs that is idle, but in pieces that frequent requests cannot use."""
         return float(self.episode.fragments.sum()) / self.installed_milli
 
-    @property
-    def allocated_cost(self) -> float:
-        """Minus the share of the installed GPUs that is allocated, as a lower cost is better."""
-        return -self.allocated
-
-    @property
-    def mean_allocated(self) -> float:
-        """Mean of the allocated share of the GPUs, taken after each request so far."""
-        return int(self.episode.used_sum[0]) / (self.installed_milli * max(self.arrival, 1))
-
-    @property
-    def mean_allocated_cost(self) -> float:
-        """Minus the allocated share of GPUs, summed over requests so far and divided by all requests."""
-        return -int(self.episode.used_sum[0]) / (self.installed_milli * self.number)
-
-    @property
-    def fragments_cost(self) -> float:
-        """Share of the GPUs that has become unusable fragments since the start of the episode."""
-        return self.fragments - self._first_fragments
-
-    @property
-    def rejected_cost(self) -> float:
-        """Share of the episode's requests that have been rejected so far."""
-        return self.rejected / self.number
-
 
 def _scale_stream(stream: Stream) -> npt.NDArray[np.float32]:
     requests, nodes = stream.requests, stream.nodes
@@ -137,8 +111,28 @@ def _scale_stream(stream: Stream) -> npt.NDArray[np.float32]:
     return np.minimum(np.stack(columns, axis=1) / largest, 1.0).astype(np.float32)
 
 
+# Functions with names: an environment, which keeps them, can be pickled.
+
+
+def find_unallocated(state: SharingState) -> float:
+    """Return minus the share of the installed GPUs that is allocated."""
+    return -state.allocated
+
+
+def find_new_fragments(state: SharingState) -> float:
+    """Return the share of the GPUs that has become unusable fragments since the start of the episode."""
+    return state.fragments - state.first_fragments
+
+
+def find_rejected(state: SharingState) -> float:
+    """Return the share of the episode's requests that have been rejected so far."""
+    return state.rejected / state.number
+
+
 COSTS: Mapping[str, Callable[[SharingState], float]] = {
-    name: attrgetter(f"{name}_cost") for name in ("allocated", "mean_allocated", "fragments", "rejected")
+    "allocated": find_unallocated,
+    "fragments": find_new_fragments,
+    "rejected": find_rejected,
 }
 """The costs that a reward can weigh; each is 0 before the first request."""
 
@@ -147,12 +141,9 @@ SIGNED = "growth"
 """The part whose numbers begin at -1."""
 
 
-def layout(nodes: int, devices: int, by_device: bool) -> dict[str, int]:
-    """Return the number of values in each part of an observation; `by_device` adds each GPU's free share."""
-    sizes = dict.fromkeys(NAMES, nodes) | {"request": 4, "stream": 2}
-    if by_device:
-        sizes["device_free"] = nodes * devices
-    return dict(sorted(sizes.items()))
+def layout(nodes: int) -> dict[str, int]:
+    """Return the number of values in each part of an observation."""
+    return dict(sorted((dict.fromkeys(NAMES, nodes) | {"request": 4, "stream": 2}).items()))
 
 
 def space(sizes: dict[str, int], form: str) -> spaces.Space[Any]:
@@ -172,8 +163,6 @@ def observe(state: SharingState, sizes: dict[str, int]) -> dict[str, npt.NDArray
         # Copies: the environment must not change an observation that it gave.
         shown |= zip(NAMES, episode.features[request].T.copy(), strict=True)
         shown["request"] = state.requests[request].copy()
-    if "device_free" in sizes:
-        shown["device_free"] = (episode.nodes.gpu_milli / WHOLE).astype(np.float32).ravel()
     return {name: shown[name] for name in sizes}
 
 

@@ -1,4 +1,4 @@
-"""Streams of requests for parts of GPUs on a cluster: those of a folder laid out as openb, or drawn ones.
+"""Drawn streams of requests for parts of GPUs on a cluster.
 
 Requests arrive one by one and never leave: each is placed at once, or rejected for good. Drawn nodes and
 requests are like those of Alibaba's openb cluster, without its files: the shapes of nodes are those that the
@@ -9,41 +9,19 @@ GPU cluster trace of 2023 lists (https://github.com/alibaba/clusterdata, cluster
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from clustergym.cluster.parts import Nodes, Requests, distinct, empty_nodes
-from clustergym.common import random_streams
-from clustergym.common.arrays import Floats, Ints
-from clustergym.envs.sharing import openb
-from clustergym.sim.compiled.numba_cache import compile_entry
-from clustergym.sim.parts.fragmentation import UsualRequests, find_usual_requests, fragments
-from clustergym.sim.parts.placers import (
-    PLACERS,
-    RANDOM_FIT,
-    UNFIT,
-    KnownScores,
-    best,
-    draw_device,
-    draw_node,
-    no_scores,
-    refresh,
-    take,
-)
+from clustergym.common.arrays import Ints
+from clustergym.sim.parts.fragmentation import UsualRequests, find_usual_requests
 from clustergym.trace.generators.parts import REQUESTS
-
-NEVER = np.iinfo(np.int64).max
-"""In place of the arrival before which a request leaves: it stays."""
-TURNOVERS = 3
-"""How often the GPUs of a stream with departures are asked for, over its load."""
 
 
 class Source(NamedTuple):
-    """The nodes and requests from which episodes are made, and published orders in which requests arrive.
+    """The nodes and requests from which episodes are made.
 
     Attributes
     ----------
@@ -56,8 +34,6 @@ class Source(NamedTuple):
     request : ndarray of int, shape (rows,)
         Index of the distinct request of each row.
     usual : UsualRequests
-    orders : mapping
-        Seed -> a published order of arrivals; empty where there is none.
     """
 
     nodes: Nodes
@@ -65,11 +41,10 @@ class Source(NamedTuple):
     requests: Requests
     request: Ints
     usual: UsualRequests
-    orders: Mapping[int, openb.Orders]
 
 
 class Stream(NamedTuple):
-    """A sequence of A requests that arrive at a cluster's nodes, and when each leaves again, if it does.
+    """A sequence of A requests that arrive at a cluster's nodes, and stay.
 
     Attributes
     ----------
@@ -78,26 +53,13 @@ class Stream(NamedTuple):
     requests : Requests
     arrivals : ndarray of int, shape (A,)
         Index of the distinct request of each.
-    leaves_at : ndarray of int, shape (A,)
-        The arrival before which it leaves, later than itself, or NEVER.
     usual : UsualRequests
     """
 
     nodes: Nodes
     requests: Requests
     arrivals: Ints
-    leaves_at: Ints
     usual: UsualRequests
-
-
-@lru_cache(maxsize=32)
-def read_source(folder: Path, workload: str) -> Source:
-    """Read nodes, requests and published orders of arrival from a folder laid out as Alibaba's openb."""
-    nodes, models = openb.read_nodes(openb.find_packed_file(folder / openb.NODES))
-    path = openb.find_packed_file(folder / "pods" / f"{openb.PODS}{workload}.csv")
-    rows, accepted = openb.read_requests(path, models)
-    orders = openb.read_orders(folder, workload, len(rows.gpus), len(nodes.devices))
-    return Source(nodes, rows, *distinct(rows), find_usual_requests(rows, accepted), orders)
 
 
 @lru_cache(maxsize=32)
@@ -105,17 +67,10 @@ def generate_source(nodes: int) -> Source:
     """Generate nodes and requests with the sizes and proportions of Alibaba's openb trace."""
     rows = generate_requests()
     usual = find_usual_requests(rows, [""] * len(rows.gpus))
-    return Source(generate_nodes(nodes), rows, *distinct(rows), usual, {})
+    return Source(generate_nodes(nodes), rows, *distinct(rows), usual)
 
 
-def make_published_stream(source: Source, order: openb.Orders) -> Stream:
-    """Make the sequence of requests of a published run, in which no request leaves."""
-    arrivals = source.request[order.arrivals]
-    nodes = source.nodes.with_ranks(order.node_rank)
-    return Stream(nodes, source.requests, arrivals, np.full(len(arrivals), NEVER), source.usual)
-
-
-def draw_stream(source: Source, load: float, departures: bool, rng: np.random.Generator) -> Stream:
+def draw_stream(source: Source, load: float, rng: np.random.Generator) -> Stream:
     """Sample requests that ask for `load` times the installed GPUs, and an order of the nodes to break ties.
 
     Parameters
@@ -123,23 +78,14 @@ def draw_stream(source: Source, load: float, departures: bool, rng: np.random.Ge
     source : Source
         Its rows ask for GPUs.
     load : float
-        GPUs that the stream asks for, over those installed; with departures, at a time.
-    departures : bool
-        Whether requests leave: after a number of arrivals that is exponential, with one mean for all. A
-        stream is then TURNOVERS times as long.
+        GPUs that the stream asks for, over those installed.
     rng : numpy.random.Generator
     """
     asked = (source.requests.gpus * source.requests.gpu_milli)[source.request]
-    most, mean = load * source.nodes.installed_milli, float(asked.mean())
-    number = max(1, round((TURNOVERS if departures else 1) * most / mean))
+    number = max(1, round(load * source.nodes.installed_milli / float(asked.mean())))
     rows = rng.integers(len(asked), size=number)
-    leaves_at = np.full(number, NEVER)
-    if departures:
-        leaves_at = np.arange(number) + 1 + rng.exponential(most / mean, number).astype(np.int64)
     rank = rng.permutation(len(source.nodes.devices))
-    return Stream(
-        source.nodes.with_ranks(rank), source.requests, source.request[rows], leaves_at, source.usual
-    )
+    return Stream(source.nodes.with_ranks(rank), source.requests, source.request[rows], source.usual)
 
 
 MODELS = ("A10", "G2", "G3", "P100", "T4", "V100M16", "V100M32")
@@ -186,91 +132,3 @@ def generate_requests() -> Requests:
     any_model = np.full(len(gpus), (1 << len(MODELS)) - 1)
     requests = Requests(np.rint(1000 * cores).astype(np.int64), 1024 * gib, gpus, milli, any_model)
     return Requests(*(np.repeat(column, number) for column in requests))
-
-
-class Filling(NamedTuple):
-    """Where each of A arriving requests was placed, if it was, and how much GPU was in use after it.
-
-    Attributes
-    ----------
-    node : ndarray of int, shape (A,)
-        Where each was placed; -1: rejected.
-    devices : ndarray of int, shape (A,)
-        Bits of the devices it has.
-    used_milli : ndarray of int, shape (A,)
-        Thousandths of GPUs allocated after each arrival.
-    fragments_milli : ndarray of float, shape (A,)
-        Expected thousandths of idle GPU that a usual request cannot use, after each arrival.
-    """
-
-    node: Ints
-    devices: Ints
-    used_milli: Ints
-    fragments_milli: Floats
-
-
-def fill(
-    nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests, placer: str, seed: int
-) -> Filling:
-    """Place or reject arriving requests by a named placer; track idle GPU that `usual` requests cannot use.
-
-    Parameters
-    ----------
-    nodes : Nodes
-        Receive the requests.
-    requests : Requests
-        K distinct requests.
-    arrivals : ndarray of int, shape (A,)
-        Index of each arrival among the distinct requests.
-    usual : UsualRequests
-    placer : str
-        One of `clustergym.sim.parts.placers.PLACERS`.
-    seed : int
-        Of `random-fit`.
-    """
-    number = len(arrivals)
-    chances = random_streams.RANDOM_FIT.generator(seed).random((number if placer == "random-fit" else 1, 2))
-    scores = no_scores(requests, nodes)
-    found = Filling(
-        np.full(number, UNFIT), np.zeros(number, np.int64), np.zeros(number, np.int64), np.zeros(number)
-    )
-    place_arrivals(nodes, requests, arrivals, usual, PLACERS.index(placer), chances, scores, found)
-    return found
-
-
-@compile_entry
-def place_arrivals(
-    nodes: Nodes,
-    requests: Requests,
-    arrivals: Ints,
-    usual: UsualRequests,
-    placer: int,
-    chances: Floats,
-    scores: KnownScores,
-    found: Filling,
-) -> None:
-    """Place requests by a placer's scores, or at random for `random-fit`; write the outcomes into `found`.
-
-    `chances` are the random numbers of `random-fit`; the `usual` requests define what a fragment is.
-    """
-    own, device = np.empty(len(nodes.devices)), np.empty(1, np.int64)
-    for at in range(len(nodes.devices)):
-        own[at] = fragments(nodes, at, usual)
-    used = 0
-    for arrival in range(len(arrivals)):
-        request = arrivals[arrival]
-        refresh(nodes, requests, request, placer, usual, scores, device)
-        if placer == RANDOM_FIT:
-            at = draw_node(scores.value[request], chances[arrival, 0])
-        else:
-            at = best(scores.value[request], nodes.rank)
-        if at >= 0:
-            place = scores.device[request, at]
-            if placer == RANDOM_FIT and place >= 0:
-                place = draw_device(nodes, at, requests.gpu_milli[request], chances[arrival, 1])
-            found.node[arrival] = at
-            found.devices[arrival] = take(nodes, at, requests, request, place)
-            used += requests.gpus[request] * requests.gpu_milli[request]
-            own[at] = fragments(nodes, at, usual)
-        found.used_milli[arrival] = used
-        found.fragments_milli[arrival] = own.sum()

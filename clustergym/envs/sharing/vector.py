@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,14 +27,15 @@ class SharingEpisodes(PlacingEpisodes):
         super().__init__(single, size)
         parts = single.parts
         begins = {name: part.start for name, part in parts.items()}
-        places = [*(begins[name] for name in NAMES), begins["request"], begins.get("device_free", -1)]
-        self._offsets, self._stream = np.array(places), parts["stream"]
+        self._offsets, self._stream = (
+            np.array([begins[name] for name in (*NAMES, "request")]),
+            parts["stream"],
+        )
         self._episodes: list[tuple[SharingEpisode, ShownEpisode] | None] = [None] * size
         # Rows of these are arrays of the episodes themselves.
-        self._counts, self._used_sum = np.zeros((size, 4), np.int64), np.zeros((size, 1), np.int64)
-        self._fragments = np.zeros((size, single.nodes))
+        self._counts, self._fragments = np.zeros((size, 3), np.int64), np.zeros((size, single.nodes))
         self._observation = np.zeros((size, max(part.stop for part in parts.values())), np.float32)
-        self._mask = np.zeros((size, single.actions), np.int8)
+        self._mask = np.zeros((size, single.nodes), np.int8)
         self._number, self._installed = np.ones((2, size), np.int64)
         self._filling, self._first_fragments = np.ones((2, size))
 
@@ -53,13 +54,8 @@ class SharingEpisodes(PlacingEpisodes):
         streams = [episode_stream(single.parameters, single.source, options, rngs[row]) for row in rows]
         for row, stream in zip(rows, streams, strict=True):
             state = SharingState(stream)
-            episode, shared = state.episode, (self._counts[row], self._used_sum[row], self._fragments[row])
-            for own, common in zip(
-                (episode.counts, episode.used_sum, episode.fragments), shared, strict=True
-            ):
-                common[:] = own
-            counts, used_sum, fragments = shared
-            episode = episode._replace(counts=counts, used_sum=used_sum, fragments=fragments)
+            self._counts[row], self._fragments[row] = state.episode.counts, state.episode.fragments
+            episode = state.episode._replace(counts=self._counts[row], fragments=self._fragments[row])
             shown = ShownEpisode(state.requests, self._offsets, self._observation[row], self._mask[row])
             self._episodes[row] = episode, shown
             self._number[row], self._installed[row] = state.number, state.installed_milli
@@ -80,29 +76,21 @@ class SharingEpisodes(PlacingEpisodes):
 
     def compute_cost(self, name: str) -> Floats:
         """Return a cost of what is placed so far."""
-        costs: dict[str, Callable[[], Floats]] = {
-            "allocated": lambda: -self._allocated(),
-            "mean_allocated": lambda: -self._used_sum[:, 0] / (self._installed * self._number),
-            "fragments": lambda: self._share_fragments() - self._first_fragments,
-            "rejected": lambda: self._counts[:, REJECTED] / self._number,
-        }
-        return costs[name]()
+        if name == "rejected":
+            return np.asarray(self._counts[:, REJECTED] / self._number)
+        return -self._allocated() if name == "allocated" else self._share_fragments() - self._first_fragments
 
     def _allocated(self) -> Floats:
-        allocated: Floats = self._counts[:, USED] / self._installed
-        return allocated
+        return np.asarray(self._counts[:, USED] / self._installed)
 
     def _share_fragments(self) -> Floats:
-        share: Floats = self._fragments.sum(axis=1) / self._installed
-        return share
+        return np.asarray(self._fragments.sum(axis=1) / self._installed)
 
     def get_columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrival in hand, and what is allocated, fragmented and rejected."""
-        arrival = self._counts[:, AT].copy()
         return {
-            "arrival": arrival,
+            "arrival": self._counts[:, AT].copy(),
             "allocated": self._allocated(),
-            "mean_allocated": self._used_sum[:, 0] / (self._installed * np.maximum(arrival, 1)),
             "fragments": self._share_fragments(),
             "rejected": self._counts[:, REJECTED].copy(),
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -25,59 +25,6 @@ class NothingToDecideError(InputError):
     """An episode has begun that comes to no decision."""
 
 
-class Episodes(Protocol):
-    """Episodes in the rows of common arrays, as an `EpisodesVectorEnv` steps them. Arrays are of all rows.
-
-    Attributes
-    ----------
-    names : list of str
-        Terms of the reward.
-    """
-
-    names: list[str]
-
-    def begin(
-        self, rows: Sequence[int], options: Mapping[str, Any], rngs: Sequence[np.random.Generator]
-    ) -> None:
-        """Begin an episode in some rows; `rngs` are of all."""
-
-    def check_actions(self, actions: npt.ArrayLike) -> Any:
-        """Return the actions, one for each row, as an array; raise an InputError if one is none."""
-
-    def find_legal(self, taken: Any) -> Bools:
-        """Return in which rows the action is legal."""
-
-    def describe_illegal(self, row: int, taken: Any) -> str:
-        """Return what is illegal, where that is an error."""
-
-    def take(self, taken: Any, over: Bools, illegal: Bools) -> tuple[Any, Masks]:
-        """Apply the actions in the rows whose episodes are not over; return all observations and masks."""
-
-    def get_outcomes(self) -> tuple[Floats, Bools, Bools]:
-        """Return rewards, terminations and truncations of the last step, new arrays."""
-
-    def get_observations(self) -> tuple[Any, Masks]:
-        """Return the observations and masks of now, which the next step may overwrite."""
-
-    def get_masks(self) -> Masks:
-        """Return the masks of now alone."""
-
-    def draw(self, states: npt.NDArray[np.uint64]) -> Any:
-        """Return a random legal action of each row; this advances the random generators' states."""
-
-    def get_columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what infos say of each row, besides mask, rewards and `illegal`: new arrays."""
-
-    def get_terms(self) -> Floats:
-        """Return the terms of the last step's rewards, shape (rows, names)."""
-
-    def describe_end(self, row: int) -> dict[str, Any]:
-        """Return what the info of an episode's end says besides."""
-
-    def summarise(self, infos: dict[str, Any], ended: Bools, add_info: AddInfo) -> dict[str, Any]:
-        """Return infos with what is worked out of the episodes that are over."""
-
-
 AddInfo = Callable[[dict[str, Any], dict[str, Any], int], dict[str, Any]]
 """`gymnasium.vector.VectorEnv._add_info`."""
 
@@ -93,7 +40,8 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     single : gymnasium.Env
         An environment of the same parameters, which is never reset.
     episodes : callable
-        From the number of environments to their episodes.
+        From the number of environments to their episodes, the rows of common arrays; their interface is that
+        of `clustergym.envs.vector.environment.CompiledEpisodes`.
     num_envs : int
     autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
     render_mode : None
@@ -108,7 +56,7 @@ class EpisodesVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def __init__(
         self,
         single: Any,
-        episodes: Callable[[int], Episodes],
+        episodes: Callable[[int], Any],
         num_envs: int,
         autoreset_mode: AutoresetMode | str,
         render_mode: str | None,

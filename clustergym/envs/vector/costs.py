@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -24,14 +23,11 @@ from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part, let_compiled_call
 from clustergym.sim.compiled.sums import pairwise_sum
 
-NAMES = (
-    *("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises", "log_jct"),
-    *of_job.OF_QUEUES,
-)
+OF_JOBS = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
+"""Terms of rewards that are means over jobs."""
+NAMES = (*OF_JOBS, "log_jct", "owed")
 """Costs in the order of their numbers."""
-JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES, LOG_JCT, OWED, SHARE_ERROR = range(
-    len(NAMES)
-)
+JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES, LOG_JCT, OWED = range(len(NAMES))
 
 for rule in of_job.OF_ONE_JOB:
     let_compiled_call(rule)
@@ -64,8 +60,8 @@ def end_of_reference_s(episode: Episode, episode_state: EpisodeState) -> float:
 @compile_part
 def cost(episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool) -> float:
     """Compute cost `NAMES[which]` until a time, under the agent or, if `baseline`, the baseline policy."""
-    if which >= OWED:
-        return episode_state.queue_costs[1 if baseline else 0, which - OWED]
+    if which == OWED:
+        return episode_state.queue_costs[1 if baseline else 0]
     if which in (DEADLINES_MET, BROKEN_PROMISES):
         return _promises(episode, episode_state, now_s, which, baseline)
     n = episode.clock[c.JOBS]
@@ -109,60 +105,6 @@ def _promises(
     return -(met / n) if which == DEADLINES_MET else broken / n
 
 
-OF_JOBS = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
-"""Terms of rewards that are means over jobs."""
-
-
-class JobTimes(NamedTuple):
-    """The times of some jobs: submission, end, deadline, run times without other jobs and with equal shares.
-
-    All arrays have the same shape.
-
-    Attributes
-    ----------
-    now_s, leave_s : ndarray of float
-        Until when costs count; when the job left, inf: it has not.
-    completed : ndarray of bool
-    submit_s, run_s, fair_s, deadline_s : ndarray of float
-    """
-
-    now_s: Floats
-    leave_s: Floats
-    completed: Bools
-    submit_s: Floats
-    run_s: Floats
-    fair_s: Floats
-    deadline_s: Floats
-
-    def cost(self, term: str) -> Floats:
-        """Return each job's cost in a term of the reward, such as `slowdown`, in the shape of the times."""
-        age_s = compute_age_s(self.now_s, self.leave_s, self.submit_s)
-        if term == "jobs_in_system":
-            return np.asarray(age_s / 3600.0)
-        if term == "slowdown":
-            return np.asarray(slow_down(age_s, self.run_s))
-        if term == "unfairness":
-            return np.asarray(exceed_fairness(age_s, self.fair_s))
-        if term == "deadlines_met":
-            return np.where(meet_deadline(self.completed, self.leave_s, self.deadline_s), -1.0, 0.0)
-        broken = break_promise(self.now_s, self.completed, self.leave_s, self.deadline_s)
-        return np.where(broken, 1.0, 0.0)
-
-
-def read_times(episodes: Episode, jobs: Ints, now: Ints) -> JobTimes:
-    """Return the times of jobs, given their positions in the traces of n episodes, shape (n, m)."""
-    rows = np.arange(len(jobs))[:, None]
-    leave, ticks = episodes.job[rows, jobs, c.LEAVE], now[:, None]
-    # A job that leaves after `now` counts as one that is there: of what comes later nothing may be known.
-    gone = (leave != c.NEVER) & (leave <= ticks)
-    return JobTimes(
-        np.broadcast_to(ticks / c.TICKS_PER_S, leave.shape),
-        np.where(gone, leave / c.TICKS_PER_S, np.inf),
-        gone & (episodes.job[rows, jobs, c.PHASE] == c.COMPLETED),
-        *(episodes.figures[rows, jobs, name] for name in (c.SUBMIT_S, c.RUN_S, c.FAIR_S, c.DEADLINE_S)),
-    )
-
-
 def job_costs(episodes: Episode, jobs: Ints, now: Ints, reward: Mapping[str, float]) -> tuple[Floats, Bools]:
     """Return each job's cost so far, a weighted sum of the reward's terms, and whether it has left.
 
@@ -184,9 +126,24 @@ def job_costs(episodes: Episode, jobs: Ints, now: Ints, reward: Mapping[str, flo
         If a term is no mean over jobs.
     """
     check_terms(reward)
-    times, there = read_times(episodes, jobs, now), jobs >= 0
-    total = sum((weight * times.cost(name) for name, weight in reward.items()), np.zeros(jobs.shape))
-    return np.where(there, total, 0.0), there & np.isfinite(times.leave_s)
+    rows = np.arange(len(jobs))[:, None]
+    leave, ticks = episodes.job[rows, jobs, c.LEAVE], now[:, None]
+    # A job that leaves after `now` counts as one that is there: of what comes later nothing may be known.
+    gone = (leave != c.NEVER) & (leave <= ticks)
+    now_s, leave_s = ticks / c.TICKS_PER_S, np.where(gone, leave / c.TICKS_PER_S, np.inf)
+    completed = gone & (episodes.job[rows, jobs, c.PHASE] == c.COMPLETED)
+    figures = (c.SUBMIT_S, c.RUN_S, c.FAIR_S, c.DEADLINE_S)
+    submit_s, run_s, fair_s, deadline_s = (episodes.figures[rows, jobs, name] for name in figures)
+    age_s = compute_age_s(now_s, leave_s, submit_s)
+    costs: dict[str, Callable[[], Floats]] = {
+        "jobs_in_system": lambda: age_s / 3600.0,
+        "slowdown": lambda: slow_down(age_s, run_s),
+        "unfairness": lambda: exceed_fairness(age_s, fair_s),
+        "deadlines_met": lambda: np.where(meet_deadline(completed, leave_s, deadline_s), -1.0, 0.0),
+        "broken_promises": lambda: 1.0 * break_promise(now_s, completed, leave_s, deadline_s),
+    }
+    total = sum((weight * costs[name]() for name, weight in reward.items()), np.zeros(jobs.shape))
+    return np.where(jobs >= 0, total, 0.0), (jobs >= 0) & gone
 
 
 def check_terms(reward: Mapping[str, float]) -> None:

@@ -34,7 +34,7 @@ ENGINES = ("auto", "simpy", "compiled")
 
 
 class CompiledEpisodes:
-    """The episodes of a `SchedulingVectorEnv`, as `clustergym.envs.vector.base.Episodes` says.
+    """The episodes of a `SchedulingVectorEnv`, in the rows of common arrays. Arrays are of all rows.
 
     Parameters
     ----------

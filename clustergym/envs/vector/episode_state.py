@@ -47,8 +47,8 @@ class EpisodeState(NamedTuple):
     observation : ndarray of float32, shape (size,)
     last_cost, last_reference : ndarray of float, shape (m,)
         The weighed costs at the last decision point; those of the baseline then.
-    queue_costs : ndarray of float, shape (2, 2)
-        What queues of tenants have missed of quotas and of fair shares, now; and under the baseline then.
+    queue_costs : ndarray of float, shape (2,)
+        What queues of tenants have missed of quotas, now; and under the baseline then.
     reference : ndarray of int, shape (n, 2)
         What the baseline comes to: the tick when each job leaves, NEVER: not; whether it has completed.
         Empty: there is no baseline.

@@ -149,7 +149,7 @@ class EpisodeStates:
             observation=np.zeros((size, features.size), np.float32),
             last_cost=np.zeros((size, len(self.rules.terms)), np.float64),
             last_reference=np.zeros((size, len(self.rules.terms)), np.float64),
-            queue_costs=np.zeros((size, 2, 2), np.float64),
+            queue_costs=np.zeros((size, 2), np.float64),
             reference=np.zeros((size, 0, 2), np.int64),
             least_gpu_s=np.zeros((size, 0, 1), np.float64),
             least_s=np.zeros((size, 0, 1), np.float64),

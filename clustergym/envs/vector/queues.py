@@ -12,16 +12,7 @@ import numpy as np
 from clustergym.common.arrays import Floats, Ints
 from clustergym.envs import queue_imbalance
 from clustergym.envs.observations import TENANT_FEATURES
-from clustergym.envs.queue_imbalance import (
-    ERROR,
-    ERROR_RATE,
-    HELD,
-    OWED,
-    OWED_RATE,
-    SINCE_S,
-    WANTED,
-    QueueRules,
-)
+from clustergym.envs.queue_imbalance import HELD, OWED, OWED_RATE, SINCE_S, WANTED, QueueRules
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.envs.vector import episode_state as d
 from clustergym.envs.vector.episode_state import EpisodeState, Singles
@@ -176,19 +167,9 @@ def divide(queues: QueueState, wanted: Ints, total: float, shares: Floats) -> No
 
 
 @compile_part
-def _find_rates(queues: QueueState, total: float, weighs_shares: bool) -> None:
-    """Write what queues miss in each hour from now on; of fair shares only if a reward weighs that."""
-    leaves, missed = queues.size[LEAVES], queues.missed
-    missed[OWED_RATE] = queue_imbalance.compute_owed_rate(queues.gpus, queues.quota[:leaves], total)
-    if weighs_shares:
-        divide(queues, queues.gpus[WANTED], total, queues.shares)
-        missed[ERROR_RATE] = queue_imbalance.compute_error_rate(queues.gpus, queues.shares[:leaves], total)
-
-
-@compile_part
-def read_events(episode: Episode, queues: QueueState, total: float, weighs_shares: bool) -> None:
+def read_events(episode: Episode, queues: QueueState, total: float) -> None:
     """Update what queues hold, want and have missed, by the events since the last call."""
-    missed, size, rates_known = queues.missed, queues.size, True
+    missed, size = queues.missed, queues.size
     for at in range(size[READ], episode.clock[c.EVENTS]):
         event = episode.event[at]
         what, row = event[c.EVENT_TYPE], event[c.JOB]
@@ -196,35 +177,28 @@ def read_events(episode: Episode, queues: QueueState, total: float, weighs_share
             continue
         time_s = event[c.TIME] / c.TICKS_PER_S
         if time_s > missed[SINCE_S]:
-            if not rates_known:
-                _find_rates(queues, total, weighs_shares)
-            owed, error = (
-                queue_imbalance.add_up(missed, OWED, time_s),
-                queue_imbalance.add_up(missed, ERROR, time_s),
-            )
-            missed[SINCE_S], missed[OWED], missed[ERROR] = time_s, owed, error
+            owed = queue_imbalance.add_up(missed, time_s)
+            missed[SINCE_S], missed[OWED] = time_s, owed
         launched = what == c.START or what == c.RESUME or what == c.RESCALE or what == c.MIGRATE
         left = what == c.COMPLETE or what == c.DROP_BY_POLICY or what == c.FITS_NOWHERE
         gpus = event[c.EVENT_GPUS] if launched else 0
         asked = 0 if left else episode.job[row, c.REQUESTED_GPUS]
         queue_imbalance.count_job(queues.gpus, queues.jobs[row], queues.leaf[row], gpus, asked)
-        rates_known = False
+        quota = queues.quota[: size[LEAVES]]
+        missed[OWED_RATE] = queue_imbalance.compute_owed_rate(queues.gpus, quota, total)
     size[READ] = episode.clock[c.EVENTS]
-    if not rates_known:
-        _find_rates(queues, total, weighs_shares)
 
 
 @compile_in_place
-def write_costs(queues: QueueState, baseline: bool, time_s: float, cost: Floats) -> None:
-    """Write what queues have missed until a time of quotas and of fair shares."""
+def compute_owed(queues: QueueState, baseline: bool, time_s: float) -> float:
+    """Return what queues have missed of quotas until a time."""
     missed = queues.missed
     if baseline:
         at = 0
         while at + 1 < queues.size[CHANGES] and queues.reference[at + 1, SINCE_S] <= time_s:
             at += 1
         missed = queues.reference[at]
-    cost[0] = queue_imbalance.add_up(missed, OWED, time_s)
-    cost[1] = queue_imbalance.add_up(missed, ERROR, time_s)
+    return queue_imbalance.add_up(missed, time_s)
 
 
 @compile_in_place
@@ -248,30 +222,20 @@ def observe(
     queues: QueueState,
     total: float,
     table: Singles,
+    begins: bool,
 ) -> None:
-    """Write the held GPUs, quota and fair share of each shown job's queue, as a decision point begins."""
+    """Write the held GPUs, as edited, of each shown job's queue; as a decision point begins the rest as well.
+
+    The rest are its quota and its fair share.
+    """
     _count_shown(episode, cluster, queues)
-    divide(queues, queues.shown[WANTED], total, queues.shares)
     count = episode_state.state[d.SHOWN]
-    table[count * WIDTH :] = 0.0
+    if begins:
+        divide(queues, queues.shown[WANTED], total, queues.shares)
+        table[count * WIDTH :] = 0.0
     for place in range(count):
         leaf, at = queues.leaf[episode_state.shown[place]], place * WIDTH
         table[at] = queues.shown[HELD, leaf] / total
-        table[at + 1] = min(queues.quota[leaf] / total, 1.0)
-        table[at + 2] = queues.shares[leaf] / total
-
-
-@compile_in_place
-def update_held(
-    episode: Episode,
-    cluster: ClusterArrays,
-    episode_state: EpisodeState,
-    queues: QueueState,
-    total: float,
-    table: Singles,
-) -> None:
-    """Update the GPUs that each shown job's queue holds, as edited."""
-    _count_shown(episode, cluster, queues)
-    for place in range(episode_state.state[d.SHOWN]):
-        leaf = queues.leaf[episode_state.shown[place]]
-        table[place * WIDTH] = queues.shown[HELD, leaf] / total
+        if begins:
+            table[at + 1] = min(queues.quota[leaf] / total, 1.0)
+            table[at + 2] = queues.shares[leaf] / total

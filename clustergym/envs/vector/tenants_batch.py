@@ -38,7 +38,6 @@ class TenantsBatch(EpisodeBatch):
         # Events are kept even where nobody asks for metrics: queues are counted by them.
         super().__init__(single, size, True, threads)
         self._usual = single.features.parts["tenants"].start
-        self._weighs_shares = "share_error" in single.parameters.reward
         self.queues = QueueState(
             size=np.zeros((size, SIZES), np.int64),
             leaf=np.zeros((size, 0), np.int64),
@@ -66,7 +65,7 @@ class TenantsBatch(EpisodeBatch):
 
     def arguments(self, actions: Ints) -> tuple[Any, ...]:
         """Return what the compiled function takes between the common arrays and the results' arrays."""
-        return self.queues, self._usual, self._weighs_shares, actions
+        return self.queues, self._usual, actions
 
     def get_outcomes(self, row: int) -> Outcomes:
         """Return when each job of an episode has left so far, and what queues have missed."""

@@ -22,7 +22,6 @@ def apply_actions_with_queues(
     rules: EpisodeRules,
     queue_states: QueueState,
     usual: int,
-    weighs_shares: bool,
     actions: Ints,
     terms: Floats,
     rewards: Floats,
@@ -36,8 +35,6 @@ def apply_actions_with_queues(
     ----------
     usual : int
         Numbers of an observation before those of queues.
-    weighs_shares : bool
-        Whether the reward has a term of fair shares.
     """
     for at in range(first, last):
         action = actions[at]
@@ -53,13 +50,13 @@ def apply_actions_with_queues(
         outcome = steps.play(episode, cluster, episode_state, rules, action)
         outcomes[at] = outcome
         if outcome == EDITED:
-            of_queues.update_held(episode, cluster, episode_state, queues, rules.total, table)
+            of_queues.observe(episode, cluster, episode_state, queues, rules.total, table, False)
             continue
-        of_queues.read_events(episode, queues, rules.total, weighs_shares)
+        of_queues.read_events(episode, queues, rules.total)
         if outcome == DECIDED:
-            of_queues.observe(episode, cluster, episode_state, queues, rules.total, table)
+            of_queues.observe(episode, cluster, episode_state, queues, rules.total, table, True)
         if action != BEGIN:
             for baseline in range(2 if len(episode_state.reference) > 0 else 1):
                 until_s = steps.find_end_s(episode, episode_state, outcome, baseline == 1)
-                of_queues.write_costs(queues, baseline == 1, until_s, costs[baseline])
+                costs[baseline] = of_queues.compute_owed(queues, baseline == 1, until_s)
             rewards[at] = steps.charge(episode, episode_state, rules, outcome, terms[at])

@@ -54,6 +54,10 @@ _NEXT: dict[EventType | None, tuple[EventType, ...]] = {
 }
 
 
+_REAL = ("time_s", "overhead_s", "iteration_time_s", "lost_s", "lost_iterations", "write_share")
+_WHOLE = ("event_type", "job", "gpu_type", "gpus", "partner")
+
+
 class LogError(AssertionError):
     """Raised if the event log contradicts itself or its trace."""
 
@@ -225,33 +229,25 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
         leave_s=leave_s,
         counts=counts,
         reason=tuple(reason),
-        lost_gpu_s=_sum(columns.job, columns.lost_s * columns.gpus, len(trace)),
-        lost_iterations=_sum(columns.job, columns.lost_iterations, len(trace)),
-        undone_s=_sum(columns.job, columns.lost_s * (1.0 - columns.write_share), len(trace)),
+        lost_gpu_s=sum_by_job(columns.job, columns.lost_s * columns.gpus, len(trace)),
+        lost_iterations=sum_by_job(columns.job, columns.lost_iterations, len(trace)),
+        undone_s=sum_by_job(columns.job, columns.lost_s * (1.0 - columns.write_share), len(trace)),
         disturbances=disturbances,
     )
 
 
-def _sum(job: Ints, values: Floats, jobs: int) -> Floats:
+def sum_by_job(job: Ints, values: Floats, jobs: int) -> Floats:
+    """Return the sum of each job's values, shape (jobs,)."""
     return np.bincount(job, weights=values, minlength=jobs).astype(np.float64)
 
 
 def _columns(events: Sequence[Event]) -> _Columns:
     raw = list(zip(*events, strict=True)) if len(events) else [()] * len(Event._fields)
-    column = dict(zip(Event._fields, raw, strict=True))
-    return _Columns(
-        time_s=np.array(column["time_s"], dtype=np.float64),
-        event_type=np.array([_CODE[event_type] for event_type in column["event_type"]], dtype=np.int64),
-        job=np.array(column["job"], dtype=np.int64),
-        gpu_type=np.array(column["gpu_type"], dtype=np.int64),
-        gpus=np.array(column["gpus"], dtype=np.int64),
-        overhead_s=np.array(column["overhead_s"], dtype=np.float64),
-        iteration_time_s=np.array(column["iteration_time_s"], dtype=np.float64),
-        lost_s=np.array(column["lost_s"], dtype=np.float64),
-        lost_iterations=np.array(column["lost_iterations"], dtype=np.float64),
-        partner=np.array(column["partner"], dtype=np.int64),
-        write_share=np.array(column["write_share"], dtype=np.float64),
-    )
+    column: dict[str, Any] = dict(zip(Event._fields, raw, strict=True))
+    column["event_type"] = [_CODE[event_type] for event_type in column["event_type"]]
+    typed: dict[str, Any] = {name: np.array(column[name], dtype=np.float64) for name in _REAL}
+    typed |= {name: np.array(column[name], dtype=np.int64) for name in _WHOLE}
+    return _Columns(**typed)
 
 
 def _array_columns(events: ArrayEvents) -> _Columns:

@@ -13,7 +13,7 @@ import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.writing import atomic_path
-from clustergym.results.metrics.intervals import CLOCK_S, Intervals, LogError, Outcome
+from clustergym.results.metrics.intervals import CLOCK_S, Intervals, LogError, Outcome, sum_by_job
 from clustergym.sim.log import LAUNCHES, PACES, Event, EventType
 from clustergym.trace.trace import Trace
 
@@ -100,11 +100,11 @@ def make_records(intervals: Intervals) -> JobRecords:
         queue_s=time_in[State.QUEUED],
         profile_s=time_in[State.PROFILING],
         run_s=time_in[State.RUNNING],
-        profile_gpu_s=_sum(profiles.job, profiles.gpus * (profile_stop_s - profiles.start_s), n),
-        held_gpu_s=_sum(runs.job, runs.charged_gpus * (stop_s - runs.start_s), n),
-        overhead_gpu_s=_sum(runs.job, runs.charged_gpus * (ready_s - runs.start_s), n),
+        profile_gpu_s=sum_by_job(profiles.job, profiles.gpus * (profile_stop_s - profiles.start_s), n),
+        held_gpu_s=sum_by_job(runs.job, runs.charged_gpus * (stop_s - runs.start_s), n),
+        overhead_gpu_s=sum_by_job(runs.job, runs.charged_gpus * (ready_s - runs.start_s), n),
         lost_gpu_s=intervals.lost_gpu_s,
-        iterations_done=_sum(runs.job, done, n) - intervals.lost_iterations,
+        iterations_done=sum_by_job(runs.job, done, n) - intervals.lost_iterations,
         launches=intervals.count(*LAUNCHES),
         restarts=intervals.count(EventType.RESUME, EventType.RESCALE, EventType.MIGRATE),
         preemptions=intervals.count(EventType.PREEMPT),
@@ -115,17 +115,13 @@ def make_records(intervals: Intervals) -> JobRecords:
     )
 
 
-def _sum(job: Ints, values: Floats, n: int) -> Floats:
-    return np.bincount(job, weights=values, minlength=n).astype(np.float64)
-
-
 def _time_in_states(intervals: Intervals) -> Floats:
     """Return the seconds that each job spends in each state, shape (len(State), n)."""
     changes, n = state_changes(intervals), len(intervals.trace)
     time_s = np.minimum(changes.time_s, intervals.end_s)
     # A job's last change is to OUTSIDE, so the interval between two jobs is never counted.
     lasting_s = np.diff(time_s, append=time_s[-1:])
-    return np.stack([_sum(changes.job, lasting_s * (changes.after == state), n) for state in State])
+    return np.stack([sum_by_job(changes.job, lasting_s * (changes.after == state), n) for state in State])
 
 
 def check_work_conserved(intervals: Intervals, records: JobRecords | None = None) -> None:
@@ -143,7 +139,7 @@ def check_work_conserved(intervals: Intervals, records: JobRecords | None = None
     runs, trace = intervals.launches, intervals.trace
     # Times are whole ticks, so each launch may be off by the work of one tick; the other term is the rounding
     # of sums.
-    tick = _sum(runs.job, CLOCK_S / runs.iteration_time_s, len(trace))
+    tick = sum_by_job(runs.job, CLOCK_S / runs.iteration_time_s, len(trace))
     tolerance = 1e-9 * trace.work_iterations + tick
     excess = records.iterations_done - trace.work_iterations
     wrong = excess > tolerance
@@ -158,29 +154,6 @@ def check_work_conserved(intervals: Intervals, records: JobRecords | None = None
         )
 
 
-_COLUMNS = (
-    "submit_s",
-    "first_start_s",
-    "end_s",
-    "jct_s",
-    "queue_s",
-    "profile_s",
-    "run_s",
-    "profile_gpu_s",
-    "held_gpu_s",
-    "overhead_gpu_s",
-    "lost_gpu_s",
-    "iterations_done",
-    "launches",
-    "restarts",
-    "preemptions",
-    "migrations",
-    "failures",
-    "unplaced",
-    "reason",
-)
-
-
 def job_table(records: JobRecords, trace: Trace, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the job records as columns of a table with a row for each job; NaN is a missing value.
 
@@ -189,8 +162,7 @@ def job_table(records: JobRecords, trace: Trace, extra: Mapping[str, Any] | None
     """
     names = [outcome.name.lower() for outcome in Outcome]
     outcomes = [names[value] for value in records.outcome.tolist()]
-    own = {name: getattr(records, name) for name in _COLUMNS}
-    return {"job_id": trace.job_id, "outcome": outcomes, **own, **(extra or {})}
+    return {"job_id": trace.job_id, **vars(records), "outcome": outcomes, **(extra or {})}
 
 
 def write_csv(columns: Mapping[str, Any], path: Path) -> None:
@@ -352,11 +324,8 @@ def losses_by_cause(events: Sequence[Event], end_s: float) -> dict[str, Loss]:
 
 def productive_s(intervals: Intervals) -> Floats:
     """Return each job's seconds of work that was not undone later, without checkpoint writing, shape (n,)."""
-    runs = intervals.launches
-    worked_s = np.minimum(runs.stop_s, intervals.end_s) - np.minimum(runs.ready_s, intervals.end_s)
-    n = len(intervals.trace)
-    lasted_s: Floats = np.bincount(runs.job, worked_s * (1.0 - runs.write_share), n) - intervals.undone_s
-    return lasted_s
+    runs, n = intervals.launches, len(intervals.trace)
+    return sum_by_job(runs.job, _worked_s(intervals) * (1.0 - runs.write_share), n) - intervals.undone_s
 
 
 def ettr(intervals: Intervals, records: JobRecords) -> Floats:
@@ -376,5 +345,12 @@ def ettr(intervals: Intervals, records: JobRecords) -> Floats:
 def write_gpu_hours(intervals: Intervals) -> float:
     """Return the GPU-hours that all jobs spent on writing checkpoints."""
     runs = intervals.launches
-    worked_s = np.minimum(runs.stop_s, intervals.end_s) - np.minimum(runs.ready_s, intervals.end_s)
-    return float(np.dot(runs.gpus * worked_s, runs.write_share)) / 3600
+    return float(np.dot(runs.gpus * _worked_s(intervals), runs.write_share)) / 3600
+
+
+def _worked_s(intervals: Intervals) -> Floats:
+    """Return the seconds of work in each interval after a launch or a change of speed."""
+    stop_s, ready_s = (
+        np.minimum(edge, intervals.end_s) for edge in (intervals.launches.stop_s, intervals.launches.ready_s)
+    )
+    return stop_s - ready_s

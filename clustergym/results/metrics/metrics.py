@@ -207,7 +207,7 @@ def measure(
         values |= _of_stalled(of_scored, values)
     of_tenants: dict[str, Any] = {}
     if tenants is not None:
-        of_tenants, record = _measure_queues(run, events, intervals, tenants, cluster)
+        of_tenants, record = _measure_queues(run, intervals, tenants, cluster)
         values |= tenant_metrics(of_tenants, run.gpus)
     # In the order of the catalogue: result.json of equal runs is equal to the byte.
     metrics = {name: plain(values[name]) for name in METRICS if name in values}
@@ -215,13 +215,13 @@ def measure(
 
 
 def _measure_queues(
-    run: _Run, events: Sequence[Event], intervals: Intervals, tenants: Tenants, cluster: ClusterSpec
+    run: _Run, intervals: Intervals, tenants: Tenants, cluster: ClusterSpec
 ) -> tuple[dict[str, Any], Timeline]:
     """Return the metrics of tenants, and the timeline with the GPUs of each queue."""
     # Queues go with whole GPUs alone.
     asked = run.requested_gpus.astype(np.int64)
     usage = compute_queue_usage(intervals, tenants, asked)
-    measured = measure_tenants(events, intervals, tenants, cluster, usage, asked, _work_gpu_s(run))
+    measured = measure_tenants(intervals, tenants, cluster, usage, asked, _work_gpu_s(run))
     held = usage.get_held_gpus(run.timeline.time_s)
     names = [f"{OF_QUEUE}{name}" for name in tenants.tree.leaves]
     return measured, replace(run.timeline, further=dict(zip(names, held.T, strict=True)))

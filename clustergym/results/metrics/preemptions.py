@@ -2,92 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.results.metrics.intervals import Holdings, Intervals
+from clustergym.results.metrics.intervals import Intervals
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.log import EventType
 
-OWN, RECLAIM, FAIR_SHARE, SURPLUS, NOBODY = range(5)
-CAUSES = ("own", "reclaim", "fair_share", "surplus", "nobody")
-"""Why a job lost GPUs: for others of its queue; for a queue below its quota, below its fair share, or above
-both; or no queue had more GPUs of the type then."""
 
-
-@dataclass(frozen=True, eq=False)
-class Preemptions:
-    """All preemptions of a run, as columns: who lost GPUs, who took them, why and how many.
-
-    Attributes
-    ----------
-    queue, taker : ndarray of int
-        The job's leaf, and the leaf that had its GPUs; -1: none.
-    cause : ndarray of int
-        Index into `CAUSES`.
-    stopped : ndarray of bool
-        Whether it lost all of them.
-    gpus : ndarray of int
-        GPUs that it lost.
-    """
-
-    queue: Ints
-    taker: Ints
-    cause: Ints
-    stopped: Bools
-    gpus: Ints
-
-    def of_queue(self, at: int) -> dict[str, dict[str, int]]:
-        """Count how often jobs of leaf queue number `at` were stopped or shrunk, by cause."""
-        mine = self.queue == at
-        return {
-            name: {
-                cause: int((mine & rows & (self.cause == place)).sum()) for place, cause in enumerate(CAUSES)
-            }
-            for name, rows in (("stopped_for", self.stopped), ("shrunk_for", ~self.stopped))
-        }
-
-    def list_losses(self, leaves: Sequence[str]) -> list[dict[str, Any]]:
-        """Return how many GPUs and jobs each leaf queue lost to each other leaf queue."""
-        other = (self.taker >= 0) & (self.taker != self.queue)
-        found = []
-        for queue, taker in sorted(
-            set(zip(self.queue[other].tolist(), self.taker[other].tolist(), strict=True))
-        ):
-            rows = (self.queue == queue) & (self.taker == taker)
-            found.append(
-                {
-                    "of": leaves[queue],
-                    "by": leaves[taker],
-                    "stopped": int((rows & self.stopped).sum()),
-                    "shrunk": int((rows & ~self.stopped).sum()),
-                    "gpus": int(self.gpus[rows].sum()),
-                }
-            )
-        return found
-
-
-def find_preemptions(
-    intervals: Intervals, leaf: Ints, standing: QueueUsage, quota: Floats, fair: Floats
-) -> Preemptions:
-    """Find a run's preemptions, with the queue that lost GPUs and the queue that took them.
+def list_losses(intervals: Intervals, tenants: Tenants) -> list[dict[str, Any]]:
+    """Return how many GPUs and jobs each leaf queue lost to each other leaf queue.
 
     A job is stopped or shrunk for its own queue if that has no fewer GPUs of the type after the same moment
     than before, those of jobs that ended by themselves left out; else for the queue that has most more.
-
-    Parameters
-    ----------
-    intervals : Intervals
-    leaf : ndarray of int, shape (n,)
-    standing : QueueUsage
-        B breakpoints, L leaves.
-    quota : ndarray of float, shape (L,)
-    fair : ndarray of float, shape (B, L)
     """
+    leaf, leaves = tenants.leaf, tenants.tree.leaves
     runs = intervals.launches
     left = _find_own_ends(intervals)
     # Stop and next start at one instant are one change of the job's GPUs: a rescale, not an end.
@@ -97,24 +28,26 @@ def find_preemptions(
     after = np.where(goes_on, np.roll(runs.gpus, -1), 0)
     lost = np.flatnonzero((after < runs.gpus) & ~left & (runs.stop_s <= intervals.end_s))
     times, at = np.unique(runs.stop_s[lost], return_inverse=True)
-    net = _net(times, intervals, leaf, len(quota), left)
+    net = _net(times, intervals, leaf, len(leaves), left)
     gpu_type, queue = runs.gpu_type[lost], leaf[runs.job[lost]]
     most = net.argmax(axis=1)[at, gpu_type]
     # A queue whose jobs together lost nothing at that instant took from itself; else the queue that gained
     # most of the type is taken to be the cause, as the log does not say for whom a job was stopped.
     taker = np.where(net[at, queue, gpu_type] >= 0, queue, np.where(net[at, most, gpu_type] > 0, most, -1))
-    row = np.searchsorted(standing.time_s, times)[at]
-    stays = (
-        standing.held[np.maximum(row - 1, 0), taker]
-        - _count_ended_gpus(times, runs, leaf, len(quota), left)[at, taker]
-    )
-    below_quota = stays < np.minimum(quota[taker], standing.wanted[row, taker])
-    cause = np.select(
-        [taker == queue, taker < 0, below_quota, stays < fair[row, taker] - 1e-9],
-        [OWN, NOBODY, RECLAIM, FAIR_SHARE],
-        default=SURPLUS,
-    )
-    return Preemptions(queue, taker, cause, after[lost] == 0, (runs.gpus - after)[lost])
+    stopped, gpus = after[lost] == 0, (runs.gpus - after)[lost]
+    found, other = [], (taker >= 0) & (taker != queue)
+    for loser, winner in sorted(set(zip(queue[other].tolist(), taker[other].tolist(), strict=True))):
+        rows = (queue == loser) & (taker == winner)
+        found.append(
+            {
+                "of": leaves[loser],
+                "by": leaves[winner],
+                "stopped": int((rows & stopped).sum()),
+                "shrunk": int((rows & ~stopped).sum()),
+                "gpus": int(gpus[rows].sum()),
+            }
+        )
+    return found
 
 
 def _find_own_ends(intervals: Intervals) -> Bools:
@@ -146,14 +79,6 @@ def _net(times: Floats, intervals: Intervals, leaf: Ints, leaves: int, left: Boo
         rows = np.flatnonzero(counts & np.isin(time_s, times))
         at = np.searchsorted(times, time_s[rows])
         np.add.at(found, (at, leaf[held.job[rows]], held.gpu_type[rows]), sign * held.gpus[rows])
-    return found
-
-
-def _count_ended_gpus(times: Floats, runs: Holdings, leaf: Ints, leaves: int, left: Bools) -> Ints:
-    """Return the GPUs of jobs that ended by themselves at each time, shape (times, L)."""
-    found = np.zeros((len(times), leaves), dtype=np.int64)
-    rows = np.flatnonzero(left & np.isin(runs.stop_s, times))
-    np.add.at(found, (np.searchsorted(times, runs.stop_s[rows]), leaf[runs.job[rows]]), runs.gpus[rows])
     return found
 
 

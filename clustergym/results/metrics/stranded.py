@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -113,7 +113,7 @@ class _Holdings:
 
 def _stranded(cluster: ClusterSpec, row: int, free: Ints, waiting: Counter[int]) -> tuple[int, int]:
     """Return the stranded and the free GPUs of a type; both 0 while no job waits for it."""
-    segment = min(_present(waiting), default=0)
+    segment = min((segment for segment, jobs in waiting.items() if jobs > 0), default=0)
     if not segment:
         return 0, 0
     mine = cluster.node_type == row
@@ -126,10 +126,6 @@ def _stranded(cluster: ClusterSpec, row: int, free: Ints, waiting: Counter[int])
         empty = np.bincount(domain, weights=free == per_node)
         usable = per_node * empty[empty >= segment // per_node].sum()
     return int(free.sum() - usable), int(free.sum())
-
-
-def _present(waiting: Counter[int]) -> Iterable[int]:
-    return (segment for segment, jobs in waiting.items() if jobs > 0)
 
 
 def _segments_at_request(scenario: Scenario) -> Ints:

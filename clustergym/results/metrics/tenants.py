@@ -1,4 +1,4 @@
-"""What each tenant got in a run (its share, its quota, borrowed GPUs, starvation), and how full nodes are."""
+"""What each tenant got in a run: its share, its quota, borrowed GPUs, starvation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.results.metrics.fairness import finish_time_fairness
 from clustergym.results.metrics.intervals import Intervals, Outcome
-from clustergym.results.metrics.preemptions import QueueUsage, find_preemptions
+from clustergym.results.metrics.preemptions import QueueUsage, list_losses
 from clustergym.scenario.tenants.division import divide_among_queues
 from clustergym.scenario.tenants.queue_tree import Amount, Queue, QueueTree, Tenants, of_type
-from clustergym.sim.log import ENDS, LAUNCHES, NO_JOB, Event, EventType
+from clustergym.sim.log import EventType
 
 Figures = dict[str, float | int | None]
 
@@ -58,7 +58,6 @@ def compute_fair_shares(tree: QueueTree, wanted: Ints | Floats, total: float) ->
 
 
 def measure_tenants(
-    events: Sequence[Event],
     intervals: Intervals,
     tenants: Tenants,
     cluster: ClusterSpec,
@@ -70,8 +69,6 @@ def measure_tenants(
 
     Parameters
     ----------
-    events : sequence of Event
-        The event log.
     intervals : Intervals
     tenants : Tenants
     cluster : ClusterSpec
@@ -86,16 +83,13 @@ def measure_tenants(
     dict
         `queues`: by leaf the figures of `_queue_figures`. `taken`: for each two leaves of which one lost GPUs
         to the other, how many jobs were `stopped` and `shrunk` for it and the `gpus`. `jain_index` of
-        GPU-hours over weight among queues with jobs; `allocated_share` of the cluster's GPU-hours;
-        `partly_used_nodes`, the share of nodes of which some GPU is held and some is idle, time average.
+        GPU-hours over weight among queues with jobs; `allocated_share` of the cluster's GPU-hours.
     """
     tree, total = whole_tree(tenants.tree, cluster), float(cluster.capacity.sum())
     fair = compute_fair_shares(tree, standing.wanted, total)
     quota = list_quotas(tree)
-    taken = find_preemptions(intervals, tenants.leaf, standing, quota, fair)
     rows = {
         name: _queue_figures(at, intervals, tenants, standing, quota, fair)
-        | taken.of_queue(at)
         | {"ftf_mean": _fairness(intervals, tenants.leaf == at, work_gpu_s, requested_gpus, quota[at])}
         for at, name in enumerate(tree.leaves)
     }
@@ -105,10 +99,9 @@ def measure_tenants(
     span_s = float(standing.time_s[-1] - standing.time_s[0])
     return {
         "queues": rows,
-        "taken": taken.list_losses(tree.leaves),
+        "taken": list_losses(intervals, tenants),
         "jain_index": jain_index(gpu_hours[counted] / weights[counted]),
         "allocated_share": float(gpu_hours.sum()) / (total * span_s / 3600.0) if span_s else None,
-        "partly_used_nodes": partly_used_nodes(events, cluster, float(standing.time_s[0]), intervals.end_s),
     }
 
 
@@ -204,39 +197,3 @@ def _spells(holds: Bools, lasting: Floats) -> list[float]:
     begins = np.append(0.0, np.cumsum(lasting))
     starts, stops = begins[np.flatnonzero(edges == 1)], begins[np.flatnonzero(edges == -1)]
     return [float(one) for one in stops - starts]
-
-
-def partly_used_nodes(
-    events: Sequence[Event], cluster: ClusterSpec, since_s: float, until_s: float
-) -> float | None:
-    """Return the time-averaged share of nodes with both held and idle GPUs; None over an empty time.
-
-    Nodes that have failed count as idle.
-    """
-    if not until_s > since_s:
-        return None
-    size, used = cluster.node_gpus.tolist(), np.zeros(len(cluster.node_gpus), dtype=np.int64).tolist()
-    held: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
-    partly, node_s, now_s = 0, 0.0, since_s
-
-    def change(nodes: tuple[tuple[int, int], ...], sign: int) -> int:
-        more = 0
-        for node, gpus in nodes:
-            before = 0 < used[node] < size[node]
-            used[node] += sign * gpus
-            more += (0 < used[node] < size[node]) - before
-        return more
-
-    for event in events:
-        profiles = event.event_type in (EventType.PROFILE_START, EventType.PROFILE_END)
-        if event.job == NO_JOB or not (profiles or event.event_type in LAUNCHES or event.event_type in ENDS):
-            continue
-        node_s += partly * (event.time_s - now_s)
-        now_s = event.time_s
-        key = (event.job, event.gpu_type if profiles else -1)
-        partly += change(held.pop(key, ()), -1)
-        if event.event_type in LAUNCHES or event.event_type == EventType.PROFILE_START:
-            held[key] = event.nodes
-            partly += change(event.nodes, 1)
-    node_s += partly * (until_s - now_s)
-    return node_s / (len(size) * (until_s - since_s))

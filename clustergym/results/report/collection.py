@@ -10,7 +10,6 @@ from typing import Any, TextIO
 from clustergym.common.errors import require_known
 from clustergym.common.tables import print_table
 from clustergym.results.metrics.catalogue import METRICS
-from clustergym.results.metrics.metrics import MetricValue
 from clustergym.results.metrics.statistics import Aggregate, Estimate
 from clustergym.results.report.by_key import read_settings
 from clustergym.results.report.groups import Column, ResultGroup, format_seeds
@@ -106,7 +105,8 @@ def print_tables(groups: Iterable[ResultGroup], metrics: Sequence[str] | None) -
                 "policy": column.label,
                 "information_class": column.any.information_class,
                 "metrics": {
-                    name: _as_written(group.list_counted_runs(column)[0], name, e)
+                    # Of a single run as in its file: a count stays a whole number.
+                    name: group.list_counted_runs(column)[0].metrics[name] if e and e.seeds == 1 else e
                     for name, e in group.figures(column).items()
                 },
                 "ratios": group.ratios(column),
@@ -117,8 +117,3 @@ def print_tables(groups: Iterable[ResultGroup], metrics: Sequence[str] | None) -
         seeds = "each column's own" if group.seeds is None else format_seeds(group.seeds)
         for note in (f"seeds: {seeds}", *group.notes):
             print(f"note: {note}")
-
-
-def _as_written(run: ResultFile, name: str, figure: Estimate | None) -> Estimate | MetricValue:
-    """Return a single run's figure as in its file: a count stays a whole number."""
-    return run.metrics[name] if figure is not None and figure.seeds == 1 else figure

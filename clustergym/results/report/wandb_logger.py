@@ -67,15 +67,8 @@ def one_line(remedy: str) -> Iterator[None]:
         raise InputError(f"wandb: {error}", field="logger", remedy=remedy) from error
 
 
-def start(
-    choice: LoggerChoice,
-    config: Mapping[str, Any],
-    folder: Path,
-    name: str,
-    group: str | None,
-    run_id: str | None = None,
-) -> Any:
-    """Begin a wandb run, or resume the one with this id; return wandb's run object."""
+def start(choice: LoggerChoice, config: Mapping[str, Any], folder: Path, name: str, group: str | None) -> Any:
+    """Begin a wandb run; return wandb's run object."""
     wandb, where = _wandb(), Path(choice.dir or folder)
     # wandb writes to a temporary folder, which is lost, if this folder does not exist.
     where.mkdir(parents=True, exist_ok=True)
@@ -86,8 +79,6 @@ def start(
         mode=choice.mode,
         dir=str(where),
         config=dict(config),
-        id=run_id,
-        resume=None if run_id is None else "allow",
         reinit="create_new",
         settings=wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_git=True),
     )

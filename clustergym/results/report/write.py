@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from clustergym.common.errors import InputError, visible_all
-from clustergym.common.writing import atomic_path, write_files
+from clustergym.common.writing import write_files
 from clustergym.results.columns import IN_COLUMNS
 from clustergym.results.report.payload import STEPS, payload
 from clustergym.results.result_files import FILE_NAME, ResultFile, read_results
@@ -20,8 +20,6 @@ PLAYER_TEMPLATE = Path(__file__).with_name("player.html")
 PLAYER = "player.html"
 PLAYER_STEPS = 5000
 """Most steps of a line in the player, which shows the figure of a moment, not a mean around it."""
-ERROR = "report_error"
-"""Key of result.json that says why its page is missing; not there if it is not."""
 MARK = "/*DATA*/"
 ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -70,21 +68,3 @@ def write_run_report(folders: Sequence[Path]) -> None:
         path.unlink(missing_ok=True)
         later = f"`clustergym report {shlex.quote(str(folders[0]))}` makes the page later"
         print(f"warning: {error}; the result is whole, and {later}", file=sys.stderr)
-        note_report(folders[0], str(error))
-    else:
-        note_report(folders[0], None)
-
-
-def note_report(folder: Path, error: str | None) -> None:
-    """Record in a run's result.json why its report is missing; with None, delete such a record."""
-    path = folder / FILE_NAME
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content.get(ERROR) == error:
-            return
-        kept = {key: value for key, value in content.items() if key != ERROR}
-        with atomic_path(path) as temporary:
-            said = kept if error is None else kept | {ERROR: error}
-            temporary.write_text(json.dumps(said, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    except (OSError, ValueError) as failed:
-        print(f"warning: {path}: {ERROR} cannot be noted: {failed}", file=sys.stderr)

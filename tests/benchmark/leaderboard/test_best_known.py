@@ -58,16 +58,16 @@ def test_a_bias_moves_starts_and_doublings_by_hand():
     scenario = small_scenario([Job("a", 0.0, 10), Job("b", 0.0, 1)], {"X": (1, 1)}, {"m": {"X": {1: 10.0}}})
     none, bias = np.zeros(features.COUNT), np.zeros((2, 1, 2))
     episode = AuctionEpisode.from_scenario(scenario, InformationClass.CLAIRVOYANT)
-    assert episode.run_biased(none, bias).jct_s.tolist() == [100.0, 110.0]
+    assert episode.run(none, bias).tolist() == [100.0, 110.0]
     bias[1, 0, 0] = 1.0
-    assert episode.run_biased(none, bias).jct_s.tolist() == [110.0, 10.0]
+    assert episode.run(none, bias).tolist() == [110.0, 10.0]
     assert jct_s(scenario, Plan(none, bias)).tolist() == [110.0, 10.0]
     # Two GPUs, twice as fast on both: a doubling must score above 0.
     scenario = small_scenario([Job("a", 0.0, 10)], {"X": (1, 2)}, {"m": {"X": {1: 10.0, 2: 5.0}}})
     episode, bias = AuctionEpisode.from_scenario(scenario, InformationClass.CLAIRVOYANT), np.zeros((1, 1, 2))
-    assert episode.run_biased(none, bias).jct_s.tolist() == [100.0]
+    assert episode.run(none, bias).tolist() == [100.0]
     bias[0, 0, 1] = 1.0
-    assert episode.run_biased(none, bias).jct_s.tolist() == [50.0]
+    assert episode.run(none, bias).tolist() == [50.0]
 
 
 def test_a_job_that_is_kept_off_a_type_waits_for_another():
@@ -80,9 +80,9 @@ def test_a_job_that_is_kept_off_a_type_waits_for_another():
     )
     none, bias = np.zeros(features.COUNT), np.zeros((2, 2, 2))
     episode = AuctionEpisode.from_scenario(scenario, InformationClass.CLAIRVOYANT)
-    assert episode.run_biased(none, bias).jct_s.tolist() == [20.0, 100.0]
+    assert episode.run(none, bias).tolist() == [20.0, 100.0]
     bias[1, 0, 0] = -np.inf
-    assert episode.run_biased(none, bias).jct_s.tolist() == [20.0, 30.0]
+    assert episode.run(none, bias).tolist() == [20.0, 30.0]
     assert jct_s(scenario, Plan(none, bias)).tolist() == [20.0, 30.0]
 
 
@@ -104,8 +104,8 @@ def test_a_plan_is_carried_out_in_the_engine_as_in_the_search(scenario, seed):
     rng = np.random.default_rng(seed)
     bias = rng.normal(size=(len(scenario.trace), len(scenario.cluster.gpu_types), 2))
     plan = Plan(start() + rng.normal(size=features.COUNT) / 3, bias)
-    played = AuctionEpisode.from_scenario(scenario, InformationClass.CLAIRVOYANT).run_biased(*plan)
-    assert played.jct_s.tolist() == pytest.approx(jct_s(scenario, plan).tolist(), abs=1e-6)
+    played = AuctionEpisode.from_scenario(scenario, InformationClass.CLAIRVOYANT).run(*plan)
+    assert played.tolist() == pytest.approx(jct_s(scenario, plan).tolist(), abs=1e-6)
 
 
 @pytest.mark.parametrize("metric", GOALS)

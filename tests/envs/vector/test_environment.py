@@ -53,7 +53,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
             "round_s": 900.0,
             "baseline": "fcfs",
             "horizon_s": 50000.0,
-            "reward": {"jobs_in_system": 1.0, "owed": 1.0, "share_error": 0.5},
+            "reward": {"jobs_in_system": 1.0, "owed": 1.0},
         },
     ),
     "tenants, queues of each trace": (

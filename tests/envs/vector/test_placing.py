@@ -19,18 +19,16 @@ from clustergym.envs.sharing.environment import SharingEnv
 from clustergym.envs.sharing.vector import SharingVectorEnv
 
 PLACEMENT, SHARING = (PlacementEnv, PlacementVectorEnv), (SharingEnv, SharingVectorEnv)
-ALL_COSTS = {"spread": 0.5, "dp_spread": -1.0, "pp_spread": 0.25, "step_time": 3.0}
-ALL_OF_SHARING = {"allocated": 1.0, "mean_allocated": 0.5, "fragments": -2.0, "rejected": 0.3}
+ALL_COSTS = {"spread": 0.5, "dp_spread": -1.0, "pp_spread": 0.25}
+ALL_OF_SHARING = {"allocated": 1.0, "fragments": -2.0, "rejected": 0.3}
 CASES: dict[str, tuple[tuple[Any, Any], dict[str, Any]]] = {
     "nodes": (PLACEMENT, {"setting": "i", "alpha": None}),
-    "groups": (PLACEMENT, {"setting": "ii", "step": "group", "observation": "flat"}),
-    "all terms": (PLACEMENT, {"setting": "i", "reward": ALL_COSTS, "unit": "dp", "step": "group"}),
-    "some do not fit": (PLACEMENT, {"setting": "i", "infeasible": 0.5, "on_illegal": "noop"}),
+    "flat": (PLACEMENT, {"setting": "ii", "observation": "flat", "on_illegal": "noop"}),
+    "all terms": (PLACEMENT, {"setting": "i", "reward": ALL_COSTS, "unit": "dp"}),
     "cut off": (PLACEMENT, {"setting": "i", "max_steps": 7}),
     "requests": (SHARING, {"nodes": 4}),
     "requests, flat": (SHARING, {"nodes": 4, "observation": "flat", "on_illegal": "noop"}),
-    "devices": (SHARING, {"nodes": 4, "action": "device", "reward": ALL_OF_SHARING}),
-    "departures": (SHARING, {"nodes": 3, "departures": True, "reward": ALL_OF_SHARING, "max_steps": 40}),
+    "all terms of sharing": (SHARING, {"nodes": 3, "reward": ALL_OF_SHARING, "max_steps": 40}),
 }
 MODES = list(AutoresetMode)
 
@@ -52,7 +50,7 @@ def test_it_is_the_same_as_single_environments(case: str, mode: AutoresetMode) -
     assert_same_steps(mine, other, mode, draw_actions, ends=9)
 
 
-@pytest.mark.parametrize("case", ["nodes", "devices"])
+@pytest.mark.parametrize("case", ["nodes", "requests"])
 def test_what_a_step_returned_stays_as_it_is(case: str) -> None:
     (_, vector), parameters = CASES[case]
     envs = vector(2, **parameters)

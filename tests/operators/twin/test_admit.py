@@ -10,7 +10,7 @@ import pytest
 from clustergym.operators.commands.twin import main
 from clustergym.operators.twin.admit import Admission, read_request
 from clustergym.operators.twin.folder import TwinFolder
-from clustergym.operators.twin.present import Present, read_queue
+from clustergym.operators.twin.present import Present
 from error_lines import error_line
 
 ROOT = Path(__file__).parents[3]
@@ -59,7 +59,10 @@ def script(folder, options):
         ("-A vision -p gpu --gres=gpu:h100:1", "gpu has no H100"),
         ("-A speech -G 32", "asks for 32 GPUs, and there are 16 of one type"),
         ("-A vision -N 4 --gres=gpu:2", "asks for 4 nodes of 2 GPUs, and there are 2"),
-        ("-A speech -N 2 --gres=gpu:4 --segment=2", "a segment of 8 GPUs is larger than an NVLink domain of 4"),
+        (
+            "-A speech -N 2 --gres=gpu:4 --segment=2",
+            "a segment of 8 GPUs is larger than an NVLink domain of 4",
+        ),
         ("-A vision -G 16", "asks for 16 GPUs, and queue vision may have 8 of one type"),
         ("-A speech -G 16", "asks for 16 GPUs, and queue lab may have 12 of one type"),
         ("-A nobody -G 1", "no queue takes virtual_cluster 'nobody'"),

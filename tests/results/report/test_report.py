@@ -368,16 +368,14 @@ def test_a_page_that_fails_is_said_and_made_later(full_disk, tmp_path, capsys):
     assert line.startswith(f"warning: {out}/report.html: cannot be written: No space left on device")
     assert f"`clustergym report {out}` makes the page later" in line
     assert f"wrote {out}/" in shown.out
-    result = json.loads((out / "result.json").read_text())
-    assert "No space left on device" in result["report_error"]
+    before = (out / "result.json").read_bytes()
     assert not (out / "report.html").exists()
     assert main([str(out)]) == 2
     full_disk.undo()
     capsys.readouterr()
     assert main([str(out)]) == 0
     assert capsys.readouterr().out == f"wrote {out}/report.html: 1 result\n"
-    del result["report_error"]
-    assert (out / "result.json").read_text() == json.dumps(result, indent=2) + "\n"
+    assert (out / "result.json").read_bytes() == before
     assert sorted(path.name for path in out.iterdir()) == sorted([*FILES, "report.html"])
 
 
@@ -388,7 +386,6 @@ def test_the_same_run_given_again_makes_the_page_that_failed(full_disk, tmp_path
     full_disk.undo()
     assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
     assert "finished already" in capsys.readouterr().out
-    assert "report_error" not in json.loads((out / "result.json").read_text())
     assert (out / "report.html").is_file()
 
 
@@ -400,20 +397,6 @@ def test_no_page_of_an_earlier_run_stays_beside_a_newer_result(full_disk, tmp_pa
     assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
     assert not (out / "report.html").exists()
     assert "report:" not in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_a_disk_that_is_full_to_the_last_byte_leaves_the_result_as_it_is(full_disk, tmp_path, capsys):
-    def refuse(path, *args, **kwargs):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    out = tmp_path / "out"
-    assert run.main([*SMALL, "report=false", f"hydra.run.dir={out}"]) == 0
-    before = (out / "result.json").read_bytes()
-    full_disk.setattr(Path, "write_text", refuse)
-    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
-    assert "report_error cannot be noted: [Errno 28]" in capsys.readouterr().err
-    assert (out / "result.json").read_bytes() == before
 
 
 def test_the_page_of_several_runs_lies_where_one_stands(finished, tmp_path, monkeypatch, capsys):

@@ -98,8 +98,6 @@ def test_a_result_by_hand(runs, folder):
         "mode": "offline",
         "dir": str(folder / "logs"),
         "config": {"policy": "srtf"},
-        "id": None,
-        "resume": None,
         "reinit": "create_new",
         "settings": settings,
     }

@@ -74,10 +74,10 @@ ENVIRONMENTS: tuple[tuple[Any, dict[str, Any]], ...] = (
             "rows": 6,
             "information": "profiled",
             "actions": "drop",
-            "reward": {"owed": 0.3, "share_error": 1.0},
+            "reward": {"owed": 0.3},
         },
     ),
-    (TenantsEnv, {"rows": 4, "baseline": "srtf", "reward": {"share_error": 1.0, "owed": 2.0}}),
+    (TenantsEnv, {"rows": 4, "baseline": "srtf", "reward": {"owed": 2.0}}),
 )
 """Kinds of environments; each is made once for each cluster."""
 

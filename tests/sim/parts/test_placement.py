@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from clustergym.papers.fgd import at_arrived_pct
+from clustergym.papers.filling import fill
 
 from clustergym.cluster.parts import Nodes, Requests, distinct, empty_nodes
 from clustergym.common.errors import InputError
-from clustergym.envs.sharing.streams import fill
 from clustergym.sim.parts.fragmentation import UsualRequests, find_usual_requests
 from clustergym.sim.parts.placement import PlacedRequest, compute_fragments, place, release, score_nodes
 from clustergym.sim.parts.placers import PLACERS

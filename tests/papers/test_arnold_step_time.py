@@ -27,15 +27,16 @@ from clustergym.papers.arnold_characterisation import (
     placements,
     two_minipods,
 )
-
-from clustergym.envs.placement.step_time import (
+from clustergym.papers.arnold_step_time import (
     Across,
+    StepTime,
     constant,
     predict,
     rising,
     share_uplinks,
     static_routes,
 )
+
 from clustergym.scenario.placement_problem import PretrainingJob, Spread, cell_spread
 
 WIDE = np.array([[0, 0, 1], [2, 2, 2]])
@@ -150,3 +151,9 @@ def test_ablation_of_three_states():
     # Another baseline is as slow: the slowest tier does not tell how far it is spread.
     assert small[208, "baseline best fit", 8]["gain"] == small[208, SHIPPED, 8]["gain"]
     assert small[9600, "larger models", 8]["communication_share"] < 0.5
+
+
+def test_the_share_of_a_step_that_is_communication():
+    step = StepTime(compute_s=6.0, tensor_s=1.0, pipeline_s=2.0, data_s=1.0)
+    assert step.total_s == 10.0
+    assert step.communication_share == 0.4

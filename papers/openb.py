@@ -13,17 +13,20 @@ import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clustergym.cluster.parts import CLASSES, WHOLE, Nodes, Requests, empty_nodes, encode_models
+from clustergym.cluster.parts import CLASSES, WHOLE, Nodes, Requests, distinct, empty_nodes, encode_models
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.columns import check_bounds, integers, numbers, texts
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.reading import read_regular
 from clustergym.common.text_files import TextTable, read_csv
+from clustergym.envs.sharing.streams import Source
+from clustergym.sim.parts.fragmentation import find_usual_requests
 
 NODES, PODS = "openb_node_list_gpu_node.csv", "openb_pod_list_"
 LARGEST_ORDER_BYTES = 2**27
@@ -151,6 +154,15 @@ def _check_array(path: Path, name: str, array: Any, rows: int) -> Ints:
         raise InputError(message, file=path, field=name, remedy="make the order for this list")
     found: Ints = array.astype(np.int64)
     return found
+
+
+@lru_cache(maxsize=32)
+def read_source(folder: Path, workload: str) -> tuple[Source, Mapping[int, Orders]]:
+    """Read nodes and requests from a folder laid out as Alibaba's openb, and published orders of arrival."""
+    nodes, models = read_nodes(find_packed_file(folder / NODES))
+    rows, accepted = read_requests(find_packed_file(folder / "pods" / f"{PODS}{workload}.csv"), models)
+    orders = read_orders(folder, workload, len(rows.gpus), len(nodes.devices))
+    return Source(nodes, rows, *distinct(rows), find_usual_requests(rows, accepted)), orders
 
 
 def read_expected(path: Path, value: str) -> Expected:

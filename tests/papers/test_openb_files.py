@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clustergym.papers.openb import read_nodes, read_orders, read_requests
 from refusals import refused
 
 from clustergym.common.errors import InputError
-from clustergym.envs.sharing.openb import read_nodes, read_orders, read_requests
 
 GOOD = {"arrivals_7": [0, 2, 2], "node_rank_7": [1, 0], "about": [5]}
 
