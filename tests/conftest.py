@@ -1,7 +1,5 @@
 """What `pytest` runs, and what several folders of tests need: the wheel, and pages in a real browser."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import os

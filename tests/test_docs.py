@@ -1,7 +1,5 @@
 """Every command and file of docs/, used as a reader would; and the site builds without a warning."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Readers take time in proportion to a file: four times each repeated piece takes four times the CPU time."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable

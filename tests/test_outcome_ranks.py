@@ -1,7 +1,5 @@
 """The tables of docs/job-outcomes.md are those of its figures, and these are what runs make."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What each `clustergym bench` command hands on, prints and writes; stand-ins measure."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`clustergym bench environments`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

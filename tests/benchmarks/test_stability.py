@@ -1,7 +1,5 @@
 """Scores between chance and the best known, and rankings under changed conditions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Collecting results: grouping, seeds, repetitions, tables, files, and bad input."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

@@ -1,7 +1,5 @@
 """`python -m clustergym.oracle`: what it prints, writes and refuses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The main job from the command line: what it prints, writes, and refuses."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Sweeps: what they run, what a failure or a kill leaves, and equal results from every launcher."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """`python -m clustergym.trace`: import, validate, slice; describe and generate are delegated."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Freshly drawn traces: what depends on the cluster alone is computed once, and nothing else changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

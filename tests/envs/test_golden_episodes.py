@@ -4,8 +4,6 @@ A change of a digest needs a new version of the environment's id. `python tests/
 prints the present ones.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

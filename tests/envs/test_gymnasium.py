@@ -1,7 +1,5 @@
 """Every placement environment keeps to Gymnasium's interface, alone, in vectors and under wrappers."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import pickle

@@ -1,7 +1,5 @@
 """Pictures and tables: what is drawn where, nothing over anything else, at any size."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

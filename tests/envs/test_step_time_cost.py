@@ -1,7 +1,5 @@
 """The predicted step time as a reward."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """`clustergym live`: what it writes and prints, and what it refuses before anything is submitted."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What each `clustergym twin` command hands on, prints and writes; stand-ins do the work."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import dataclass, field

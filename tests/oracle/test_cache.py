@@ -1,7 +1,5 @@
 """Dense tables on disk: equal to a build, whatever happened to the files and whoever wrote them."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

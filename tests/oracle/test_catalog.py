@@ -1,7 +1,5 @@
 """The model catalogue: figures of the shipped models, look-up, and malformed files."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Collectives: latency and bandwidth of two protocols, and Vidur's measurements of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

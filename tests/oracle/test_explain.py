@@ -1,7 +1,5 @@
 """An explanation as figures, tables and a plot, of plans with every number given."""
 
-from __future__ import annotations
-
 import builtins
 import json
 from dataclasses import replace

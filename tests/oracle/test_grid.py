@@ -1,7 +1,5 @@
 """Times of operators on grids: tables, explanations, bad input."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The roofline oracle: hand-worked times, physical properties, and measured hardware."""
 
-from __future__ import annotations
-
 import csv
 import time
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Step times of today's transformers: parameters, FLOPs, memory, parts by hand, and properties."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

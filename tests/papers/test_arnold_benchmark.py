@@ -1,7 +1,5 @@
 """The placement benchmark: its command, its figures, and the step times behind the characterisation."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every placement of the published experiment against plain Python loops without code of the placers."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """What `clustergym reproduce` asks of a paper's module, and where pages, claims and figures go."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

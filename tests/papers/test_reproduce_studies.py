@@ -1,7 +1,5 @@
 """The studies of Ares, Arnold and Crius: what they refuse, what they conclude, and short runs of each."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

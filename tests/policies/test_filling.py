@@ -1,7 +1,5 @@
 """Queues served in blocks, against the same served job by job."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

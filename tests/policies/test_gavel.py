@@ -1,7 +1,5 @@
 """Gavel: rounds and shares worked out by hand, and legal runs to the end."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.gavel import OBJECTIVES, Gavel

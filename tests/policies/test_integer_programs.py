@@ -1,7 +1,5 @@
 """At most one configuration a job within capacity: against brute force, by both solvers."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from typing import get_args

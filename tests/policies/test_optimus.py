@@ -1,7 +1,5 @@
 """Optimus's marginal gains on cases solved by hand."""
 
-from __future__ import annotations
-
 import pytest
 from clustergym.policies.optimus import Optimus
 from clustergym.policies.placers.buddy import Buddy

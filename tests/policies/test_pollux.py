@@ -1,7 +1,5 @@
 """Pollux's fitness, speed model and searches, on cases solved by hand and against brute force."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

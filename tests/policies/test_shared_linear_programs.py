@@ -1,7 +1,5 @@
 """Linear programs over shares of time: solved by hand, and against the literal formulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.shared import linear_programs

@@ -1,7 +1,5 @@
 """Sia's integer program on cases solved by hand, and its observations at work."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Themis: auctions worked out by hand and by enumeration, and legal runs to the end."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables of large runs in columns have what the lines have, and readers of lines say what to do with them."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The accountant that checks random runs notices what it is there for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """When policies decide by default, and percentiles of how long they take, kept in a histogram."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING, fields
 
 import pytest

@@ -1,7 +1,5 @@
 """Failures as operators report them: closed forms, and small cases worked out by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import islice

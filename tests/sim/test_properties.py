@@ -1,7 +1,5 @@
 """Properties of any run: GPUs conserved, work conserved, replay identical."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Faults of published simulators, each shown not to be here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arnold's problem in three formulations, which check one another."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from time import perf_counter
 

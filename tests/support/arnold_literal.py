@@ -1,7 +1,5 @@
 """Arnold's mixed-integer programme as the paper states it, and its shares realised in whole nodes."""
 
-from __future__ import annotations
-
 import numpy as np
 from clustergym.policies.placement.greedy import gpu_packing as pack
 from scip_models import Outcome, new_model, optimize, solution_of

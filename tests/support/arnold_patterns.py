@@ -7,8 +7,6 @@ nodes in the place of a used one keeps every group as it is, so that the k roomi
 used, for some k.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The optimum by trying everything, for small instances; the yardstick of the tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 from math import comb

@@ -1,7 +1,5 @@
 """Every reader of files that users bring, as one function of a file's bytes: for fuzzing and regressions."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """SCIP through PySCIPOpt, set up so that the same model gives the same answer everywhere."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from clustergym.common.errors import InputError

@@ -1,7 +1,5 @@
 """Models drawn for records: GPU time kept, what does not fit skipped, each row on its own stream."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The native format: what is written is read back, with its provenance or not at all."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

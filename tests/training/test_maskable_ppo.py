@@ -1,7 +1,5 @@
 """Imitation takes any order of edits, the network treats rows alike, and PPO keeps only what is better."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 import pytest

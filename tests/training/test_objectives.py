@@ -1,7 +1,5 @@
 """benchmarks/objectives.py: what a policy's return would be, from an agent's gain over it."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Training improves, is the same again, goes on after a kill, and keeps the splits apart."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

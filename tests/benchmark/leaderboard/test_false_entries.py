@@ -1,7 +1,5 @@
 """Entries that say what is not true of a published policy, or that are made to be misread."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A board whose entries are placers: the board's policy decides what runs, the log says on which nodes."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Groups of rollouts of the same trace."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

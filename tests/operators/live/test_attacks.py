@@ -1,7 +1,5 @@
 """Live runs beside other users' jobs, and a Slurm that is started anew: printed outputs, no Slurm."""
 
-from __future__ import annotations
-
 import getpass
 import itertools
 from types import SimpleNamespace

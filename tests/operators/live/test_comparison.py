@@ -1,7 +1,5 @@
 """The first difference between the logs of a live run and of the simulator."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest

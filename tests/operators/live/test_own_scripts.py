@@ -1,7 +1,5 @@
 """A user's own scripts: what they ask for, each run once to its end, stops, sizes, others' jobs, kills."""
 
-from __future__ import annotations
-
 import csv
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A user's own scripts on a real Slurm that others use, through a restart of slurmctld and a kill."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

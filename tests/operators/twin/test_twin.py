@@ -1,7 +1,5 @@
 """A twin of a cluster: its log replayed, resampled and priced, on logs of known rules and cases by hand."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

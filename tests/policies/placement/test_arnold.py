@@ -1,7 +1,5 @@
 """Arnold's formulations agree with each other and with brute force, on whole nodes."""
 
-from __future__ import annotations
-
 import time
 
 import arnold_literal

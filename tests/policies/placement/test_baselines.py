@@ -1,7 +1,5 @@
 """Placement baselines: what each does on cases solved by hand, and what all of them keep."""
 
-from __future__ import annotations
-
 import exhaustive_placement
 import numpy as np
 import pytest

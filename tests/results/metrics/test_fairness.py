@@ -1,7 +1,5 @@
 """Fluid fair sharing: Ares Fig. 1's averages, hand-worked arrivals, and a simulation to compare with."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

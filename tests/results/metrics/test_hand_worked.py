@@ -1,7 +1,5 @@
 """A small event log whose job records, timeline and metrics are worked out by hand."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -1,7 +1,5 @@
 """Reports: figures against small runs worked by hand, bad input, and the page's text."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import json

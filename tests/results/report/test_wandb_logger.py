@@ -1,7 +1,5 @@
 """`logger=wandb` without a network: what an offline run holds, and that nothing needs it."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess
