@@ -8,7 +8,6 @@ from published_data import DATA, needs
 from python_process import printed_by
 from refusals import Said, refused
 
-from clustergym.__main__ import main as clustergym
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Locality
 from clustergym.commands.oracle import common, main
@@ -97,16 +96,6 @@ def test_models_are_found_by_their_names() -> None:
 def test_allocations(text: str, locality: str | None, expected: tuple[str, int, Locality]) -> None:
     found = common.parse_allocation(text, locality, load_cluster("arena-sim"))
     assert (found.gpu_type.name, found.gpus, found.locality) == expected
-
-
-def test_the_command_is_listed_with_the_others(capsys: pytest.CaptureFixture[str]) -> None:
-    assert clustergym(["--help"]) == 0
-    assert "  oracle      explain, fit and validate" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as caught:
-        clustergym(["oracle", "--help"])
-    assert caught.value.code == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in ("explain", "fit", "validate", "cache"))
 
 
 def test_where_and_clear(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

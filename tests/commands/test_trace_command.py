@@ -1,19 +1,16 @@
 """`python -m clustergym.trace`: import, validate, slice; describe and generate are delegated."""
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from error_lines import error_line
 from refusals import Said, refused
 
-from clustergym.commands import trace as command
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
 from clustergym.oracle.models.model_spec import ModelClass
@@ -202,20 +199,6 @@ def test_wrong_usage_is_one_line_and_writes_nothing(
     assert main(given) == 2
     said.check(error_line(capsys))
     assert {*helios.parent.iterdir()} == {helios, native}
-
-
-@pytest.mark.parametrize("name", ["describe", "generate"])
-def test_describe_and_generate_are_delegated(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[argparse.Namespace] = []
-
-    def run(args: argparse.Namespace) -> int:
-        seen.append(args)
-        return 3
-
-    delegate = SimpleNamespace(add_arguments=lambda parser: parser.add_argument("--speed", type=int), run=run)
-    monkeypatch.setattr(command, "_module", lambda asked: {name: delegate}[asked])
-    assert main([name, "--speed", "4"]) == 3
-    assert seen[0].speed == 4
 
 
 @pytest.mark.processes

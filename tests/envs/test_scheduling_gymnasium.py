@@ -92,20 +92,6 @@ def test_vectors(name, mode):
         envs.close()
 
 
-def test_a_vector_begins_again_by_itself():
-    envs = gymnasium.make_vec("ClusterGym/Priority-16-v0", num_envs=2, vectorization_mode="sync", jobs=4)
-    envs.reset(seed=0)
-    ended = 0
-    for _ in range(2000):
-        _, _, terminated, _, info = envs.step(np.zeros(envs.action_space.shape))
-        ended += int(terminated.sum())
-        if terminated[0]:
-            assert info["metrics"]["jobs_finished"][0] == 4
-        if ended > 4:
-            break
-    assert ended > 4
-
-
 @pytest.mark.parametrize("name", SMALL)
 def test_wrappers(name):
     env = RecordEpisodeStatistics(FlattenObservation(gymnasium.make(name, **FEW)))

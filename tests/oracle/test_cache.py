@@ -107,18 +107,6 @@ def test_all_that_a_table_depends_on_is_in_its_key(monkeypatch: pytest.MonkeyPat
     assert len(first | second | keys()) == 3 * len(first)
 
 
-@pytest.mark.slow
-def test_equal_tables_give_equal_bytes_whoever_writes(tmp_path: Path) -> None:
-    stack = stack_tables(ORACLE.tables(CLASSES[:1], CLUSTER, COUNTS))[0]
-    assert pack("a" * 64, stack) == pack("a" * 64, np.asfortranarray(stack))
-    for name, processes in (("one", 1), ("two", 2)):
-        load_or_build_tables(ORACLE, CLASSES, CLUSTER, COUNTS, folder=tmp_path / name, processes=processes)
-    files = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert files == sorted(f"{key}.npz" for key in cache_keys(ORACLE, CLASSES, CLUSTER, COUNTS))
-    for name in files:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-
-
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     """The file of the first class, written by a first call."""
@@ -220,17 +208,6 @@ def test_the_file_of_another_class_is_a_rebuild(kept: Path) -> None:
     (key,) = cache_keys(ORACLE, CLASSES[1:2], CLUSTER, COUNTS)
     kept.write_bytes(pack(key, other))
     assert rebuilt(kept)
-
-
-def test_a_folder_in_a_files_place_costs_a_build_and_no_more(
-    kept: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept.unlink()
-    (kept / "inside").mkdir(parents=True)
-    for _ in range(2):
-        found = load_or_build_tables(ORACLE, CLASSES[:1], CLUSTER, COUNTS, folder=kept.parent)
-        assert found.sha256 == ORACLE.tables(CLASSES[:1], CLUSTER, COUNTS).sha256
-    assert capsys.readouterr().err.count("note: the cache") == 1
 
 
 def test_a_folder_that_cannot_be_written_is_noted_once(

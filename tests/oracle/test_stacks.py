@@ -37,16 +37,6 @@ TOY = Machine(
 PLAIN = StackConstants(linear_rate=0.5, attention_rate=0.25, traffic=10.0, layer_us=100.0)
 
 
-def test_parameters_and_flops_of_llama_3_8b():
-    attention = 4096 * 4096 * 2 + 2 * 4096 * 1024
-    network = 3 * 4096 * 14336
-    embedding = 128256 * 4096
-    assert LLAMA.parameters == 32 * (attention + network) + 2 * embedding == 8_029_995_008
-    assert LLAMA.active_parameters == LLAMA.parameters - embedding
-    # 6 for each parameter that multiplies a token; 3 x 4 x 4096 x (8192 / 2) a layer for causal attention.
-    assert LLAMA.flops_per_token(8192) == 6 * 7_504_658_432 + 32 * 12 * 4096 * 4096
-
-
 @pytest.mark.parametrize(
     ("name", "billions", "active"),
     [("deepseek-v3", 682.6, 38.2), ("mixtral-8x7B", 46.7, 12.7), ("gpt-oss-120B", 116.8, 5.1),

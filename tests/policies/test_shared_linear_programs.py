@@ -115,21 +115,6 @@ def test_water_filling_raises_those_that_are_no_bottleneck_evenly():
     assert total.tolist() == pytest.approx([0.5, 0.5, 0.5, 1.0], abs=1e-5)
 
 
-@pytest.mark.parametrize(("capacity", "most"), [([40], 1), ([10], 7)])
-def test_water_filling_takes_few_programs(monkeypatch, capacity, most):
-    # 40 jobs of one type reach all they can make at 40 levels. With a GPU for each that is one program;
-    # with 10 in all a bisection over the levels and the jobs with a price, not a program a job.
-    solved, solve = [], linear_programs._solve
-    monkeypatch.setattr(linear_programs, "_solve", lambda *given: solved.append(1) or solve(*given))
-    p = problem(np.ones((40, 1)), capacity=capacity)
-    need = np.linspace(1.0, 2.0, 40)
-    progress = p.progress(water_filling_shares(p, need))
-    assert len(solved) <= most
-    # Without a GPU each none can reach 1, as all are at one level: 10 GPUs over needs that add up to 60.
-    expected = np.ones(40) if capacity == [40] else need * 10 / 60
-    assert progress.tolist() == pytest.approx(expected.tolist(), rel=1e-5)
-
-
 def test_finish_ratios_of_two_jobs_that_came_at_different_times(monkeypatch):
     # One GPU. a has waited 100 s and needs 100 s of it, b 300 s; alone on half: 200 and 600 s.
     # (100 + 100/x) / 200 = (300 / (1 - x)) / 600: 1 - x^2 = x, x = (sqrt 5 - 1) / 2; ratio 0.5 / (1 - x).
