@@ -30,7 +30,6 @@ def pytest_xdist_auto_num_workers():
 
 MARKS = {
     "agreement": (
-        "papers/test_fgd_slowly.py",
         "sim/compiled",
         "sim/test_plain_simulation.py",
         "sim/test_state_machine.py",

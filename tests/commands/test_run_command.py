@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from error_lines import error_line
@@ -147,34 +146,6 @@ def test_a_sweep_runs_every_cell_and_is_collected(small, tmp_path, capsys, monke
     assert all(name in printed for name in ("arena", "fcfs", "srtf"))
     assert run.main([*sweep, *small]) == 0
     assert capsys.readouterr().out.count("finished already") == 6
-
-
-def test_one_failing_cell_does_not_stop_the_others(small, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    sweep = ["-m", "policy=fcfs", "seed=-1,0", f"hydra.sweep.dir={tmp_path / 'sweep'}", "compare=null"]
-    assert run.main([*sweep, *small]) == 2
-    assert len(list((tmp_path / "sweep").rglob("result.json"))) == 1
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert line.startswith("error: policy=fcfs seed=-1")
-    assert ": seed: -1 is not valid" in line
-
-
-def test_a_sweep_in_parallel_processes_gives_the_same_and_reports_a_failure(
-    small, tmp_path, capfd, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    sweep = ["-m", "policy=fcfs", "seed=-1,0,1", "compare=null", *small]
-    assert run.main(["hydra.sweep.dir=serial", *sweep]) == 2
-    assert run.main(["hydra.sweep.dir=parallel", "hydra/launcher=joblib", *sweep]) == 2
-    errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 2
-    assert all("seed: -1 is not valid" in line for line in errors)
-    digests = [
-        {json.loads(path.read_text())["seed"]: json.loads(path.read_text())["digest"] for path in found}
-        for found in (Path("serial").rglob("result.json"), Path("parallel").rglob("result.json"))
-    ]
-    assert set(digests[0]) == {0, 1}
-    assert digests[0] == digests[1]
 
 
 @pytest.mark.processes

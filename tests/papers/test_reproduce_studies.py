@@ -11,7 +11,6 @@ from clustergym.papers.ares_runs import (
     OWN,
     START,
     START_JOBS,
-    TESTBED,
     TRACE_TYPES,
     AresRuns,
     bent,
@@ -173,14 +172,6 @@ def test_the_claims_follow_the_figures(tmp_path):
     under = claims["decisions under 0.06 s at 2,048 GPUs"]
     assert (under.paper, under.fair, under.verdict) == (100.0, 100.0, "reproduced")
     assert claims["testbed and simulator differ by less than 5 %"].verdict == "not simulated"
-
-
-def test_sixteen_gpus_are_held_against_each_other_policy():
-    study = AresRuns(Path(), True, ["ares", "gavel", "pollux"])
-    seconds = {"ares": 90.0, "gavel": 200.0, "pollux": 100.0}
-    found = {cell: jct_only(s) for policy, s in seconds.items() for cell in study.specs(TESTBED, policy)}
-    shares = [gain.share for gain in study.gains(found, TESTBED, "jct_mean")]
-    assert shares == pytest.approx([0.1, 0.55])
 
 
 def test_decisions_are_timed_once(tmp_path):

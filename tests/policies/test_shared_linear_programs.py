@@ -220,22 +220,6 @@ def test_max_min_is_the_literal_programs_and_gives_all_their_isolated_share(draw
 
 @settings(max_examples=30, deadline=None)
 @given(problems())
-def test_max_min_is_gavels_where_no_isolated_share_is_capped(drawn):
-    # Gavel, section 4.1: progress / progress under equal shares of time per type, x scale factor.
-    p, _ = drawn
-    p = ShareProblem(np.maximum(p.rate, 0.1), p.gpus, p.members, p.capacity)
-    jobs = int(np.ceil(p.capacity.sum()))
-    many = ShareProblem(
-        np.repeat(p.rate, jobs, axis=0), np.repeat(p.gpus, jobs), np.ones(jobs * len(p.gpus), int), p.capacity
-    )
-    equal = (many.rate * p.capacity / p.capacity.sum()).sum(axis=1) / many.gpus
-    _, gavel = max_min_shares(many, equal)
-    _, ours = max_min_shares(many, isolated(many))
-    assert ours == pytest.approx(gavel * len(many.gpus) / p.capacity.sum(), rel=1e-5)
-
-
-@settings(max_examples=30, deadline=None)
-@given(problems())
 def test_grouping_like_jobs_is_exact(drawn):
     p, rng = drawn
     times = rng.integers(1, 4, len(p.gpus))
