@@ -105,20 +105,6 @@ def test_the_week_has_the_source_s_profile():
     assert np.corrcoef(np.mean(days, axis=0), load_source("helios").arrivals.day_of_week)[0, 1] > 0.9
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("source", ["philly", "helios"])
-def test_relative_burstiness_does_not_depend_on_the_rate(source):
-    # Excess variance over squared mean: (Fano - 1) / mean.
-    known = load_source(source)
-    found = []
-    for jobs in (known.jobs // 4, known.jobs):
-        counts = [
-            count_statistics(arrival_times(known, jobs, known.span_s, seed), 3600.0) for seed in range(6)
-        ]
-        found.append(np.mean([(one["fano"] - 1.0) / one["mean"] for one in counts]))
-    assert found[0] == pytest.approx(found[1], rel=0.1)
-
-
 @pytest.mark.parametrize("source", SOURCES)
 def test_gpu_counts_have_the_source_s_shares(source):
     gpus, _ = jobs_of(source)
