@@ -11,7 +11,7 @@ from clustergym.common.tables import percent, table
 from clustergym.oracle.roofline.devices import PORT_SHARE
 from clustergym.results.report.colours import choose_style
 
-from .arnold_benchmark import BASELINES, EITHER_UNIT, WHOLE_GROUPS, estimates
+from .arnold_benchmark import BASELINES, WHOLE_GROUPS, estimates
 from .page import passage
 
 MODELS = ("dense", "MoE")
@@ -26,12 +26,7 @@ def report(figures: dict[str, Any]) -> str:
         for setting in figures["settings"]
     ]
     parts = [_text("head", **figures), _summary(figures), _fullness(figures["fullness"]), *settings]
-    parts += [
-        _cells(figures),
-        _characterisation(found),
-        _scale(found["scale"]),
-        _ablation(figures["ablation"]),
-    ]
+    parts += [_characterisation(found), _scale(found["scale"]), _ablation(figures["ablation"])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -92,15 +87,6 @@ def _score_table(scores: dict[str, Any], alphas: Sequence[float]) -> str:
         for name, by_alpha in scores.items()
     ]
     return table(["algorithm", *(f"alpha {alpha}" for alpha in alphas)], rows)
-
-
-def _cells(figures: dict[str, Any]) -> str:
-    tables = []
-    for setting in figures["settings"]:
-        scores = setting["cell_scores"].items()
-        rows = {"arnold, either unit" if name == EITHER_UNIT else name: row for name, row in scores}
-        tables.append(f"Setting ({setting['name']})\n\n{_score_table(rows, figures['alphas'])}")
-    return _text("cells", tables="\n\n".join(tables))
 
 
 def _characterisation(found: dict[str, Any]) -> str:

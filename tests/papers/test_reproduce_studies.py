@@ -126,9 +126,6 @@ def test_the_map_names_who_is_first(tmp_path):
     assert causes.compute_ratios(found, 1.0, 1.0) == pytest.approx([1.0, 0.9, 0.8])
     assert "| 1 | 1 | 0.90 | 0.80 | pollux | work-conserving form |" in causes.map().text(found)
     assert "| 0.25 | 2 | 1.45 | 1.03 | ares | ares |" in causes.map().text(found)
-    for name in ("one.svg", "two.svg"):
-        causes.plot(found)(tmp_path / name)
-    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
 class ByPolicy(dict):
