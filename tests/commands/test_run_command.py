@@ -244,27 +244,6 @@ def test_a_trace_that_does_not_suit_is_one_line(name, tmp_path, capsys):
     assert not out.exists()
 
 
-def test_oversize_jobs_can_be_dropped_by_rule(tmp_path, capsys):
-    path = tmp_path / "mine.csv"
-    rows = "a,0,gpt3,760M,128,10,A40,64\nb,0,gpt3,760M,128,10,A40,1\n"
-    path.write_text(f"job_id,submit_s,model_family,model_size,global_batch,iterations,gpu_type,gpus\n{rows}")
-    args = [
-        "trace=file",
-        f"trace.path={path}",
-        f"hydra.run.dir={tmp_path / 'out'}",
-        "compare=null",
-        "policy=fcfs",
-    ]
-    assert run.main([*args, "scenario.oversize=drop"]) == 0
-    metrics = json.loads((tmp_path / "out" / "result.json").read_text())["metrics"]
-    assert (metrics["jobs_dropped"], metrics["jobs_finished"]) == (1, 1)
-
-
-def test_cfg_job_prints_the_configuration(capfd):
-    assert run.main(["--cfg", "job", "policy=fcfs"]) == 0
-    assert "name: fcfs" in capfd.readouterr().out
-
-
 def test_a_stalled_policy_fails_and_writes_nothing(small, tmp_path, capsys, monkeypatch):
     from clustergym.policies.fcfs import FirstComeFirstServed
 
@@ -282,7 +261,3 @@ def test_half_a_result_is_no_result(out, small, capsys):
     assert run.main(["policy=fcfs", "compare=null", f"hydra.run.dir={out}", *small]) == 0
     assert "finished already" not in capsys.readouterr().out
     assert json.loads((out / "result.json").read_text())["metrics"]["jobs_finished"] == 8
-
-
-def test_no_scratch_folder_is_left_behind(out):
-    assert {path.name for path in out.iterdir()} == FILES | {"report.html"}

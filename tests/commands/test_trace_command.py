@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from error_lines import error_line
 from refusals import Said, refused
@@ -164,13 +163,6 @@ def test_slice_by_time_and_by_number(native: Path) -> None:
     assert part.provenance["slices"][0]["of"] == read_trace(native).sha256
 
 
-def test_slices_put_together_are_the_whole(native: Path) -> None:
-    whole = read_trace(native)
-    parts = [cut_trace(whole, start_s=low, end_s=low + 30) for low in (0, 30, 60, 90)]
-    assert sum((part.job_id for part in parts), ()) == whole.job_id
-    assert np.concatenate([part.iterations for part in parts]).tolist() == whole.iterations.tolist()
-
-
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
@@ -218,9 +210,3 @@ def test_the_same_import_in_two_processes_is_the_same_to_the_byte(helios: Path) 
         assert run.stderr == "left out 1 job: CPU job\n"
         written.append((out.read_bytes(), out.with_name(f"out{seed}.provenance.json").read_bytes()))
     assert written[0] == written[1]
-
-
-def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    said = "no command given (give one of import, validate, slice, describe, generate, pairs)"
-    assert said in error_line(capsys)

@@ -381,20 +381,6 @@ def test_no_page_of_an_earlier_run_stays_beside_a_newer_result(full_disk, tmp_pa
     assert "report:" not in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_disk_that_is_full_to_the_last_byte_leaves_the_result_as_it_is(full_disk, tmp_path, capsys):
-    def refuse(path, *args, **kwargs):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    out = tmp_path / "out"
-    assert run.main([*SMALL, "report=false", f"hydra.run.dir={out}"]) == 0
-    before = (out / "result.json").read_bytes()
-    full_disk.setattr(Path, "write_text", refuse)
-    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
-    assert "report_error cannot be noted: [Errno 28]" in capsys.readouterr().err
-    assert (out / "result.json").read_bytes() == before
-
-
 def test_the_page_of_several_runs_lies_where_one_stands(finished, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main([str(finished), str(finished / "compare")]) == 0
@@ -407,14 +393,6 @@ def test_bytes_that_are_no_text_are_no_table(tmp_path):
     (tmp_path / "timeline.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="is not UTF-8"):
         read_table(tmp_path / "timeline.csv", ("time_s",))
-
-
-@pytest.mark.parametrize("argv", [[], ["no-such-folder"], ["--out"]])
-def test_mistakes_are_one_line(argv, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(argv) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_whose_cluster_file_is_gone_shows_the_nodes_it_used(finished, tmp_path):
