@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from clustergym.common.errors import InputError
 NODES, GPUS = 4, 4
 OTHER = "nobody"
 RESERVED = "a40n3"
+LAST_LINES = 40
 EVERY = {"SINFO_PARTITION": "every"}
 PARTITIONS = (
     "PartitionName=main Nodes=a40n[0-2] Default=YES MaxTime=INFINITE State=UP",
@@ -109,27 +111,37 @@ def make_cluster(folder: Path, db: Accounting) -> SharedSlurm:
     return local
 
 
-def submit_others(local: SharedSlurm, count: int) -> list[str]:
-    """Submit jobs of the other user to both partitions, and return their numbers."""
+def submit_others(local: SharedSlurm, count: int, least_s: int) -> list[str]:
+    """Submit jobs of the other user to both partitions, of so many seconds; return their numbers."""
     numbers = []
     for at in range(count):
         where = ["-p", "debug", "--reservation=his"] if at % 3 == 0 else ["-p", "main"]
         words = ["sbatch", "--parsable", f"--uid={OTHER}", "-A", "others", *where, "--mem=1", "-t", "3"]
         words += [f"--gres=gpu:a40:{1 + at % 3}", "-o", "/dev/null", "--chdir", "/", "-J", "clustergym"]
-        numbers += local.slurm.read(*words, "--wrap", f"exec sleep {20 + 5 * (at % 5)}")
+        numbers += local.slurm.read(*words, "--wrap", f"exec sleep {least_s + 5 * (at % 5)}")
     return numbers
 
 
-def drive(local: SharedSlurm, scripts: Path, out: Path, policy: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start `clustergym live` on the scripts."""
+@contextmanager
+def _driving(
+    local: SharedSlurm, scripts: Path, out: Path, policy: Sequence[str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start `clustergym live` on the scripts; kill it at the end, if it still runs."""
     words = [sys.executable, "-m", "clustergym", "live", *policy, "live.engine=slurm", "live.poll_s=0.5"]
     words += [f"live.jobs={scripts}", f"hydra.run.dir={out}"]
     with (out.parent / "live.txt").open("ab") as log:
-        return subprocess.Popen(words, env=local.slurm.environment, stdout=log, stderr=log)
+        live = subprocess.Popen(words, env=local.slurm.environment, stdout=log, stderr=log)
+    try:
+        yield live
+    finally:
+        live.kill()
+        live.wait()
 
 
-def play(folder: Path, count: int, policy: Sequence[str], most_s: float = 900.0) -> dict[str, Any]:
-    """Run it all, and return what came of it."""
+def play(
+    folder: Path, count: int, policy: Sequence[str], most_s: float = 900.0, *, disturbed: bool = True
+) -> dict[str, Any]:
+    """Run it all, and return what came of it; without the kill and the restart if it is not disturbed."""
     scripts, said, out = folder / "scripts", folder / "said", folder / "live"
     write_scripts(scripts, said, count, 1)
     with open_accounting(folder) as db:
@@ -139,32 +151,49 @@ def play(folder: Path, count: int, policy: Sequence[str], most_s: float = 900.0)
             del local.slurm.environment["SINFO_PARTITION"]
             words = ("scontrol", "create", "reservation", "reservationname=his", f"users={OTHER}")
             local.slurm.read(*words, f"nodes={RESERVED}", "starttime=now", "duration=60", "flags=ignore_jobs")
-            others = submit_others(local, max(count // 6, 3))
-            ended = _drive_through(local, (scripts, said, out), count, policy, time.monotonic() + most_s)
+            others = submit_others(local, max(count // 6, 3), 20 if disturbed else 1)
+            folders, until = (scripts, said, out), time.monotonic() + most_s
+            ended = _drive_through(local, folders, count if disturbed else 0, policy, until)
             while local.slurm.read("squeue", "-h", "-a", "-o", "%A"):
                 time.sleep(1.0)
             time.sleep(8.0)
             return {**judge(local, said, count, others), **ended}
         finally:
+            print_last_lines(local, folder)
             local.stop()
 
 
+def print_last_lines(local: SharedSlurm, folder: Path) -> None:
+    """Print to stderr what names the cause of a failure, before the cluster's files go."""
+    for words in (["sinfo", "-N", "-a", "-h", "-o", "%N %T %H %E"], ["squeue", "-a", "-o", "%A %j %T %r %N"]):
+        done = local.slurm.run(*words)
+        print(f"{' '.join(words)}\n{done.stdout}{done.stderr}", file=sys.stderr)
+    for path in (local.folder / "slurmctld.log", folder / "live.txt"):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+        print("\n".join([f"{path.name}:", *lines[-LAST_LINES:]]), file=sys.stderr)
+
+
 def _drive_through(
-    local: SharedSlurm, folders: tuple[Path, Path, Path], count: int, policy: Sequence[str], until: float
+    local: SharedSlurm, folders: tuple[Path, Path, Path], disturbed: int, policy: Sequence[str], until: float
 ) -> dict[str, int]:
-    """Drive the scripts to their end, through a kill and a restart of slurmctld; then once more."""
+    """Drive the scripts to their end, then once more.
+
+    Of a run that is disturbed (it has so many scripts, else 0) it is killed when a sixth of them have begun;
+    later slurmctld is restarted.
+    """
     scripts, said, out = folders
-    live = drive(local, scripts, out, policy)
-    _await_scripts(said, count // 6, live, until)
-    live.kill()
-    live.wait()
-    time.sleep(2.0)
-    live = drive(local, scripts, out, policy)
-    _await_scripts(said, count // 3, live, until)
-    local.restart_controller()
-    status = live.wait(timeout=max(until - time.monotonic(), 1.0))
+    if disturbed:
+        with _driving(local, scripts, out, policy) as live:
+            _await_scripts(said, disturbed // 6, live, until)
+        time.sleep(2.0)
+    with _driving(local, scripts, out, policy) as live:
+        if disturbed:
+            _await_scripts(said, disturbed // 3, live, until)
+            local.restart_controller()
+        status = live.wait(timeout=max(until - time.monotonic(), 1.0))
     before = local.slurm.read("squeue", "-h", "-a", "-t", "all", "-o", "%A")
-    again = drive(local, scripts, out, policy).wait(timeout=300)
+    with _driving(local, scripts, out, policy) as live:
+        again = live.wait(timeout=max(until - time.monotonic(), 1.0))
     after = local.slurm.read("squeue", "-h", "-a", "-t", "all", "-o", "%A")
     return {"status": status, "again": again, "submitted_again": len(set(after) - set(before))}
 

@@ -12,6 +12,7 @@ that changed run again; `--unreached` prints the statements that no test reached
 written to disk, and meets in a new process whole files of tests, marked ones too: those that reach it, and
 those that import its module. These see what slow tests, other processes and machine code do. Each mutant is
 one line of WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux and mutmut.
+What writes files may, mutated, replace a device: as root it runs where /dev/null is mounted, and so stays.
 """
 
 from __future__ import annotations
@@ -79,8 +80,18 @@ AGAIN = (
     "not browser and not docs and not slurm and not wheel",
 )
 """How tests run with a mutant on disk."""
+GUARDED = "MUTANTS_CANNOT_REPLACE_DEVICES"
+"""Variable of a process for which /dev/null is mounted."""
 LISTINGS = "tests/test_listings.py"
 """Tests of what modules have once they are imported; they call no function."""
+
+
+def guard_devices() -> None:
+    """As root run this again with mounts of its own, in which nothing can replace or remove /dev/null."""
+    if os.geteuid() == 0 and not os.environ.get(GUARDED):
+        mount = f'mount --bind {os.devnull} {os.devnull} && exec "$@"'
+        words = ["unshare", "--mount", "sh", "-c", mount, "sh", sys.executable, *sys.argv]
+        os.execvpe(words[0], words, {**os.environ, GUARDED: "1"})
 
 
 def source_files() -> list[str]:
@@ -630,6 +641,7 @@ def main() -> None:
         "--unreached", action="store_true", help="run every test once, and print what none reaches"
     )
     given = parser.parse_args()
+    guard_devices()
     work, copy = given.work.resolve(), given.work.resolve() / "checkout"
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     shutil.rmtree(copy, ignore_errors=True)  # Files that are gone would be mutated, and listed by tests.

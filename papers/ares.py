@@ -125,7 +125,6 @@ def reproduce(options: Options) -> page.Report:
         lines = {trace_type: _relative(study, found, trace_type) for trace_type in TRACE_TYPES}
         labels = ("Ares by alpha", "alpha", "mean JCT over that at 0.75")
         plots |= {
-            "map": causes.plot(found),
             "alpha": panel_plot([Panel(*labels, study.alphas, lines, band=BEST_ALPHAS)]),
             "deep": panel_plot(ares_causes.look_panels(looked)),
             "time": panel_plot([ares_causes.time_panel(timed)]),

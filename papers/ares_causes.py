@@ -14,7 +14,7 @@ from clustergym.common.tables import table
 
 from . import ares_runs
 from .ares_runs import FIXED, AresRuns, bend, build_run_scenario, build_timed_scenario
-from .page import Draw, Panel, RunColumn, Section, figures_table, grid_plot, passage
+from .page import Panel, RunColumn, Section, figures_table, passage
 from .reproduction import Figures, Found, Options, Parameters, RunSpec, column, load_or_make
 
 EXACT: Parameters = (("search", "exact"),)
@@ -128,25 +128,10 @@ class Causes(NamedTuple):
                 values = self.compute_ratios(found, power, load)
                 shown = [f"{power:g}", f"{load:g}", *column(values[1:], 2)]
                 rows.append([*shown, _first(values[:2]), _first(values)])
-            named = {"traces": " and ".join(self.traces), "plot": self.study.file("map")}
-            return passage("ares", "map", table=table(headers, rows), **named)
+            traces = " and ".join(self.traces)
+            return passage("ares", "map", table=table(headers, rows), traces=traces)
 
         return Section([s for trace in self.traces for at in points for s in self.point(trace, *at)], text)
-
-    def plot(self, found: Found) -> Draw:
-        """Return a function that plots whether Ares or Pollux has the lower mean JCT, by exponent, load."""
-        powers, loads = self.axes
-        values = [[self.compute_ratios(found, power, load) for load in loads] for power in powers]
-        return grid_plot(
-            [f"{load:g}" for load in loads],
-            [f"{power:g}" for power in powers],
-            [[_first(three[:2]) for three in row] for row in values],
-            [[f"{pollux:.2f}\n{own:.2f}" for _, pollux, own in row] for row in values],
-            NAMES[:2],
-            title="Mean JCT over Ares's:\npollux; work-conserving form",
-            xlabel="offered load at the request",
-            ylabel="efficiency to the power",
-        )
 
 
 def _first(values: Sequence[float]) -> str:

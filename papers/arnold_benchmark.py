@@ -16,14 +16,9 @@ from clustergym.common.errors import InputError
 from clustergym.envs.placement.drawing import SETTINGS, PlacementSetting, draw_free_nodes, minipod_sizes
 from clustergym.results.metrics.statistics import Estimate, estimate
 from clustergym.scenario.placement_problem import (
-    UNITS,
-    Assignment,
     Instance,
     algorithm,
-    cell_spread,
-    cells,
     score,
-    weigh_spread,
 )
 
 SCHEMA = "clustergym.bench.placement/1"
@@ -34,7 +29,6 @@ BASELINES = ("best_fit_by_node", "random_fit_by_node", "gpu_packing", "topology_
 WHOLE_GROUPS = ("best_fit", "random_fit", "round_robin")
 """Ours, which place a group whole where they can, as Arnold does; no baselines of the paper."""
 COMPARED = ("arnold", *BASELINES, *WHOLE_GROUPS)
-EITHER_UNIT = "arnold_either_unit"
 QUICK_ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
@@ -45,33 +39,21 @@ def say(step: str) -> None:
 
 
 class SolverAnswer(NamedTuple):
-    """The scores of a placement, whether it is proven optimal, and the relative gap to a lower bound."""
+    """The score of a placement, whether it is proven optimal, and the relative gap to a lower bound."""
 
     score: float
-    cell_score: float
     proven: bool
     gap: float
     nodes: int
 
 
 def solve(name: str, instance: Instance, rng: np.random.Generator) -> SolverAnswer:
-    """Solve a placement problem by a named algorithm, check the placement, and return its scores."""
+    """Solve a placement problem by a named algorithm, check the placement, and return its score."""
     made = algorithm(name)(instance, rng)
     made.check(instance)
     said = made.solution
-    on_cells = weigh_spread(cell_spread(cells(made, instance.job, instance.unit)), instance.alpha)
     proof = (said.proven, said.gap, said.nodes) if said else (False, 0.0, 0)
-    return SolverAnswer(score(made, instance), on_cells, *proof)
-
-
-def solve_either_unit(instance: Instance) -> float:
-    """Return the lower of Arnold's two scores: placing PP (pipeline) groups, or placing DP (data) groups."""
-    scores = []
-    for unit in UNITS:
-        other = Instance(instance.job, instance.free_nodes, instance.alpha, unit)
-        made: Assignment = algorithm("arnold")(other, random_streams.PLACER.generator(0))
-        scores.append(weigh_spread(cell_spread(cells(made, other.job, unit)), instance.alpha))
-    return min(scores)
+    return SolverAnswer(score(made, instance), *proof)
 
 
 def run_setting(setting: PlacementSetting, alphas: Sequence[float], states: int, seed: int) -> dict[str, Any]:
@@ -91,10 +73,8 @@ def run_setting(setting: PlacementSetting, alphas: Sequence[float], states: int,
             [solve(name, Instance(setting.job, free, alpha), rng) for free, rng in pairs] for alpha in alphas
         ]
         say(f"({setting.name}) {name}")
-    either = [[solve_either_unit(Instance(setting.job, free, a)) for free in drawn] for a in alphas]
     exact = [answer for by_state in found["arnold"] for answer in by_state]
     shape = ("gpus", "nodes", "data_parallel", "tensor_parallel", "pipeline_parallel")
-    cell_scores = {name: _column(rows, "cell_score") for name, rows in found.items()}
     return {
         "name": setting.name,
         "cluster": setting.cluster,
@@ -102,8 +82,10 @@ def run_setting(setting: PlacementSetting, alphas: Sequence[float], states: int,
         "nodes": int(sizes.sum()),
         "job": {name: getattr(setting.job, name) for name in shape},
         "free_nodes": [free.tolist() for free in drawn],
-        "scores": {name: _column(rows, "score") for name, rows in found.items()},
-        "cell_scores": cell_scores | {EITHER_UNIT: either},
+        "scores": {
+            name: [[round(answer.score, 9) for answer in by_state] for by_state in rows]
+            for name, rows in found.items()
+        },
         "arnold": {
             "proven": sum(answer.proven for answer in exact),
             "solved": len(exact),
@@ -111,10 +93,6 @@ def run_setting(setting: PlacementSetting, alphas: Sequence[float], states: int,
             "branch_and_bound_nodes": sum(answer.nodes for answer in exact),
         },
     }
-
-
-def _column(rows: list[list[SolverAnswer]], field: str) -> list[list[float]]:
-    return [[round(getattr(answer, field), 9) for answer in by_state] for by_state in rows]
 
 
 def run_benchmark(alphas: Sequence[float], states: int, seed: int) -> dict[str, Any]:

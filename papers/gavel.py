@@ -19,15 +19,13 @@ from .claims import FAIR, PUBLISHED
 from .gavel_packing import (
     OBJECTIVES,
     PACKING,
-    PAIRS_OF_96,
     RULES,
     build_scenario,
     packing_figures,
     packing_plots,
     packing_scenario,
-    packing_sections,
+    packing_section,
     read_rates,
-    with_pairs,
 )
 from .page import Report, Section, list_specs, make_report, passage, words
 from .reproduction import (
@@ -48,9 +46,7 @@ TRACE, RATES = Path("traces_physical") / "max_min_fairness.trace", Path("simulat
 
 def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
     """Build the scenario of a run: a stream of jobs, or the paper's trace of 96 jobs."""
-    if spec.setting == PACKING:
-        return packing_scenario(data, spec)
-    return with_pairs(data, _scenario(data)) if spec.setting == PAIRS_OF_96 else _scenario(data)
+    return packing_scenario(data, spec) if spec.setting == PACKING else _scenario(data)
 
 
 @cache
@@ -119,8 +115,7 @@ def reproduce(options: Options) -> Report:
     rows = [row for row in ROWS if row.policy in chosen]
     sections = [words(passage("gavel", "fifo", seeds=FIFO_SEEDS)), _comparison(rows)]
     if not options.quick and "gavel" in chosen:
-        sections.append(_ablation([row for row in rows if row.policy == "gavel"]))
-        sections += packing_sections()
+        sections += [_ablation([row for row in rows if row.policy == "gavel"]), packing_section()]
     found = run_all(list_specs(sections), build_run_scenario, options)
     introduction = passage("gavel", "introduction") + note
     claims = judge_claims("gavel", gavel_figures(rows, found))
@@ -128,7 +123,7 @@ def reproduce(options: Options) -> Report:
 
 
 def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
-    if spec.setting in (PACKING, PAIRS_OF_96):
+    if spec.setting == PACKING:
         return {"label": spec.label, **spec.plain(figures)}
     row = next(row for row in ROWS if set(row.parameters) <= set(spec.parameters))
     jct_h, makespan_h = (row.published(metric) for metric in ("jct_mean", "makespan"))

@@ -31,8 +31,6 @@ from .reproduction import Figures, Found, Parameters, RunSpec, change, number
 RATES = Path("gavel") / "simulation_throughputs.json"
 PACKING = "36 GPUs of each type, free restarts"
 """Setting of the runs of this module."""
-PAIRS_OF_96 = "free restarts, pairs"
-"""Setting of the runs of the 96 jobs that may share GPUs."""
 EACH = 36
 MEASURED = 1
 """Priority of the jobs whose JCT counts; it has no effect on Gavel."""
@@ -133,10 +131,12 @@ def _draw_job(
 
 def packing_scenario(data: Path, spec: RunSpec) -> Scenario:
     """Build a scenario of a stream of jobs on 36 V100, 36 P100 and 36 K80; restarts cost nothing."""
-    rates, _ = _table(data / RATES)
+    rates, pairs = _table(data / RATES)
     trace = draw_trace(ALL[spec.trace], rates, spec.seed)
     alone = build_scenario(_cluster(), trace, rates, sorted(set(trace.gpus.tolist())))
-    return with_pairs(data, replace(alone, horizon_s=float(trace.submit_s[-1])))
+    classes, counts = alone.tables.classes, alone.tables.counts
+    speeds = PairSpeeds.from_table(pairs, classes, alone.cluster, counts, "refuse")
+    return replace(alone, horizon_s=float(trace.submit_s[-1]), pairs=speeds)
 
 
 def build_scenario(cluster: ClusterSpec, trace: Trace, rates: Rates, counts: Sequence[int]) -> Scenario:
@@ -163,13 +163,6 @@ def build_scenario(cluster: ClusterSpec, trace: Trace, rates: Rates, counts: Seq
     )
 
 
-def with_pairs(data: Path, scenario: Scenario) -> Scenario:
-    """Return a copy of a scenario in which pairs of jobs may share GPUs, at speeds measured by Gavel."""
-    (_, pairs), tables = _table(data / RATES), scenario.tables
-    speeds = PairSpeeds.from_table(pairs, tables.classes, scenario.cluster, tables.counts, "refuse")
-    return replace(scenario, pairs=speeds)
-
-
 # The page
 
 
@@ -186,16 +179,13 @@ RULES: dict[str, Parameters] = {
     "ties go to who holds the GPUs": (("hold_ties", True),),
     "all three": (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True)),
 }
-"""Our rules, each in place of a rule of Gavel's own. The first three are run with packed jobs too."""
+"""Our rules, each in place of a rule of Gavel's own."""
 
 
-def packing_sections() -> list[Section]:
-    """Return the page's sections on jobs that share GPUs."""
+def packing_section() -> Section:
+    """Return the page's section on jobs that share GPUs."""
     loads = [*LOADS, *SEVERAL]
-    curve = [load.spec(parameters) for load in loads for parameters in (UNPACKED, PACKED)]
-    objectives = [_of_96(name, which) for name in WITH_FIFO for which in (UNPACKED, PACKED)]
-    rules = [spec for row in _list_ablations() for spec in row]
-    return [Section(curve, _curve), Section(rules, _rules), Section(objectives, _objectives)]
+    return Section([load.spec(which) for load in loads for which in (UNPACKED, PACKED)], _curve)
 
 
 def _curve(found: Found) -> str:
@@ -210,24 +200,6 @@ def _curve(found: Found) -> str:
     return f"{passage('gavel', 'packing', plot=PLOT)}\n\n{table(headers, lines)}"
 
 
-SHORT = LOADS[5]
-"""The load of the ablation."""
-
-
-def _list_ablations() -> list[tuple[RunSpec, RunSpec]]:
-    rules = list(RULES.values())[:3]
-    return [(SHORT.spec((*UNPACKED, *rule)), SHORT.spec((*PACKED, *rule))) for rule in rules]
-
-
-def _rules(found: Found) -> str:
-    lines = []
-    for name, specs in zip(RULES, _list_ablations(), strict=False):
-        alone, packed = (_jct_h(found[spec]) for spec in specs)
-        lines.append([name, number(alone, 2), number(packed, 2), change(packed, alone)])
-    text = passage("gavel", "packing-rules", jobs_per_h=SHORT.jobs_per_h)
-    return f"{text}\n\n{table(['rule', 'alone, h', 'packed, h', 'change'], lines)}"
-
-
 OBJECTIVES = {
     "max_min_fairness": "max-min fairness",
     "max_min_water_filling": "max-min fairness, water filling",
@@ -236,24 +208,6 @@ OBJECTIVES = {
     "max_total_throughput": "maximum total throughput",
 }
 """The objectives of Gavel's linear programs, in the page's words."""
-WITH_FIFO = {**OBJECTIVES, "fifo": "FIFO on the fastest type"}
-
-
-def _of_96(objective: str, which: Parameters) -> RunSpec:
-    return RunSpec("max_min_fairness", None, PAIRS_OF_96, "gavel", (("objective", objective), *which))
-
-
-def _objectives(found: Found) -> str:
-    headers = ["objective", "mean JCT alone, h", "packed", "change", "makespan alone, h", "packed", "change"]
-    lines = []
-    for name, label in WITH_FIFO.items():
-        alone, packed = (found[_of_96(name, which)] for which in (UNPACKED, PACKED))
-        cells = [label]
-        for metric in ("jct_mean", "makespan"):
-            hours = alone[metric] / 3600, packed[metric] / 3600
-            cells += [number(hours[0], 2), number(hours[1], 2), change(hours[1], hours[0])]
-        lines.append(cells)
-    return f"{passage('gavel', 'packing-objectives')}\n\n{table(headers, lines)}"
 
 
 def packing_figures(found: Found) -> tuple[dict[str, float], dict[str, float]]:

@@ -62,39 +62,6 @@ def panel_plot(panels: Sequence[Panel]) -> Draw:
     return lambda path: draw_figure(path, (4.5 * len(panels), 3.6), fill, "--out")
 
 
-def grid_plot(
-    x: Sequence[str],
-    y: Sequence[str],
-    policies: Sequence[Sequence[str]],
-    texts: Sequence[Sequence[str]],
-    legend: Sequence[str],
-    **labels: str,
-) -> Draw:
-    """Return a function that plots a grid of squares, each with a policy's colour and a text.
-
-    `x` labels the columns, `y` the rows from the top; `labels` are the title and those of Matplotlib's axes.
-    """
-
-    def fill(figure: Any) -> None:
-        from matplotlib.patches import Patch, Rectangle
-
-        axes = figure.add_subplot()
-        for row, named in enumerate(policies):
-            for column, policy in enumerate(named):
-                corner, colour = (column - 0.5, row - 0.5), choose_style(policy).colour
-                axes.add_patch(Rectangle(corner, 1, 1, facecolor=colour, alpha=0.5, edgecolor="white"))
-                axes.text(column, row, texts[row][column], ha="center", va="center")
-        axes.set(xlim=(-0.5, len(x) - 0.5), ylim=(len(y) - 0.5, -0.5), **labels)
-        axes.set_xticks(range(len(x)), x)
-        axes.set_yticks(range(len(y)), y)
-        axes.title.set_fontsize("small")
-        handles = [Patch(facecolor=choose_style(name).colour, alpha=0.5, label=name) for name in legend]
-        figure.legend(handles=handles, loc="outside right upper", fontsize="small")
-
-    size = 1.3 * len(x) + 3.2, 0.8 * len(y) + 1.6
-    return lambda path: draw_figure(path, size, fill, "--out")
-
-
 @dataclass(frozen=True)
 class Report:
     """The page that compares a paper's results with ours: Markdown text, claims, figures and plots.

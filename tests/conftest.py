@@ -1,7 +1,5 @@
 """What `pytest` runs, and what several folders of tests need: the wheel, and pages in a real browser."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import os
@@ -32,7 +30,6 @@ def pytest_xdist_auto_num_workers():
 
 MARKS = {
     "agreement": (
-        "papers/test_fgd_slowly.py",
         "sim/compiled",
         "sim/test_plain_simulation.py",
         "sim/test_state_machine.py",

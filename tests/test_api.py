@@ -1,7 +1,5 @@
 """The public Python interface."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The table of the layers in docs/architecture.md is the contract that `lint-imports` keeps."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

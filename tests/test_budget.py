@@ -4,8 +4,6 @@ A row may rise only by what another row falls in the same commit, so the sum nev
 those that are neither blank, comment nor docstring.
 """
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from pathlib import Path

@@ -3,8 +3,6 @@
 `GOLDEN=write python -m pytest -n 0 tests/test_drawings.py` writes `golden/drawings.txt` anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Valid files are damaged in the same ways each time; of alike errors the first is
 `GOLDEN=write python -m pytest -n 0 tests/test_error_lines.py` writes `golden/errors/` anew.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every function that opens a file of a user is found in the source, and has a fuzz target."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The glossary names what is there; functions are verbs, classes no metaphors."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -4,8 +4,6 @@ A change of a digest is a change of results: it needs a new minor version and a 
 changelog. `python tests/test_golden.py` prints the present ones.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a new user sets out to do, from the built wheel, in an empty folder: the scripts of tests/journeys."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

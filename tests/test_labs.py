@@ -1,7 +1,5 @@
 """The exercises of docs/lab: with the solutions all checks pass, without any one of them some check fails."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

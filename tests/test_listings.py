@@ -4,8 +4,6 @@ A line of `golden/defaults.txt` or `golden/constants.txt` that changes may chang
 to be meant: `GOLDEN=write python -m pytest -n 0 tests/test_listings.py` writes both files.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import enum

@@ -1,7 +1,5 @@
 """What `pytest` runs without a flag, with a folder, with a mark and with `--lf`."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The script that measures training on a GPU: its searches by hand, and all of it, tiny, on the CPU."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

@@ -1,7 +1,5 @@
 """docs/metrics.md names every metric, and every column and key of the files that runs write."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

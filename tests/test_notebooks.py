@@ -1,7 +1,5 @@
 """Notebooks of docs/ run, and print what they were saved with."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 from pathlib import Path

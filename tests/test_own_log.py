@@ -1,7 +1,5 @@
 """A user's own log on the user's own cluster: durations, GPU types, counts and drops, and what a run says."""
 
-from __future__ import annotations
-
 import copy
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """The committed pictures of the docs show what the simulator does now."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 from itertools import pairwise

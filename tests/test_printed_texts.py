@@ -3,8 +3,6 @@
 `GOLDEN=write python -m pytest -n 0 tests/test_printed_texts.py` writes `golden/texts/` anew.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Named random streams: no two draw the same numbers, and the legacy ones draw what they always did."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import subprocess

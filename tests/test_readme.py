@@ -1,7 +1,5 @@
 """What the README tells a user to do, done."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

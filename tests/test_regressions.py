@@ -1,7 +1,5 @@
 """Files that once ended in a traceback, a hang or out of memory, and valid ones that fuzzing starts from."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A release: what is built, what it needs, and what is said of it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The figures of the README and of the docs are those that the committed boards, claims and runs give."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SECURITY.md says what is so: limits are those of the readers, its tests exist, no reader runs code."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

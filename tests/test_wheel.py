@@ -1,7 +1,5 @@
 """The wheel works in a new environment, from any folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Parts of the auction that compiled functions alone call, run as Python on cases worked by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What an agent that measures jobs learns and believes, worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 

@@ -1,7 +1,5 @@
 """Checkpoints round trip; anything else in their place is one clear line."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 

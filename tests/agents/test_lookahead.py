@@ -1,7 +1,5 @@
 """Look-ahead: play-outs as worked out by hand, without a peek at the trace, and the same again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

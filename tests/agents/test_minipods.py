@@ -1,7 +1,5 @@
 """The learned placer's choice of minipods as worked out by hand; its episodes are the simulator's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

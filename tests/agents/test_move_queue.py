@@ -1,7 +1,5 @@
 """The auction makes the best-scoring move that has room, found in a queue or by looking at all of them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

@@ -1,13 +1,9 @@
 """What each `clustergym bench` command hands on, prints and writes; stand-ins measure."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
-import clustergym.bench.engine as engine
-import clustergym.bench.environments as environments
 import clustergym.bench.sharing as sharing
 import pytest
 from clustergym.bench.command import main
@@ -31,58 +27,6 @@ def test_placement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any)
     assert calls == [(True, QUICK_STATES, 3), (False, STATES, 0), (plot, "--plot"), (True, FEWEST_STATES, 0)]
     assert (out.read_text(), json.loads(file.read_text())) == ("1.0\n", {"scores": [1.0]})
     assert capsys.readouterr().out == "1.0\n"  # Of the last; with -o the report is in the file alone.
-
-
-def test_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
-    asked: list[Any] = []
-
-    def rows(options: Any) -> Any:
-        asked.append(options)
-        yield from ({"policy": "fcfs"}, {"policy": "srtf"})
-
-    monkeypatch.setattr(engine, "engine_rows", rows)
-    monkeypatch.setattr(engine, "line", lambda row: f"line of {row['policy']}")
-    monkeypatch.setattr(engine, "bare_simpy_events_per_s", lambda: 5.0)
-    file = tmp_path / "e.json"
-    words = ["engine", "--gpus", "64", "1", "--policies", "fcfs", "{name: elasticflow, mode: loosened}"]
-    assert main([*words, "--hours", "0.5", "--contention", "--repeat", "1", "--json", str(file)]) == 0
-    assert asked == [
-        engine.EngineOptions(
-            [64, 1], [{"name": "fcfs"}, {"name": "elasticflow", "mode": "loosened"}], 0.5, True, False, 1
-        )
-    ]
-    assert capsys.readouterr().out.splitlines() == [
-        *engine.HEADING.splitlines(), "line of fcfs", "line of srtf"
-    ]  # fmt: skip
-    assert json.loads(file.read_text()) == {
-        "schema": engine.SCHEMA, "bare_simpy_events_per_s": 5.0,
-        "rows": [{"policy": "fcfs"}, {"policy": "srtf"}],
-    }  # fmt: skip
-
-
-def test_environments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
-    asked: list[Any] = []
-
-    def measure(options: Any, tell: Any) -> dict[str, Any]:
-        asked.append(options)
-        tell("elastic is measured")
-        return {"rows": 1}
-
-    monkeypatch.setattr(environments, "environment_figures", measure)
-    monkeypatch.setattr(environments, "report", lambda figures: f"{figures}\n")
-    file = tmp_path / "e.json"
-    words = ["environments", "--only", "elastic-16"]
-    assert main([*words, "--numbers", "1", "17", "--seconds", "5", "--json", str(file)]) == 0
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("{'rows': 1}\n", "elastic is measured\n")
-    assert json.loads(file.read_text()) == {"rows": 1}
-    assert main([*words, "--quick"]) == 0
-    assert main([*words, "--quick", "--numbers", "17"]) == 0
-    made = environments.EnvironmentOptions
-    assert asked == [
-        made("elastic-16", [1, 17], 5.0), made("elastic-16", [1, 16], 0.1), made("elastic-16", [17], 0.1)
-    ]  # fmt: skip
-    capsys.readouterr()
 
 
 def test_sharing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:

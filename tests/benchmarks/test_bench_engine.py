@@ -1,7 +1,5 @@
 """The engine benchmark measures runs and does not change them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

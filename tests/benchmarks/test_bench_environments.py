@@ -1,7 +1,5 @@
 """`clustergym bench environments`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -38,18 +36,6 @@ def test_figures_of_an_environment(tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"| ClusterGym/Elastic-16-v1 | 2 | {steps:,.0f} |" in shown.out
     assert "CartPole-v1" in shown.out
     assert "ClusterGym/Elastic-16-v1, 2: " in shown.err
-
-
-def test_figures_of_an_auction_have_no_shares(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["environments", "--only", "auction-16", "--numbers", "2", "--seconds", "0.01"]) == 0
-    (line,) = [
-        row
-        for row in capsys.readouterr().out.splitlines()
-        if row.startswith("| ClusterGym/Auction-16-v1 | 2 |")
-    ]
-    cells = [cell.strip() for cell in line.split("|")[1:-1]]
-    assert float(cells[2].replace(",", "")) > 0
-    assert cells[6:10] == ["", "", "", ""]
 
 
 def test_environments_in_which_things_are_placed_have_the_speed_of_many_together(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Sentences on boards' figures say what the intervals say, and name the conditions that reverse them."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """NVLink domains of several nodes: switches, localities, bandwidths, pictures, files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

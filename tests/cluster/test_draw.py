@@ -1,7 +1,5 @@
 """`python -m clustergym.cluster draw`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Clusters from what Slurm and Kubernetes list of their nodes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Parts of nodes: who holds what, and what is refused without a trace."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

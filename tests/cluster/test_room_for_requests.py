@@ -1,7 +1,5 @@
 """Whether a node has room for a request: cores, memory, model and GPUs must all be on one node."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from clustergym.cluster.parts import Requests, empty_nodes, fitting

@@ -5,8 +5,6 @@ is left out. A line that changes breaks somebody's script, so it is changed ther
 changelog.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every command that reads its arguments by argparse complains in one line and says where help is."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 from collections.abc import Iterator

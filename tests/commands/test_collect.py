@@ -1,7 +1,5 @@
 """Collecting results: grouping, seeds, repetitions, tables, files, and bad input."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json
@@ -84,12 +82,6 @@ def test_one_table_with_ratios_to_fcfs(save, capsys):
     assert "1.000 min  0.50x" in line
     assert "50.00 %" in shown
     assert "demo, version 1, up to hour 2; scenario hash aaaaaaaa" in shown
-
-
-def test_another_reference(save):
-    folder = save(result("arena", jct=60.0), result("fcfs", jct=120.0))
-    [table] = collected(folder, "--reference", "arena")
-    assert [column["ratio"]["jct_mean"] for column in table["columns"]] == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -176,19 +168,6 @@ def test_no_interval_of_a_positive_quantity_goes_below_0_or_a_share_above_1(save
     jct, share = (table["columns"][0]["metrics"][name] for name in ("jct_mean", "gpu_utilization"))
     assert 0 < jct["low"] < jct["mean"] < jct["high"]
     assert 0 < share["low"] < share["mean"] < share["high"] < 1
-
-
-def test_a_ratio_without_an_interval_is_shown_alone(save, capsys):
-    # In seed 1 the reference has none: a resample of that seed alone would divide by 0.
-    runs = [result(policy, seed) for policy in ("fcfs", "arena") for seed in (0, 1)]
-    for run, preemptions in zip(runs, (2.0, 0.0, 3.0, 1.0), strict=True):
-        run["metrics"]["preemptions_mean"] = preemptions
-    [table] = collected(save(*runs))
-    assert table["columns"][1]["ratio"]["preemptions_mean"] == 2.0
-    assert "preemptions_mean" not in table["columns"][1]["ratio_interval"]
-    line = next(line for line in capsys.readouterr().out.splitlines() if "preemptions" in line)
-    assert "2.00x " in line
-    assert "2.00x [" not in line
 
 
 def test_two_job_sets_for_one_seed_are_two_tables(save, capsys):
@@ -295,18 +274,6 @@ def configured(tmp_path):
     return write
 
 
-def test_two_clusters_are_columns_of_one_table(configured, capsys):
-    for seed in (0, 1):
-        configured("small", 1.0, "fcfs", seed, 100.0 + seed)
-        runs = configured("large", 1.0, "fcfs", seed, 50.0 + seed)
-    [table] = collected(runs, "--by", "cluster", "--reference", "small")
-    assert figures(table) == {"cluster=small": 100.5, "cluster=large": 50.5}
-    assert [column["by"] for column in table["columns"]] == [{"cluster": "small"}, {"cluster": "large"}]
-    assert (table["reference"], table["seeds"], table["sha256"]) == ("cluster=small", [0, 1], {})
-    assert table["columns"][1]["ratio_interval"]["jct_mean"] == [50 / 100, 51 / 101]
-    assert "fcfs on demo, version 1, up to hour 2; 4 scenarios" in " ".join(capsys.readouterr().out.split())
-
-
 def test_keys_together_are_columns_of_every_combination(configured):
     for cluster, load, policy in itertools.product(("small", "large"), (1.0, 2), ("fcfs", "srtf")):
         runs = configured(cluster, load, policy, 0, 100.0 * load)
@@ -348,15 +315,6 @@ def test_clusters_of_one_name_are_told_apart_by_what_differs(configured):
         "cluster=small(nodes.0.count=4)": 10.0,
         "cluster=small(nodes.0.count=8)": 5.0,
     }
-
-
-def test_csv_has_the_keys(configured, tmp_path):
-    configured("small", 1.0, "fcfs", 0, 10.0)
-    runs = configured("large", 1.5, "fcfs", 0, 5.0)
-    path = tmp_path / "results.csv"
-    assert main([str(runs), "--by", "cluster", "--by", "trace.load", "--csv", str(path)]) == 0
-    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-    assert [(row["cluster"], row["trace.load"]) for row in rows] == [("small", "1"), ("large", "1.5")]
 
 
 def test_a_key_that_no_run_has_is_one_line(configured, capsys):

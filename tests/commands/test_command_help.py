@@ -1,7 +1,5 @@
 """The help of the commands that take KEY=VALUE."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A command is found by its name: as a file of the core, or in an entry point of a client."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

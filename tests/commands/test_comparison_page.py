@@ -1,7 +1,5 @@
 """The page of `clustergym evaluate`: every cell worked out from the figures, here by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

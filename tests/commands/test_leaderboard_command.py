@@ -1,7 +1,5 @@
 """What each `clustergym leaderboard` command hands on, prints and writes; stand-ins do the work."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import asdict, dataclass

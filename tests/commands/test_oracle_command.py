@@ -1,7 +1,5 @@
 """`python -m clustergym.oracle`: what it prints, writes and refuses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -10,7 +8,6 @@ from published_data import DATA, needs
 from python_process import printed_by
 from refusals import Said, refused
 
-from clustergym.__main__ import main as clustergym
 from clustergym.commands.oracle import main
 from clustergym.commands.oracle.common import human, print_figures
 from clustergym.common.errors import InputError
@@ -52,16 +49,6 @@ def test_bad_input_is_one_line_exit_status_2_and_nothing_written(
     assert out == ""
     said.check(err)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == FILES
-
-
-def test_the_command_is_listed_with_the_others(capsys: pytest.CaptureFixture[str]) -> None:
-    assert clustergym(["--help"]) == 0
-    assert "  oracle      explain, fit and validate" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as caught:
-        clustergym(["oracle", "--help"])
-    assert caught.value.code == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in ("explain", "fit", "validate"))
 
 
 def test_figures_for_people(capsys: pytest.CaptureFixture[str]) -> None:

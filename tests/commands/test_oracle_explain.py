@@ -1,7 +1,5 @@
 """`clustergym oracle explain` for a transformer of today: every line and figure, of steps given by hand."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import fields, replace

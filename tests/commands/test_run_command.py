@@ -1,7 +1,5 @@
 """The main job from the command line: what it prints, writes, and refuses."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -9,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from error_lines import error_line
@@ -151,34 +148,6 @@ def test_a_sweep_runs_every_cell_and_is_collected(small, tmp_path, capsys, monke
     assert capsys.readouterr().out.count("finished already") == 6
 
 
-def test_one_failing_cell_does_not_stop_the_others(small, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    sweep = ["-m", "policy=fcfs", "seed=-1,0", f"hydra.sweep.dir={tmp_path / 'sweep'}", "compare=null"]
-    assert run.main([*sweep, *small]) == 2
-    assert len(list((tmp_path / "sweep").rglob("result.json"))) == 1
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert line.startswith("error: policy=fcfs seed=-1")
-    assert ": seed: -1 is not valid" in line
-
-
-def test_a_sweep_in_parallel_processes_gives_the_same_and_reports_a_failure(
-    small, tmp_path, capfd, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    sweep = ["-m", "policy=fcfs", "seed=-1,0,1", "compare=null", *small]
-    assert run.main(["hydra.sweep.dir=serial", *sweep]) == 2
-    assert run.main(["hydra.sweep.dir=parallel", "hydra/launcher=joblib", *sweep]) == 2
-    errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 2
-    assert all("seed: -1 is not valid" in line for line in errors)
-    digests = [
-        {json.loads(path.read_text())["seed"]: json.loads(path.read_text())["digest"] for path in found}
-        for found in (Path("serial").rglob("result.json"), Path("parallel").rglob("result.json"))
-    ]
-    assert set(digests[0]) == {0, 1}
-    assert digests[0] == digests[1]
-
-
 @pytest.mark.processes
 @pytest.mark.parametrize("policy", ["fcfs", "srtf", "arena"])
 def test_replay_is_equal_in_another_process_and_hash_seed(policy, small, tmp_path):
@@ -275,27 +244,6 @@ def test_a_trace_that_does_not_suit_is_one_line(name, tmp_path, capsys):
     assert not out.exists()
 
 
-def test_oversize_jobs_can_be_dropped_by_rule(tmp_path, capsys):
-    path = tmp_path / "mine.csv"
-    rows = "a,0,gpt3,760M,128,10,A40,64\nb,0,gpt3,760M,128,10,A40,1\n"
-    path.write_text(f"job_id,submit_s,model_family,model_size,global_batch,iterations,gpu_type,gpus\n{rows}")
-    args = [
-        "trace=file",
-        f"trace.path={path}",
-        f"hydra.run.dir={tmp_path / 'out'}",
-        "compare=null",
-        "policy=fcfs",
-    ]
-    assert run.main([*args, "scenario.oversize=drop"]) == 0
-    metrics = json.loads((tmp_path / "out" / "result.json").read_text())["metrics"]
-    assert (metrics["jobs_dropped"], metrics["jobs_finished"]) == (1, 1)
-
-
-def test_cfg_job_prints_the_configuration(capfd):
-    assert run.main(["--cfg", "job", "policy=fcfs"]) == 0
-    assert "name: fcfs" in capfd.readouterr().out
-
-
 def test_a_stalled_policy_fails_and_writes_nothing(small, tmp_path, capsys, monkeypatch):
     from clustergym.policies.fcfs import FirstComeFirstServed
 
@@ -313,7 +261,3 @@ def test_half_a_result_is_no_result(out, small, capsys):
     assert run.main(["policy=fcfs", "compare=null", f"hydra.run.dir={out}", *small]) == 0
     assert "finished already" not in capsys.readouterr().out
     assert json.loads((out / "result.json").read_text())["metrics"]["jobs_finished"] == 8
-
-
-def test_no_scratch_folder_is_left_behind(out):
-    assert {path.name for path in out.iterdir()} == FILES | {"report.html"}

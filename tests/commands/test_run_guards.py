@@ -1,7 +1,5 @@
 """The commands under a policy that exits or hangs, a process that is killed, and memory that runs out."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

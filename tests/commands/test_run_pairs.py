@@ -1,7 +1,5 @@
 """Runs with pairs from the command line: what they write, that they replay, and what is refused."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

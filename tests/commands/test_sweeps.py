@@ -1,7 +1,5 @@
 """Sweeps: what they run, what a failure or a kill leaves, and equal results from every launcher."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -207,6 +205,7 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_results(plain, tmp_path):
             node.wait(30)
 
 
+@pytest.mark.nightly
 @needs_ray
 def test_the_ray_launcher_starts_its_own_where_an_earlier_cluster_left_its_address(
     plain, monkeypatch, tmp_path

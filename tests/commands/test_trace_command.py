@@ -1,21 +1,15 @@
 """`python -m clustergym.trace`: import, validate, slice; describe and generate are delegated."""
 
-from __future__ import annotations
-
-import argparse
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from error_lines import error_line
 from refusals import Said, refused
 
-from clustergym.commands import trace as command
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
 from clustergym.oracle.models.model_spec import ModelClass
@@ -169,13 +163,6 @@ def test_slice_by_time_and_by_number(native: Path) -> None:
     assert part.provenance["slices"][0]["of"] == read_trace(native).sha256
 
 
-def test_slices_put_together_are_the_whole(native: Path) -> None:
-    whole = read_trace(native)
-    parts = [cut_trace(whole, start_s=low, end_s=low + 30) for low in (0, 30, 60, 90)]
-    assert sum((part.job_id for part in parts), ()) == whole.job_id
-    assert np.concatenate([part.iterations for part in parts]).tolist() == whole.iterations.tolist()
-
-
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
@@ -206,20 +193,6 @@ def test_wrong_usage_is_one_line_and_writes_nothing(
     assert {*helios.parent.iterdir()} == {helios, native}
 
 
-@pytest.mark.parametrize("name", ["describe", "generate"])
-def test_describe_and_generate_are_delegated(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[argparse.Namespace] = []
-
-    def run(args: argparse.Namespace) -> int:
-        seen.append(args)
-        return 3
-
-    delegate = SimpleNamespace(add_arguments=lambda parser: parser.add_argument("--speed", type=int), run=run)
-    monkeypatch.setattr(command, "_module", lambda asked: {name: delegate}[asked])
-    assert main([name, "--speed", "4"]) == 3
-    assert seen[0].speed == 4
-
-
 @pytest.mark.processes
 def test_the_same_import_in_two_processes_is_the_same_to_the_byte(helios: Path) -> None:
     written = []
@@ -237,9 +210,3 @@ def test_the_same_import_in_two_processes_is_the_same_to_the_byte(helios: Path) 
         assert run.stderr == "left out 1 job: CPU job\n"
         written.append((out.read_bytes(), out.with_name(f"out{seed}.provenance.json").read_bytes()))
     assert written[0] == written[1]
-
-
-def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    said = "no command given (give one of import, validate, slice, describe, generate)"
-    assert said in error_line(capsys)

@@ -1,7 +1,5 @@
 """A search for values: what it tries, what it calls best, and what it says of bad input."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

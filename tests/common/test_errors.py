@@ -1,7 +1,5 @@
 """What a command ends in: its status, and one line on stderr."""
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What importing loads: nothing that takes long, unless it is needed."""
 
-from __future__ import annotations
-
 import pytest
 from python_process import printed_by
 

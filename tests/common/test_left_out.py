@@ -1,7 +1,5 @@
 """What readers do not use is counted once, printed by the command, and stored with `--json`."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files that are no regular files, links, long names, and standard output that nobody reads."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

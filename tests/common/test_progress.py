@@ -1,7 +1,5 @@
 """Progress is a line on stderr now and then, and never changes what is counted."""
 
-from __future__ import annotations
-
 import pytest
 
 from clustergym.commands import evaluate

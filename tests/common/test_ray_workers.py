@@ -1,7 +1,5 @@
 """Work on a Ray cluster of two workers gives what it gives in this process."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Tables of text: what their cells become, and the exact line for each thing that is wrong with one."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import math

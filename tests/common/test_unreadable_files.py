@@ -1,7 +1,5 @@
 """Files and folders that a normal user may not read or write are one line and exit status 2."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

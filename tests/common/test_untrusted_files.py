@@ -1,7 +1,5 @@
 """Every reader of a file that others may have made: pipes, devices, bombs and edits end in one line."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

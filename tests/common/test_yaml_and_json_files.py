@@ -1,7 +1,5 @@
 """YAML, JSON and JSON lines of others: what is read, and the exact line for each thing that is not."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """What is read from a compiled episode is what the SimPy engine has, and the episode stays compiled."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import fields
 from typing import Any

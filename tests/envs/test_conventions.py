@@ -4,8 +4,6 @@ Warnings are errors here, deprecations among them. `.ci/nightly` runs this file 
 release, and the scheduled workflow with its development branch as well.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 

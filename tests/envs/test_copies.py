@@ -1,7 +1,5 @@
 """Copied or pickled in the middle of an episode, an environment goes on alike; spaces sample by its masks."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import multiprocessing

@@ -1,7 +1,5 @@
 """Every policy plays an environment through its actions as it plays the simulator."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import yaml

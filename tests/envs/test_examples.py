@@ -1,7 +1,5 @@
 """The example and the benchmark of environments run."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sys

@@ -1,7 +1,5 @@
 """Environments whose nodes fail."""
 
-from __future__ import annotations
-
 import logging
 
 import gymnasium

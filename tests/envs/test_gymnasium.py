@@ -1,10 +1,7 @@
 """Every placement environment keeps to Gymnasium's interface, alone, in vectors and under wrappers."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
-import pickle
 import warnings
 
 import gymnasium
@@ -57,17 +54,6 @@ def test_stable_baselines_checks_it_without_a_warning(name, observation):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         checker.check_env(gymnasium.make(name, observation=observation))
-
-
-@pytest.mark.parametrize("name", IDS)
-def test_observations_are_in_their_space_to_the_end(name):
-    env = gymnasium.make(name)
-    for seed in range(3):
-        seen, _, info = legal_episode(env, seed)
-        assert info["placed"]
-        for observation in seen:
-            assert env.observation_space.contains(observation)
-            assert list(observation) == sorted(observation)
 
 
 @pytest.mark.parametrize("name", IDS)
@@ -145,18 +131,6 @@ def test_an_environment_crosses_to_a_spawned_worker():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         scores = pool.starmap(placed_score, [(env, 11) for env in [*fresh, begun]])
     assert scores == [placed_score(env, 11) for env in [*fresh, begun]]
-
-
-def test_a_copy_goes_on_by_itself():
-    env = PlacementEnv("ansi", setting="i")
-    env.reset(options={"free_nodes": [6, 6, 6]})
-    env.step(0)
-    copy = pickle.loads(pickle.dumps(env))
-    copy.step(1)
-    assert (copy.instance.free_nodes == env.instance.free_nodes).all()
-    assert env.step(0)[-1]["score"] == 1.0
-    assert "group 1: 0 of 2" in env.render()
-    assert copy.step(0)[-1]["score"] == 2.0
 
 
 @pytest.mark.parametrize("name", IDS)

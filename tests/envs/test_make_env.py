@@ -1,7 +1,5 @@
 """`env=NAME` and mappings like it make environments, and their mistakes are one line."""
 
-from __future__ import annotations
-
 import pytest
 from refusals import refused
 

@@ -1,7 +1,5 @@
 """What an agent may use depends on nothing that is hidden from it, and on nothing that is still to happen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What other libraries ask of environments: TorchRL's constructor, methods of Gymnasium's vectors."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """What an episode of the Placement environment is, on cases small enough to follow by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded

@@ -1,7 +1,5 @@
 """Communication matrices, instances, spreads and ranks of pre-training jobs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

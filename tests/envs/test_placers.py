@@ -1,7 +1,5 @@
 """Every placement algorithm, driven through the environment's actions, gets exactly its own score."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The agent of benchmarks/rack_agent.py: what its scores prefer, and that it learns to prefer it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

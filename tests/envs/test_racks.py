@@ -1,7 +1,5 @@
 """What an episode of the Rack environment is, on cases small enough to follow by hand."""
 
-from __future__ import annotations
-
 import warnings
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Recipes for other libraries: short, and they run; RLlib's runs in .ci/nightly."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The recording example: what the GIF and the MP4 hold, the same bytes twice, mistakes in one line."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

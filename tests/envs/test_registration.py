@@ -1,7 +1,5 @@
 """Environments are known to Gymnasium in any order of imports, and `import clustergym` stays light."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

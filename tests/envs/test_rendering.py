@@ -1,7 +1,5 @@
 """Pictures and tables: what is drawn where, nothing over anything else, at any size."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
@@ -210,11 +208,3 @@ def test_without_pillow_one_line_names_the_extra(made, monkeypatch):
 )
 def test_ink_is_white_on_dark_colours_and_dark_on_light_ones(colour, ink):
     assert choose_ink(colour) == ink
-
-
-@pytest.mark.parametrize("size", [13, 26])
-def test_text_is_as_high_as_its_size_asks(size):
-    picture = Picture((80, 400))
-    picture.text(10, 10, "Hjkl", size)
-    rows = np.flatnonzero((picture.pixels() < 255).any(axis=(1, 2)))
-    assert 0.7 * size < rows[-1] - rows[0] < 1.2 * size

@@ -1,7 +1,5 @@
 """Weights of rewards: what is taken, and what is refused in one line."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Actions, rewards and ends of the scheduling environments, on cases worked out by hand."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

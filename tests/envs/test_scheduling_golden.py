@@ -4,8 +4,6 @@ A change of a digest needs a new version of the environment's id, and a line in 
 `python tests/envs/test_scheduling_golden.py` prints the present ones.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Every scheduling environment keeps to Gymnasium's interface, alone, in vectors and under wrappers."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import re
@@ -92,20 +90,6 @@ def test_vectors(name, mode):
         assert not (terminated | truncated).any()
     finally:
         envs.close()
-
-
-def test_a_vector_begins_again_by_itself():
-    envs = gymnasium.make_vec("ClusterGym/Priority-16-v0", num_envs=2, vectorization_mode="sync", jobs=4)
-    envs.reset(seed=0)
-    ended = 0
-    for _ in range(2000):
-        _, _, terminated, _, info = envs.step(np.zeros(envs.action_space.shape))
-        ended += int(terminated.sum())
-        if terminated[0]:
-            assert info["metrics"]["jobs_finished"][0] == 4
-        if ended > 4:
-            break
-    assert ended > 4
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -1,7 +1,5 @@
 """What an episode of the Sharing environment is, on cases small enough to follow by hand."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import warnings

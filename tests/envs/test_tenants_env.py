@@ -1,7 +1,5 @@
 """The environment of tenants: what it shows of queues, what its terms cost, and who refuses queues."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tenants as agents of a PettingZoo game."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Environments in which agents learn from scratch: bursts, priorities of jobs, and knobs of an auction."""
 
-from __future__ import annotations
-
 import math
 
 import gymnasium

@@ -1,7 +1,5 @@
 """The TorchRL example: it plays what it says, learns something, repeats itself, and names mistakes."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of Slurm as people post them are read right, or what is not is named; values worked out by hand."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What each `clustergym twin` command hands on, prints and writes; stand-ins do the work."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,7 +9,7 @@ from typing import Any
 
 import pytest
 from clustergym.operators.commands.twin import main
-from clustergym.operators.twin import advice, ahead, fit, folder, page, present, whatif
+from clustergym.operators.twin import advice, ahead, folder, page, present, whatif
 from clustergym.operators.twin.figures import Prices
 from clustergym.operators.twin.page import Section
 from clustergym.operators.twin.whatif import Question
@@ -52,24 +50,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return calls
 
 
-def test_help_says_what_each_command_does(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    for said in (
-        "rules write queues and policy from what Slurm or Kueue prints",
-        "fit replay the log under the cluster's own rules, beside the logged waits",
-        "whatif other rules, GPUs or quotas on drawn months, beside today's",
-        "eta when each waiting job starts: 10, 50 and 90 % of drawn run times",
-        "advise what a policy would do now, and why; nothing is sent anywhere",
-        "score compare what advise --shadow wrote with a later log",
-    ):
-        assert said in text
-
-
 def test_eta(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
     row = {"job_id": "2", "user": "al", "team": "a", "gpus": 8, "gpu_type": "A100"}
     rows = [row | {"p10_s": 0.4, "p50_s": 3600.0, "p90_s": None}]
@@ -100,47 +80,6 @@ def test_eta(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: P
     capsys.readouterr()
     assert main(["eta", "twin", "queue.txt", "--draws", "0"]) == 2
     assert capsys.readouterr().err == "error: --draws: 0 is not valid (give more than 0)\n"
-
-
-def test_advise(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
-    rows = [{"what": "start", "job_id": "3", "gpus": 4, "gpu_type": "A100", "why": "there is room"}]
-    monkeypatch.setattr(advice, "advise", lambda moment, its: rows)
-    logged: list[Any] = []
-    monkeypatch.setattr(
-        advice, "log_shadow", lambda path, rows, its, policy: logged.append((path, rows, policy))
-    )
-    head = ["|  | job | GPUs | type | why |", "| --- | --- | ---: | --- | --- |"]
-    last = "srtf at 2026-03-03T12:00:00: nothing was sent to the scheduler"
-    # At a moment without a decision nothing is advised.
-    assert main(["advise", "twin", "queue.txt"]) == 0
-    assert (capsys.readouterr().out.splitlines(), logged) == ([*head, last], [])
-    asked["moment"], file, shadow = "a moment", tmp_path / "advice.json", tmp_path / "shadow.jsonl"
-    assert main(["advise", "twin", "queue.txt", "--shadow", str(shadow), "--json", str(file)]) == 0
-    row = "| start | 3 | 4 | A100 | there is room |"
-    assert capsys.readouterr().out.splitlines() == [*head, row, last, f"appended to {shadow}"]
-    assert logged == [(shadow, rows, "srtf")]
-    assert json.loads(file.read_text()) == {
-        "schema": "clustergym.twin-advice/1", "now": "2026-03-03T12:00:00", "policy": "srtf", "jobs": rows,
-    }  # fmt: skip
-
-
-def test_score(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
-    found = {"polls": 1000, "advised": 2000, "found": 1500, "within_a_minute": 1200, "later_s": 90.0}
-    calls: list[Any] = []
-
-    def compare(shadow: Path, log: Any) -> dict[str, Any]:
-        calls.append((shadow, log))
-        return found
-
-    monkeypatch.setattr(advice, "score_shadow", compare)
-    file = tmp_path / "score.json"
-    assert main(["score", "twin", "shadow.jsonl", "--json", str(file)]) == 0
-    assert calls == [(Path("shadow.jsonl"), "the log")]
-    assert capsys.readouterr().out.splitlines() == [
-        "1,000 polls advised 2,000 starts, 1,500 of which the log has:",
-        "1,200 within a minute of the advice, the others 1.5 min later",
-    ]
-    assert json.loads(file.read_text()) == found
 
 
 def test_rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
@@ -185,23 +124,6 @@ def test_rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> 
         assert main(["rules", "a", "-o", str(tmp_path), "--force"]) == 0
         (tmp_path / name).unlink()
         capsys.readouterr()
-
-
-def test_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
-    calls: list[Any] = []
-
-    def replay(twin: Any, policy: str | None, words: list[str]) -> Any:
-        calls.append((twin.path, policy, words))
-        return "found", {"jobs": 3}
-
-    monkeypatch.setattr(fit, "fit", replay)
-    monkeypatch.setattr(fit, "fit_text", lambda found: f"the text of what was {found}")
-    file = tmp_path / "fit.json"
-    assert main(["fit", "twin", "--policy", "fcfs a=1", "--json", str(file), "seed=1"]) == 0
-    assert calls == [(Path("twin"), "fcfs a=1", ["seed=1"])]
-    assert capsys.readouterr().out == "the text of what was found\n"
-    command = f"clustergym twin fit twin --policy 'fcfs a=1' --json {file} seed=1"
-    assert json.loads(file.read_text()) == {"jobs": 3, "command": command}
 
 
 def test_whatif(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
@@ -288,23 +210,6 @@ def test_whatif(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) ->
 def test_questions_that_cannot_be_asked(given: list[str], said: Said, capsys: Any) -> None:
     assert main(["whatif", "twin", *given]) == 2
     said.check(capsys.readouterr().err)
-
-
-def test_watts_at_a_power_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    table = tmp_path / "power.csv"
-    head = "network,batch_size,optimizer,power_limit,time_per_epoch,average_power\n"
-    table.write_text(head + "a,8,sgd,300,10,290\na,8,sgd,200,12.5,195.6\n")
-    calls: list[Any] = []
-    asked = {"jobs": [1], "runs": 1, "finished_before": 0}
-    monkeypatch.setattr(whatif, "ask", lambda twin, question, prices, *rest: calls.append(prices) or asked)
-    monkeypatch.setattr(page, "list_sections", lambda figures: [Section("", [""], [])])
-    words = ["whatif", "twin", "--policy", "fcfs", "--watts", f"X={table}@200/50", "--out", str(tmp_path)]
-    assert main(words) == 0
-    assert calls == [Prices(None, {"X": (195.6, 50.0)}, ())]
-    assert capsys.readouterr().out.splitlines()[0] == (
-        "X at a limit of 200 W takes 196 W by 1 networks, epochs 1.25 times as long as at the highest limit;"
-        " run times stay those of the log"
-    )
 
 
 def test_commands_that_are_none(capsys: Any) -> None:

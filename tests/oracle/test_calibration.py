@@ -1,7 +1,5 @@
 """Fitting constants, the file they go to, and validation."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path

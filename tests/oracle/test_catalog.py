@@ -1,8 +1,5 @@
 """The model catalogue: figures of the shipped models, look-up, and malformed files."""
 
-from __future__ import annotations
-
-import time
 from pathlib import Path
 from typing import Any
 
@@ -161,16 +158,3 @@ def test_binary_junk(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00\x80junk")
     with pytest.raises(InputError, match="UTF-8"):
         get(load_catalog(extra=tmp_path), "mine")
-
-
-@pytest.mark.timed
-def test_the_whole_catalogue_loads_quickly() -> None:
-    def seconds() -> float:
-        started = time.process_time()
-        catalog = load_catalog()
-        for family in catalog.families:
-            catalog.sizes(family)
-        return time.process_time() - started
-
-    # About 15 ms; the bound allows for a slow machine.
-    assert min(seconds() for _ in range(3)) < 0.1

@@ -1,7 +1,5 @@
 """Collectives: latency and bandwidth of two protocols."""
 
-from __future__ import annotations
-
 import pytest
 
 from clustergym.oracle.models.shape_files import load_accelerator

@@ -1,7 +1,5 @@
 """Oracles from the configuration."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

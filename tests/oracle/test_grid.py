@@ -1,19 +1,15 @@
 """Times of operators on grids: tables, bad input."""
 
-from __future__ import annotations
-
-import time
-
 import numpy as np
 import pytest
 from python_process import printed_by
 
-from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
+from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, NodeGroup
 from clustergym.common.errors import InputError
 from clustergym.oracle.base import OracleTables
 from clustergym.oracle.grid.constants import Constants
-from clustergym.oracle.grid.grid_oracle import GridOracle, cells
+from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.oracle_config import oracle_from_config
@@ -89,15 +85,6 @@ def test_rows_do_not_depend_on_company(oracle: GridOracle, tables: OracleTables)
         np.testing.assert_array_equal(alone.profiled[0], tables.profiled[index])
 
 
-def test_equal_allocations_are_searched_once() -> None:
-    found = cells(1, cluster(per_node=4), [2, 4])
-    # LEAF and MINIPOD have one rate here; 2 and 4 GPUs: one cell inside, one for both, one for CROSS.
-    assert len(found) == 6
-    assert sorted(place for places in found.values() for place in places) == [
-        (count, tier) for count in range(2) for tier in range(4)
-    ]
-
-
 def test_a_model_larger_than_any_allocation_is_infeasible_everywhere(oracle: GridOracle) -> None:
     model = ModelClass("gpt3", "39B", 128)
     found = oracle.tables([model], cluster("A10"), [1, 2, 4])
@@ -149,17 +136,3 @@ def test_tables_are_the_same_in_any_process(tables: OracleTables) -> None:
         "print(t.make_operators_oracle(t.CATALOG).tables(t.MODELS, t.cluster(), t.COUNTS).sha256)"
     )
     assert printed_by("-c", code, PYTHONHASHSEED="7", OMP_NUM_THREADS="1").strip() == tables.sha256
-
-
-@pytest.mark.timed
-def test_a_column_is_quick(oracle: GridOracle) -> None:
-    model = ModelClass("wide_resnet", "2B", 512)
-    sim = load_cluster("arena-sim")
-    one = ClusterSpec("one", sim.groups[:1], sim.fabric)
-    oracle.tables([model], one, COUNTS)
-    seconds = []
-    for _ in range(3):
-        start = time.process_time()
-        oracle.tables([model], one, COUNTS)
-        seconds.append(time.process_time() - start)
-    assert min(seconds) < 0.25  # about 0.05 on an idle core; generous, for busy machines

@@ -1,7 +1,5 @@
 """Shapes of public models by their config.json: right by the published parameters, or refused by key."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Memory of pure data parallelism against measurements."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Operator graphs: totals, clustering, balance."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

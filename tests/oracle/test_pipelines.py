@@ -1,7 +1,5 @@
 """What handing a micro-batch over between stages costs, by the nodes that both stages lie on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from grid_rows import allocation

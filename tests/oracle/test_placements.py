@@ -1,7 +1,5 @@
 """Plans and placements of Morphling's tables: the reader, the figures by hand, and the published rows."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

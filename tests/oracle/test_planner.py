@@ -1,7 +1,5 @@
 """The planner: compositions, partitions, bias, frontier and proxy plan."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import product

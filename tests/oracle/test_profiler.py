@@ -1,7 +1,5 @@
 """The profiler: pipeline latency, what it does not see, strategies and rules."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

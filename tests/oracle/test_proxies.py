@@ -1,7 +1,5 @@
 """Grids of transformers' plans: bias, communication load, frontiers and proxy plans, worked out by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from clustergym.oracle.models.shape import ParallelPlan, TransformerShape

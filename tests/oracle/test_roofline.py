@@ -1,9 +1,6 @@
 """The roofline oracle: hand-worked times, physical properties, and measured hardware."""
 
-from __future__ import annotations
-
 import csv
-import time
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -236,22 +233,3 @@ def test_data_parallel_memory_against_measurements() -> None:
     error = np.abs(gigabytes / np.array([float(row["memory_gb"]) for row in rows]) - 1)
     # Measured: 4.7 %.
     assert np.median(error) < 0.06
-
-
-@pytest.mark.timed
-def test_forty_classes_are_quick() -> None:
-    classes = [
-        ModelClass(family, size, batch)
-        for family in ("gpt3", "gshard_moe", "wide_resnet")
-        for size in CATALOG.sizes(family)
-        for batch in (256, 512, 1024)
-    ][:40]
-    cluster = load_cluster("arena-sim")
-
-    def seconds() -> float:
-        started = time.process_time()
-        RooflineOracle().tables(classes, cluster, [1, 2, 4, 8, 16, 32, 64, 128])
-        return time.process_time() - started
-
-    # About 30 ms; the bound allows for a slow machine.
-    assert min(seconds() for _ in range(3)) < 0.2

@@ -1,7 +1,5 @@
 """Partitioning by dynamic programming, the full and the pruned search."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations, product
 

@@ -1,7 +1,5 @@
 """Batches, efficiencies and job lengths from Sia's validation files, by hand and on the published ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sia's profiles as an oracle: by hand on small folders, malformed ones, and the published ones."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The oracle by software stack as a scenario uses it."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Step times of today's transformers: parameters, FLOPs, memory, parts by hand, and properties."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
@@ -37,16 +35,6 @@ TOY = Machine(
 )
 """A machine of 1 TFLOP/s, 1 GB/s of memory, 1 GB/s of link and of network, with an A100's load of power."""
 PLAIN = StackConstants(linear_rate=0.5, attention_rate=0.25, traffic=10.0, layer_us=100.0)
-
-
-def test_parameters_and_flops_of_llama_3_8b():
-    attention = 4096 * 4096 * 2 + 2 * 4096 * 1024
-    network = 3 * 4096 * 14336
-    embedding = 128256 * 4096
-    assert LLAMA.parameters == 32 * (attention + network) + 2 * embedding == 8_029_995_008
-    assert LLAMA.active_parameters == LLAMA.parameters - embedding
-    # 6 for each parameter that multiplies a token; 3 x 4 x 4096 x (8192 / 2) a layer for causal attention.
-    assert LLAMA.flops_per_token(8192) == 6 * 7_504_658_432 + 32 * 12 * 4096 * 4096
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The table oracle: measured rows, their places, estimates of the others, and malformed files."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

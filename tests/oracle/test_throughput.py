@@ -1,7 +1,5 @@
 """Measured throughput: rows that can and cannot be expressed, fits, errors, and commands."""
 
-from __future__ import annotations
-
 import csv
 import json
 from itertools import product

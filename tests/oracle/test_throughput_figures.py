@@ -1,7 +1,5 @@
 """Errors of predicted throughputs, by groups of rows and along curves of more GPUs, worked by hand."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

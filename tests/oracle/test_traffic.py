@@ -1,7 +1,5 @@
 """How much of an iteration is traffic between nodes, and what contention makes of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Times extrapolated from few GPUs: hand-solved cases and properties."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

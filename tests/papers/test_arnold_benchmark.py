@@ -1,7 +1,5 @@
 """The placement benchmark: its command, its figures, and the step times behind the characterisation."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -93,10 +91,6 @@ def test_arnold_is_never_beaten_and_proven_in_every_state(quick):
         assert setting["arnold"]["proven"] == setting["arnold"]["solved"] == arnold.size == 5 * STATES
         for name in BASELINES:
             assert (np.array(setting["scores"][name]) >= arnold - 1e-9).all()
-            cell_by_cell = np.array(setting["cell_scores"][name])
-            assert (cell_by_cell <= np.array(setting["scores"][name]) + 1e-9).all()
-        either = np.array(setting["cell_scores"]["arnold_either_unit"])
-        assert (either <= np.array(setting["cell_scores"]["arnold"]) + 1e-9).all()
 
 
 def test_gains_of_larger_jobs_grow_with_the_core_s_oversubscription(quick):

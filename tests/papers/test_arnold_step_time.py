@@ -1,7 +1,5 @@
 """Rules for traffic across minipods, by hand, and the ablation that they are part of."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A file of claims: what each rule of it makes of our figures, worked out by hand, and what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

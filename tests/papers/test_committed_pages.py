@@ -1,7 +1,5 @@
 """The committed pages and claims of papers are those that the code makes, whatever figures the runs have."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Claims on the oracle: rows on the published data, and the figures worked out by hand on a small table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`clustergym reproduce fgd`: published runs where the data is here, a folder of our own, and bad input."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The page of all claims: counts, and that the committed one is what its files make."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

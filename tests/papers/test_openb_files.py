@@ -1,7 +1,5 @@
 """Lists of nodes and pods, and files of orders beside them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

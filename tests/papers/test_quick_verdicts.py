@@ -1,7 +1,5 @@
 """CI holds the verdicts of quick comparisons against those that are written down."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The reproduce command: what it refuses, and Arena's study on the published data where it is here."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What Arena's and Crius's pages are made of: padded JCTs, details of runs, changed settings, claims."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.papers.arena_figures import BASELINES, arena_figures, compare

@@ -1,8 +1,5 @@
 """What `clustergym reproduce` asks of a paper's module, and where pages, claims and figures go."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +8,7 @@ import pytest
 from clustergym.papers.page import Report
 from clustergym.papers.reproduce import main
 from clustergym.papers.reproduction import Options
-from clustergym.papers.titles import PAPERS
 
-from clustergym.common.paths import data_folder
 from clustergym.papers import reproduce
 
 CLAIM = SimpleNamespace(plain=lambda: {"claim": "faster"})
@@ -54,27 +49,6 @@ def files() -> dict[str, str]:
     return {str(path): path.read_text() for path in sorted(Path().rglob("*")) if path.is_file()}
 
 
-def test_a_paper(asked: list[Any], capsys: Any) -> None:
-    assert main(["sia", "--json", "sia.json"]) == 0
-    data, work = data_folder(), Path("outputs/reproduction/sia")
-    assert asked == [("sia", Options(data, False, None, work, 1, None, None))]
-    assert capsys.readouterr().out.splitlines() == [
-        "page of sia",
-        "wrote docs/reproduction/sia.md",
-        "wrote docs/reproduction/README.md",
-        "wrote sia.json",
-    ]
-    found = files()
-    assert json.loads(found.pop("sia.json")) == {
-        "paper": "sia", "quick": False, "runs": [{"policy": "sia"}], "claims": [{"claim": "faster"}]
-    }  # fmt: skip
-    claims = str(reproduce.claims_path(Path("docs/reproduction/sia.md")))
-    assert found == {
-        "docs/reproduction/sia.svg": "drawn", "docs/reproduction/sia.md": "page of sia",
-        claims: "sia False 1", "docs/reproduction/README.md": "joint False",
-    }  # fmt: skip
-
-
 def test_a_page_of_ones_own(asked: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setenv("CLUSTERGYM_DATA", "/published")
     words = [
@@ -99,19 +73,3 @@ def test_a_page_of_ones_own(asked: list[Any], monkeypatch: pytest.MonkeyPatch, c
         assert main(["fgd", "--quick", "--data", "here", *word]) == 0
         assert list(files()) == ["mine/page.md", "outputs/reproduction/quick/fgd.md"]
     assert asked[-1][1].data == Path("here")
-
-
-def test_all_papers(asked: list[Any], capsys: Any) -> None:
-    assert main(["all", "--quick", "--work", "done", "--json", "all.json"]) == 0
-    assert [paper for paper, _ in asked] == list(PAPERS)
-    assert [options.work for _, options in asked] == [Path("done") / paper for paper in PAPERS]
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[-3:] == ["the verdicts", "wrote outputs/reproduction/quick/README.md", "wrote all.json"]
-    joined = {"quick": True, "verdicts": {"sia": {"held": 1}}, "papers": {"sia": [{"claim": "faster"}]}}
-    assert json.loads(files()["all.json"]) == joined
-    asked.clear()
-    assert main(["claims", "--out", "c.md", "--json", "c.json"]) == 0
-    assert asked == []
-    assert capsys.readouterr().out.splitlines() == ["the verdicts", "wrote c.md", "wrote c.json"]
-    assert json.loads(files()["c.json"]) == joined | {"quick": False}
-    assert files()["c.md"] == "joint False"

@@ -1,7 +1,5 @@
 """Gavel's streams of jobs that share GPUs, on a few jobs of its published table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

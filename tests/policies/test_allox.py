@@ -1,7 +1,5 @@
 """AlloX: matchings solved by hand and by enumeration, preemption where it pays, legal runs."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

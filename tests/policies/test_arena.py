@@ -1,7 +1,5 @@
 """Arena's heuristic scaling on cases solved by hand."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

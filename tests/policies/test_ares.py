@@ -1,7 +1,5 @@
 """Ares: doubling, fair order and its delay bound; the work-conserving variant; unknown sizes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Policies that choose the global batch: by hand, against the log, and what they refuse."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

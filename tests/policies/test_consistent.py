@@ -1,7 +1,5 @@
 """Policies that say that they are consistent, or that they only start jobs, are so on drawn Views."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Decisions do not depend on the kernels that BLAS takes by the processor's type."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

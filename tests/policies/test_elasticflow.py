@@ -1,7 +1,5 @@
 """ElasticFlow on cases solved by hand, and its reservations against a plain loop."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

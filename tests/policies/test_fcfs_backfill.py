@@ -1,7 +1,5 @@
 """Backfill on cases solved by hand, and its promise on random small ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed

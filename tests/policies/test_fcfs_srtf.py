@@ -1,7 +1,5 @@
 """First come first served and shortest remaining time first, on cases solved by hand."""
 
-from __future__ import annotations
-
 from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.fcfs_backfill import FcfsWithOptions

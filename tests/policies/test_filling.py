@@ -1,9 +1,5 @@
 """Queues served in blocks, against the same served job by job."""
 
-from __future__ import annotations
-
-import dataclasses
-
 import numpy as np
 import pytest
 from clustergym.policies.shared import queues
@@ -48,31 +44,3 @@ def test_a_queue_in_blocks_is_served_as_one_job_after_another(
         patch.setattr(queues, "TOGETHER", together)
         given_as = (lambda rows: preference[rows]) if lazily else preference
         assert queues.fill(view, order, given_as, room, blocks) == expected
-
-
-def test_of_a_long_queue_on_a_full_cluster_no_job_is_looked_at():
-    view = dataclasses.replace(_view(), requested_gpus=np.ones(5, dtype=np.int64))
-    looked_at: list[int] = []
-
-    def preference(rows):
-        looked_at.extend(rows.tolist())
-        return np.zeros((len(rows), 1))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queues, "BLOCK", 2)
-        assert queues.fill(view, np.arange(5), preference, np.array([0])) == []
-        assert looked_at == []
-        assert queues.fill(view, np.arange(5), preference, np.array([1])) == [(0, 0, 1)]
-        assert looked_at == [0, 1]
-
-
-def _view() -> View:
-    from clustergym.scenario.policy import Setting
-
-    n, some, none = 5, np.ones(5), np.zeros(5, dtype=np.int64)
-    setting = Setting(("X",), np.array([8]), np.array([8]), np.array([1]), None)
-    return View(
-        0.0, setting, np.array([8]), np.array([8]), np.arange(n), none, none - 1, none, none, none + 1, some,
-        some, some, some, some, some, none, none, none, some, np.ones((n, 1, 1), dtype=np.bool_), none, none,
-        lambda: some[:, None, None], lambda: some[:, None, None], lambda: None,
-    )  # fmt: skip

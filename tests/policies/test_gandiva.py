@@ -1,7 +1,5 @@
 """Gandiva on cases solved by hand: it measures, tries, takes back, and slices time."""
 
-from __future__ import annotations
-
 import pytest
 from clustergym.policies.gandiva import Gandiva
 from clustergym.policies.placers.buddy import Buddy

@@ -1,8 +1,5 @@
 """Gavel: rounds and shares worked out by hand, and legal runs to the end."""
 
-from __future__ import annotations
-
-import numpy as np
 import pytest
 from clustergym.policies.gavel import OBJECTIVES, Gavel
 from clustergym.policies.placers.buddy import Buddy
@@ -167,12 +164,3 @@ def test_isolated_shares_stand_in_for_a_failed_program(monkeypatch):
     assert set(ends(simulate(scenario, policy, Buddy()))) == {"a", "b"}
     # Solved for {a, b}, and for a once b has left.
     assert policy.counters() == {"programs": 2, "solver_fallbacks": 2, "jobs_without_profile": 0}
-
-
-def test_it_decides_the_same_again():
-    rng = np.random.default_rng(3)
-    jobs = [Job(f"j{i}", float(i * 50), int(rng.integers(100, 3000)), gpus=1) for i in range(20)]
-    scenario = small_scenario(jobs, {"X": (1, 4)}, SECOND, rounds="policy")
-    policy = Gavel(objective="finish_time_fairness")
-    first = simulate(scenario, policy, Buddy()).simulation.changes
-    assert simulate(scenario, policy, Buddy()).simulation.changes == first

@@ -1,7 +1,5 @@
 """Gavel where jobs may share GPUs: programs, rounds and FIFO worked out by hand, and runs to the end."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.gavel import FIFO, OBJECTIVES, Gavel

@@ -1,7 +1,5 @@
 """Pollux's genetic search against the same search gene by gene, with the same random numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.shared import genetic, genetic_compiled

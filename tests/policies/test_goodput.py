@@ -1,7 +1,5 @@
 """Configurations, the restart factor and what is learnt from running jobs, worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """heSRPT and elastic SRTF, on cases solved by hand; what they share."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.hesrpt import HighEfficiencySrpt, fit_speedup, optimal_shares

@@ -1,7 +1,5 @@
 """At most one configuration a job within capacity: against brute force, by both solvers."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from typing import get_args
@@ -11,7 +9,6 @@ import pytest
 from clustergym.policies.shared import integer_programs
 from clustergym.policies.shared.integer_programs import (
     FAILED,
-    LIMIT,
     OPTIMAL,
     Choices,
     Solver,
@@ -189,21 +186,6 @@ def test_where_the_lp_is_integral_there_is_nothing_to_search(monkeypatch):
     solution = solve(problem, NONE[:2])
     assert (solution.choice.tolist(), solution.status) == ([1, 0], OPTIMAL)
     assert (solution.value, solution.bound) == (9.0, pytest.approx(9.0))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", HIGHS_AND_SCIP)
-def test_five_hundred_jobs_on_four_types(solver):
-    rng = np.random.default_rng(4)
-    gpus = np.tile(2 ** np.arange(7), 4)
-    value = 1.1 - 1 / np.sqrt(np.tile(rng.uniform(0.5, 1, (500, 4)), 7) * gpus)
-    problem = Choices(value, np.repeat(np.arange(4), 7), gpus, np.array([320] * 4))
-    solution = solve(problem, np.full(500, -1), solver)
-    assert solution.status in (OPTIMAL, LIMIT)
-    assert solution.gap <= 1e-4
-    assert (problem.count_used(solution.choice) <= problem.capacity).all()
-    again = solve(problem, np.full(500, -1), solver)
-    assert (again.choice == solution.choice).all()
 
 
 def test_nothing_to_choose():

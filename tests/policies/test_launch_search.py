@@ -1,7 +1,5 @@
 """Arena's launch search, which remembers what did not change, against the same search written plainly."""
 
-from __future__ import annotations
-
 import numpy as np
 from clustergym.policies.shared.elastic import Launches, Scaling, VirtualCluster
 from clustergym.policies.shared.objectives import raw_throughput

@@ -1,7 +1,5 @@
 """SCIP is imported by the policies that solve programs with it, and by no other."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

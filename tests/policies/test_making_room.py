@@ -1,7 +1,5 @@
 """The fewest moves that make room for a gang, by hand and against all assignments; and policies that move."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

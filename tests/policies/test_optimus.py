@@ -1,12 +1,8 @@
 """Optimus's marginal gains on cases solved by hand."""
 
-from __future__ import annotations
-
 import pytest
 from clustergym.policies.optimus import Optimus
 from clustergym.policies.placers.buddy import Buddy
-from hypothesis import given, settings
-from random_scenarios import all_left, random_scenarios
 from scenarios import Job, allotments, small_scenario
 
 from clustergym.scenario.costs import Costs
@@ -87,15 +83,6 @@ def test_by_the_guard_a_launched_job_keeps_its_gpus_for_20_restarts(guard, gpus)
         simulation.apply(decision)
         held.append(allotments(decision)[0][1])
     assert held == gpus
-
-
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(scenario=random_scenarios(data_parallel_fits=False))
-def test_every_job_completes_and_runs_repeat(scenario):
-    run = simulate(scenario, Optimus(), Buddy())
-    assert all_left(run)
-    again = simulate(scenario, Optimus(), Buddy())
-    assert again.simulation.changes == run.simulation.changes
 
 
 def test_a_job_without_a_profile_runs_as_requested():

@@ -1,7 +1,5 @@
 """Gandiva's packing and Lucid's binder on cases solved by hand, and legal runs to the end."""
 
-from __future__ import annotations
-
 import pytest
 from clustergym.policies.gandiva import Gandiva
 from clustergym.policies.lucid import Lucid

@@ -1,7 +1,5 @@
 """When a queue's decision is kept: all of its jobs keep type, count and batch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from batches import batch_scenario

@@ -1,7 +1,5 @@
 """Placing jobs in an order, in blocks, against the same job by job; and Ares's memory of jobs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.ares import FairQueue

@@ -1,7 +1,5 @@
 """Pollux's fitness, speed model and searches, on cases solved by hand and against brute force."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -18,12 +16,10 @@ from clustergym.policies.shared.genetic import (
 from clustergym.policies.shared.goodput import restart_factor
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_scenarios import all_left, random_scenarios
 from scenarios import Job, allotments, small_scenario
 
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
-from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0}, "Y": {1: 16.0, 2: 8.0, 4: 4.0}}}
@@ -228,13 +224,3 @@ def test_the_population_goes_on_with_the_jobs_that_stay():
         found.append(float(value[np.arange(12), genes].sum()))
     assert found == sorted(found)
     assert found[-1] > found[0]
-
-
-@settings(max_examples=5, deadline=None, derandomize=True)
-@given(scenario=random_scenarios(), search=st.sampled_from(["genetic", "exact"]))
-def test_every_job_completes_and_runs_repeat(scenario, search):
-    parameters = {"search": search, "population": 10, "generations": 5}
-    run = simulate(scenario, Pollux(**parameters), Buddy())
-    assert all_left(run)
-    again = simulate(scenario, Pollux(**parameters), Buddy())
-    assert again.simulation.changes == run.simulation.changes

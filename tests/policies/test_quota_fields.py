@@ -3,8 +3,6 @@
 Jobs take 8 GPU-seconds an iteration on a cluster of 8 GPUs; the first letter of a job is its tenant.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Quotas: shares of queues, what is lent and taken back, on cases solved by hand and drawn ones."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

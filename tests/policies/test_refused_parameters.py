@@ -1,7 +1,5 @@
 """Parameters of policies that are refused."""
 
-from __future__ import annotations
-
 from refusals import refused
 
 from clustergym.scenario.registry import make_policy

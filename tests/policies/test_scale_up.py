@@ -1,7 +1,5 @@
 """ElasticFlow's second algorithm, which works returns out once a job, against the same worked out anew."""
 
-from __future__ import annotations
-
 import numpy as np
 from clustergym.policies.elasticflow import Jobs, Shares, scale_up
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """What scalings on the virtual cluster are worth, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy

@@ -1,7 +1,5 @@
 """Estimates of run times, worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.gavel import Gavel

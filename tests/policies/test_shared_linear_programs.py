@@ -1,7 +1,5 @@
 """Linear programs over shares of time: solved by hand, and against the literal formulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.shared import linear_programs
@@ -117,21 +115,6 @@ def test_water_filling_raises_those_that_are_no_bottleneck_evenly():
     assert total.tolist() == pytest.approx([0.5, 0.5, 0.5, 1.0], abs=1e-5)
 
 
-@pytest.mark.parametrize(("capacity", "most"), [([40], 1), ([10], 7)])
-def test_water_filling_takes_few_programs(monkeypatch, capacity, most):
-    # 40 jobs of one type reach all they can make at 40 levels. With a GPU for each that is one program;
-    # with 10 in all a bisection over the levels and the jobs with a price, not a program a job.
-    solved, solve = [], linear_programs._solve
-    monkeypatch.setattr(linear_programs, "_solve", lambda *given: solved.append(1) or solve(*given))
-    p = problem(np.ones((40, 1)), capacity=capacity)
-    need = np.linspace(1.0, 2.0, 40)
-    progress = p.progress(water_filling_shares(p, need))
-    assert len(solved) <= most
-    # Without a GPU each none can reach 1, as all are at one level: 10 GPUs over needs that add up to 60.
-    expected = np.ones(40) if capacity == [40] else need * 10 / 60
-    assert progress.tolist() == pytest.approx(expected.tolist(), rel=1e-5)
-
-
 def test_finish_ratios_of_two_jobs_that_came_at_different_times(monkeypatch):
     # One GPU. a has waited 100 s and needs 100 s of it, b 300 s; alone on half: 200 and 600 s.
     # (100 + 100/x) / 200 = (300 / (1 - x)) / 600: 1 - x^2 = x, x = (sqrt 5 - 1) / 2; ratio 0.5 / (1 - x).
@@ -233,22 +216,6 @@ def test_max_min_is_the_literal_programs_and_gives_all_their_isolated_share(draw
     assert p.measure_violation(share) <= 1e-6
     assert level == pytest.approx(literal(p, need, np.zeros_like(need), "level"), rel=1e-6)
     assert (p.progress(share) >= need * (1 - 1e-5)).all()
-
-
-@settings(max_examples=30, deadline=None)
-@given(problems())
-def test_max_min_is_gavels_where_no_isolated_share_is_capped(drawn):
-    # Gavel, section 4.1: progress / progress under equal shares of time per type, x scale factor.
-    p, _ = drawn
-    p = ShareProblem(np.maximum(p.rate, 0.1), p.gpus, p.members, p.capacity)
-    jobs = int(np.ceil(p.capacity.sum()))
-    many = ShareProblem(
-        np.repeat(p.rate, jobs, axis=0), np.repeat(p.gpus, jobs), np.ones(jobs * len(p.gpus), int), p.capacity
-    )
-    equal = (many.rate * p.capacity / p.capacity.sum()).sum(axis=1) / many.gpus
-    _, gavel = max_min_shares(many, equal)
-    _, ours = max_min_shares(many, isolated(many))
-    assert ours == pytest.approx(gavel * len(many.gpus) / p.capacity.sum(), rel=1e-5)
 
 
 @settings(max_examples=30, deadline=None)

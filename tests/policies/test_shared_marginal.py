@@ -1,7 +1,5 @@
 """Allotments built up in an order, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy

@@ -1,7 +1,5 @@
 """What an allotment is worth under each objective, by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

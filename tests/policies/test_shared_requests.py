@@ -1,7 +1,5 @@
 """What a job asks for, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.requests import find_requested_level, get_requested_time_s, request_options

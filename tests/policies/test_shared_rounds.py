@@ -1,7 +1,5 @@
 """The round mechanism: rounds worked out by hand, and shares that are met over time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,18 +1,11 @@
 """Sia's integer program on cases solved by hand, and its observations at work."""
 
-from __future__ import annotations
-
-from typing import get_args
-
 import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared import integer_programs
-from clustergym.policies.shared.integer_programs import Solver, SolverError
+from clustergym.policies.shared.integer_programs import SolverError
 from clustergym.policies.sia import Sia
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from random_scenarios import all_left, random_scenarios
 from scenarios import Job, allotments, small_scenario
 
 from clustergym.scenario.costs import Costs
@@ -131,15 +124,3 @@ def test_a_failing_solver_keeps_what_runs_and_fills_up(monkeypatch):
     assert policy.counters()["solver_failures"] == 2
     policy.reset(simulation.setting, np.random.default_rng(0))
     assert set(policy.counters().values()) == {0}
-
-
-@settings(max_examples=12, deadline=None, derandomize=True)
-@given(scenario=random_scenarios(), solver=st.sampled_from(get_args(Solver)))
-def test_every_job_completes_and_runs_repeat(scenario, solver):
-    policy = Sia(solver=solver)
-    run = simulate(scenario, policy, Buddy())
-    assert all_left(run)
-    assert policy.counters()["solver_failures"] == 0
-    assert policy.counters()["worst_gap_ppm"] <= 100
-    again = simulate(scenario, Sia(solver=solver), Buddy())
-    assert again.simulation.changes == run.simulation.changes

@@ -1,7 +1,5 @@
 """Shortest job first, Lucid's core and random legal decisions, on cases solved by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.lucid import Lucid

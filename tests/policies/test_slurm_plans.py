@@ -1,7 +1,5 @@
 """The reading of slurmctld's logs, by which the policy's plans are compared with Slurm's."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who is stopped, and who saves before: the options `victims` and `notice`, worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

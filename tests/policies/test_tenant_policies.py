@@ -1,7 +1,5 @@
 """KAI, Kueue, capacity and Slurm: cases solved by hand, and what holds in drawn ones."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from dataclasses import replace

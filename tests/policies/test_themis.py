@@ -1,7 +1,5 @@
 """Themis: auctions worked out by hand and by enumeration, and legal runs to the end."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -104,18 +102,6 @@ def test_the_program_finds_the_best_product_and_greed_comes_close(seed):
     assert (bids.count_used(greedy) <= bids.capacity).all()
     # Greed may block a wide gang by a narrow one, but never leaves all of a type to nobody who bids for it.
     assert best == 0.0 or bids.total(greedy) > 0.0
-
-
-def test_greed_is_near_the_program_on_average():
-    rng = np.random.default_rng(11)
-    ratios = []
-    for _ in range(30):
-        bids = Choices(
-            rng.uniform(0.01, 2.0, (30, 4)), np.arange(4), rng.choice([1, 2, 4, 8], 4), np.full(4, 16)
-        )
-        ratios.append(bids.total(AUCTIONS["greedy"](bids)[0]) / bids.total(AUCTIONS["ilp"](bids)[0]))
-    assert max(ratios) <= 1 + 1e-3
-    assert np.mean(ratios) > 0.95
 
 
 @settings(max_examples=30, deadline=None)

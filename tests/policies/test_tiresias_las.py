@@ -1,7 +1,5 @@
 """Tiresias and least attained service, on cases solved by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clustergym.policies.las import LeastAttainedService

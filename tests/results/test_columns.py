@@ -1,8 +1,5 @@
 """Tables of large runs in columns have what the lines have, and readers of lines say what to do with them."""
 
-from __future__ import annotations
-
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -78,18 +75,6 @@ def test_columns_have_the_events_and_the_decisions(tmp_path: Path) -> None:
     ]
     logged = [(change.time_s, len(change.launch) + len(change.preempt)) for change in simulation.changes]
     assert [time_s for time_s, number in logged for _ in range(number)] == [row[0] for row in rows]
-
-
-def test_columns_have_the_same_jobs_and_timeline_as_lines(tmp_path: Path) -> None:
-    write(tmp_path / "lines", "lines")
-    write(tmp_path / "columns", "columns")
-    for name in ("jobs.csv", "timeline.csv"):
-        with (tmp_path / "lines" / name).open(encoding="utf-8", newline="") as file:
-            head, *rows = csv.reader(file)
-        table = parquet.read_table(tmp_path / "columns" / IN_COLUMNS[name])
-        assert table.column_names == head
-        mine = [["" if value is None else str(value) for value in row.values()] for row in table.to_pylist()]
-        assert mine == rows
 
 
 def test_a_folder_has_tables_in_one_form(tmp_path: Path) -> None:

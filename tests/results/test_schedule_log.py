@@ -1,7 +1,5 @@
 """Schedule logs that someone edited."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Configurations whose files were composed once, against Hydra's own composition of each."""
 
-from __future__ import annotations
-
 import pytest
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl

@@ -1,7 +1,5 @@
 """Conditions of a run that keys of the scenario set: wrong estimates, a cap on GPUs, drawn priorities."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

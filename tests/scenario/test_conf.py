@@ -1,7 +1,5 @@
 """Every YAML in conf/ composes, and runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

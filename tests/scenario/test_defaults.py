@@ -4,8 +4,6 @@
 told in the changelog.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Scenarios that a sweep keeps from one run to the next."""
 
-from __future__ import annotations
-
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.scenario_config import build_from_json, kept_scenario
 

@@ -1,7 +1,5 @@
 """Policies are found by the names of their files; what cannot be one is told in one line."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

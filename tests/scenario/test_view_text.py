@@ -1,7 +1,5 @@
 """A View as text, line by line: a small run of which every number is worked out here."""
 
-from __future__ import annotations
-
 import numpy as np
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, small_scenario

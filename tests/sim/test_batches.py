@@ -1,7 +1,5 @@
 """Batches as part of the allotment, worked out by hand: work is counted in iterations at the request."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

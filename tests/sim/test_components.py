@@ -3,8 +3,6 @@
 The rest of the house obeys the same limits.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import cache

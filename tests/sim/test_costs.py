@@ -1,7 +1,5 @@
 """What a launch and a profile cost, and what configurations of costs are refused, by the line."""
 
-from __future__ import annotations
-
 import numpy as np
 from scenarios import price
 

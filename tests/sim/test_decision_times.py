@@ -1,21 +1,8 @@
 """When policies decide by default, and percentiles of how long they take, kept in a histogram."""
 
-from __future__ import annotations
-
-from dataclasses import MISSING, fields
-
 import pytest
-from scenarios import Job, small_scenario
 
-from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import DecisionTimes
-
-
-def test_a_scenario_that_says_nothing_has_the_rounds_of_the_policy():
-    given = small_scenario([Job("a", 0, 1)], {"X": (1, 4)}, {"m": {"X": {1: 1.0}}})
-    said = {one.name: getattr(given, one.name) for one in fields(Scenario) if one.default is MISSING}
-    assert Scenario(**said).round_s(60.0) == 60.0
-    assert Scenario(**said).round_s(None) is None
 
 
 def test_percentiles_are_good_to_two_per_cent():

@@ -1,7 +1,5 @@
 """Moves that a placer proposes: enacted where they end the job earlier, worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

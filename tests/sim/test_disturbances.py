@@ -1,7 +1,5 @@
 """What the hook for disturbances carries beyond failures of nodes and planned jobs, worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which engine simulates a run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A search that changes a program: what it begins with, what a change may do, and what it writes."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import random

@@ -1,7 +1,5 @@
 """Nodes that fail and come back, and placements that cannot be enacted, worked out by hand."""
 
-from __future__ import annotations
-
 import gzip
 import heapq
 import itertools

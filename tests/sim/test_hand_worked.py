@@ -1,7 +1,5 @@
 """Four jobs, two GPU types, costs included, worked out job by job."""
 
-from __future__ import annotations
-
 import pytest
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, small_scenario

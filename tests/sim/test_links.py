@@ -1,7 +1,5 @@
 """Sharing of links, worked out by hand; and what must hold of any max-min fair sharing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a run does once for all that ask, and what it leaves as it found it."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,7 +1,5 @@
 """Stops with and without notice, and moves, worked out by hand."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Failures as operators report them: closed forms, and small cases worked out by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import islice
@@ -195,33 +193,6 @@ def test_a_failure_of_a_leaf_hits_all_its_jobs_at_once():
     whole = Failures(switches=(SwitchFailure(10.0, "minipod", 0, 30.0),))
     run, _ = run_of(jobs, 8, whole, {0.0: start, 40.0: start})
     assert lines(run, EventType.FAIL) == [(10.0, 0), (10.0, 1), (10.0, 2)]
-
-
-class OnNodes(Buddy):
-    """Places on these nodes, whole."""
-
-    def place(self, allocations, gpu_type, gpus):
-        return tuple((node, 4) for node in self.nodes)
-
-
-@pytest.mark.slow
-def test_fewer_leaves_mean_fewer_interruptions():
-    # Each leaf of 4 nodes fails each 10,000 s, each node each 40,000 s. A job of 4 nodes on one leaf is hit
-    # 4 / 40,000 + 1 / 10,000 = 2 times in 10,000 s, on four leaves 5 times. In 1,000,000 s: 200 and 500, less
-    # what comes in repairs of a second. Twice sqrt(n) / n is 14 and 9 %.
-    model = FailureModel(leaf_mtbf_s=10_000.0, switch_mttr_s=1.0)
-    counted = []
-    for nodes in ((0, 1, 2, 3), (0, 4, 8, 12)):
-        scenario = small_scenario([Job("a", 0.0, 10**9, 16)], {"X": (16, 4)}, {"m": {"X": {16: 1.0}}},
-                                  horizon_s=1e6)  # fmt: skip
-        failures = Failures(mtbf_s=40_000.0, mttr_s=1.0, checkpoint_every_s=60.0, model=model)
-        scenario = replace(scenario, disturbances=(failures,))
-        placer = OnNodes(defragment_s=None)
-        placer.nodes = nodes
-        run = simulate(scenario, make_policy({"name": "fcfs"}), placer)
-        counted.append(len(lines(run, EventType.FAIL)))
-    assert counted[0] == pytest.approx(200, rel=0.15)
-    assert counted[1] == pytest.approx(500, rel=0.1)
 
 
 def test_a_failure_that_is_noticed_late():

@@ -1,7 +1,5 @@
 """Jobs that end where their log ends them; the small cases are worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Jobs that share GPUs in pairs: hand-worked runs, bad decisions, and properties of random runs."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

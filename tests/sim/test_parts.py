@@ -1,7 +1,5 @@
 """Jobs that ask for parts of GPUs, CPU and memory, on nodes that can be divided."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from functools import cache

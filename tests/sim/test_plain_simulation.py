@@ -1,7 +1,5 @@
 """The engine agrees with a simulator written anew, event by event and to the microsecond."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What knowing a job costs, worked out by hand: who pays, what is shared, and when profiling gives way."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

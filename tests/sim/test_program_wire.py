@@ -1,7 +1,5 @@
 """Messages between a program and its judge: what comes back from their bytes is what was sent."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

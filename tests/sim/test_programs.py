@@ -1,7 +1,5 @@
 """Programs as policies: what they are sent, faults end in one line, cheats find nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

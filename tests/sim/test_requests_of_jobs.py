@@ -1,7 +1,5 @@
 """What jobs ask for, as disturbances and policies see it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Nodes kept for planned jobs, worked out by hand; and what holds of any run with planned jobs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs that score the jobs of a window while others go on arriving."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -3,8 +3,6 @@
 FUZZ_STEPS=100000 python -m pytest tests/sim/test_state_machine.py -s -p no:xdist
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -1,7 +1,5 @@
 """Faults of published simulators, each shown not to be here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -264,19 +262,3 @@ def test_bootstrap_scales_the_least_feasible_count_linearly():
     assert view is not None
     # 1 GPU does not fit; 2 take 3 s, so 4 would take 1.5 s, whatever the truth.
     assert view.iteration_time_s()[0, 0].tolist() == [np.inf, 3.0, 1.5]
-
-
-@pytest.mark.slow
-def test_logs_grow_with_jobs_not_with_time():
-    # The same two jobs, at rounds of 100 s and of 1 s: 100 times the decision points.
-    jobs = [Job("a", 0, 1000), Job("b", 0, 2000, gpus=2)]
-    sizes, decisions = [], []
-    for round_s in (100.0, 1.0):
-        scenario = small_scenario(jobs, X, LINEAR, rounds=round_s)
-        run = simulate(scenario, FirstComeFirstServed(), Buddy())
-        decisions.append(run.decision_times.count)
-        sizes.append((len(run.simulation.log.events), len(run.simulation.changes)))
-        # Two bins per per cent from a nanosecond to an hour would be 1,600.
-        assert len(run.decision_times.bins) < 800
-    assert sizes[0] == sizes[1] == (6, 1)
-    assert decisions == [40, 4000]

@@ -3,8 +3,6 @@
 Nothing of `clustergym.sim` is used; of the scenario only what it is given: jobs, tables, prices, failures.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any

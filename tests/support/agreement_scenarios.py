@@ -1,7 +1,5 @@
 """Random scenarios for the agreement of compiled episodes with the SimPy engine; every number is given."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 from scenarios import Job, small_trace

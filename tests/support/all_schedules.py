@@ -1,7 +1,5 @@
 """Every schedule of a small scenario of one GPU type."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product

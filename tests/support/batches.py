@@ -1,7 +1,5 @@
 """Small scenarios whose jobs may choose their global batch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A board of one scenario that is small enough to be run in a test, and what its check finds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

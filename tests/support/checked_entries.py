@@ -1,7 +1,5 @@
 """The check of a single entry."""
 
-from __future__ import annotations
-
 from clustergym.benchmark.leaderboard.board import Board
 from clustergym.benchmark.leaderboard.cell_replay import Flag
 from clustergym.benchmark.leaderboard.check import check_entries

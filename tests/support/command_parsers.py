@@ -1,7 +1,5 @@
 """The parsers that commands make."""
 
-from __future__ import annotations
-
 import argparse
 from importlib import import_module
 

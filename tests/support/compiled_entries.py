@@ -1,7 +1,5 @@
 """The compiled clock, callable from Python, and the Python of compiled functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

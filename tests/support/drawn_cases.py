@@ -1,7 +1,5 @@
 """Many drawn cases of one test; AGREEMENT_CASES says how many, `.ci/nightly` 20,000."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

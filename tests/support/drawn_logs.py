@@ -1,7 +1,5 @@
 """Draw a log of known rules: jobs that a policy scheduled, printed as `sacct -P` prints them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Changing the one log of an entry, cell by cell."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

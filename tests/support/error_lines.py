@@ -1,7 +1,5 @@
 """What a command says of bad input."""
 
-from __future__ import annotations
-
 import pytest
 
 

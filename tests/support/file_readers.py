@@ -1,7 +1,5 @@
 """Which functions of the package open files that users bring: found in its source."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Uncapped fluid fair sharing (Ares, section 3), and one job at a time, to check policies and metrics by."""
 
-from __future__ import annotations
-
 import heapq
 
 import numpy as np

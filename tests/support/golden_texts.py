@@ -1,7 +1,5 @@
 """Texts that are kept beside the tests, in `tests/golden/`: what changes in them has to be meant."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

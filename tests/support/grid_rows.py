@@ -1,7 +1,5 @@
 """Allocations as the grid oracle's planner, profiler and search take them."""
 
-from __future__ import annotations
-
 from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.grid_oracle import build_graph

@@ -1,7 +1,5 @@
 """Job records and timeline of an event log, in one call each."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from clustergym.results.metrics.intervals import read_intervals

@@ -1,7 +1,5 @@
 """What takes long to make and is the same for all tests: made by one of the processes that run them."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

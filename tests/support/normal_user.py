@@ -1,7 +1,5 @@
 """Lets this process meet the rights of files as a normal user does, also where tests run as root."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Small scenarios with pairs, and policies that pair jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

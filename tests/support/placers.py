@@ -1,7 +1,5 @@
 """Placers for tests worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from clustergym.scenario.policy import Infeasible, Placer

@@ -1,7 +1,5 @@
 """Parts of the plain simulation: its jobs and profiles, how profiles run, and how planned jobs get nodes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

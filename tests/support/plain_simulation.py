@@ -9,8 +9,6 @@ computed by the same operations in the same order as in the engine, so that half
 alike.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math

@@ -1,7 +1,5 @@
 """The commands of a Slurm cluster in memory, as their output is printed: names of jobs as they are."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Where tests find the published data: in $CLUSTERGYM_DATA, else in shared/data beside the checkout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

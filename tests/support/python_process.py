@@ -1,7 +1,5 @@
 """Running Python in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """Scenarios with queues that have quotas."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Random small scenarios for properties that every policy must have."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

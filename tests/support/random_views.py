@@ -1,7 +1,5 @@
 """Random Views, for comparing a policy's calculations with the same written plainly."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

@@ -4,8 +4,6 @@ A line of such a file is an input, as YAML or as a command's words; the indented
 `GOLDEN=write python -m pytest -n 0 FILE` writes what is said anew: look at the diff.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Random small scenarios to run policies on, and a check that a run was legal to its end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Steps a vector environment beside single environments, and compares all that both return."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Compares what environments return."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

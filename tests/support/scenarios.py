@@ -1,7 +1,5 @@
 """Small scenarios with every number given, for tests worked out by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Plays scheduling environments in tests."""
 
-from __future__ import annotations
-
 import numpy as np
 from gymnasium.spaces import Box
 

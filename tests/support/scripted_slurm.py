@@ -1,7 +1,5 @@
 """A Slurm in memory to which scripts can be submitted held: its commands as their output is printed."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass, field

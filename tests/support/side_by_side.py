@@ -1,7 +1,5 @@
 """A compiled episode and the SimPy engine, stepped together; the first difference is named."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

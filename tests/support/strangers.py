@@ -1,7 +1,5 @@
 """Made-up rows, keys and words for valid files of other people, and what is known of each reader."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

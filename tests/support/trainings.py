@@ -1,7 +1,5 @@
 """Trainings of placers: the same twice, and after a stop."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from clustergym.commands import train

@@ -1,7 +1,5 @@
 """Reads the file that an offline run of wandb leaves: LevelDB's log format, of protocol buffers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

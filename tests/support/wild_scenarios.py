@@ -1,7 +1,5 @@
 """Random scenarios in which anything may be switched on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -94,17 +94,6 @@ def test_warnings_name_what_does_not_fit():
     assert "unbounded" in warnings({"offered_load": unbounded, "cluster": "small"})[0]
 
 
-def test_describe_reads_other_formats(tmp_path, capsys):
-    log = tmp_path / "philly.csv"
-    log.write_text(
-        "timestamp,duration,num_gpus,gpu_time,cluster\n"
-        "2017-10-09 07:00:00,60.0,1,60.0,a\n"
-        "2017-10-09 08:00:00,600.0,8,4800.0,b\n"
-    )
-    assert main(["describe", str(log), "--cluster", "arena-sim"]) == 0
-    assert "between jobs" in capsys.readouterr().out
-
-
 def test_describe_a_single_job(tmp_path, capsys):
     assert main(["generate", "pai", "-o", str(tmp_path / "one.csv"), "--jobs", "1"]) == 0
     assert main(["describe", str(tmp_path / "one.csv")]) == 0
@@ -157,20 +146,6 @@ def test_describe_names_the_line_of_an_unknown_model(tmp_path, capsys):
 )
 def test_duration_text(seconds, text):
     assert duration_text(seconds) == text
-
-
-def test_describe_and_run_draw_the_same_jobs(tmp_path, capsys):
-    (tmp_path / "log.csv").write_text("submit_time,duration,gpus\n0,3600,4\n60,1800,2\n90,500,1\n")
-    (tmp_path / "mine.yaml").write_text("nodes: [{count: 2, gpu_type: V100, gpus_per_node: 4}]\n")
-    log, cluster = str(tmp_path / "log.csv"), str(tmp_path / "mine.yaml")
-    shown_json = tmp_path / "figures.json"
-    assert main(["describe", log, "--cluster", cluster, "--json", str(shown_json)]) == 0
-    note = "note: models, batches and GPU types (among V100) were drawn by the rule arena with seed 0"
-    assert note in capsys.readouterr().out
-    scenario = clustergym.load_scenario(
-        "testbed", [f"cluster.path={cluster}", "trace=file", f"trace.path={log}"]
-    )
-    assert json.loads(shown_json.read_text())["sha256"] == scenario.trace.sha256
 
 
 def test_a_log_of_durations(tmp_path):

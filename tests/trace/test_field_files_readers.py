@@ -1,7 +1,5 @@
 """Files as people post them, of Hugging Face, Kueue and Kubernetes: read right, or named."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The workload of today's language models."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 from typing import Any

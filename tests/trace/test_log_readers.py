@@ -1,7 +1,5 @@
 """Readers of operators' logs on small inputs: what is kept, how jobs ended, and what a bad line ends in."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

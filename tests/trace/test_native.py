@@ -1,7 +1,5 @@
 """The native format: what is written is read back, with its provenance or not at all."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -11,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.common.errors import InputError
-from clustergym.common.writing import write_files
 from clustergym.trace.native import provenance_path, read_trace, write_trace
 from clustergym.trace.trace import COLUMNS, Trace
 from clustergym.trace.trace_checks import build_trace
@@ -138,12 +135,3 @@ def test_both_files_are_written_or_neither(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         write_trace(trace, tmp_path / "file" / "out.csv")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "mine.csv", "out.provenance.json"]
-
-
-def test_a_failure_half_way_leaves_the_old_files(tmp_path: Path) -> None:
-    first, second = tmp_path / "a", tmp_path / "b"
-    first.write_bytes(b"old")
-    with pytest.raises(TypeError):
-        write_files({first: b"new", second: None})  # type: ignore[dict-item]
-    assert first.read_bytes() == b"old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]

@@ -1,7 +1,5 @@
 """How the jobs of a trace end: as their log says, or drawn by published shares; and what they asked for."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path

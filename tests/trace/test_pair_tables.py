@@ -1,7 +1,5 @@
 """Tables of pairs: Gavel's published figures, the CSV layout, and what is wrong with a bad table."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Traces whose jobs ask for parts of GPUs, CPU and memory; clusters whose nodes can be divided."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from published_data import DATA, needs

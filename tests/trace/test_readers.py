@@ -1,7 +1,5 @@
 """Every reader on small inputs, with the numbers worked out by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

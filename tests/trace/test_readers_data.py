@@ -1,7 +1,5 @@
 """Every reader on the published files, where they are to hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from published_data import find_published

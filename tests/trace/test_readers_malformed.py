@@ -1,7 +1,5 @@
 """Malformed traces: one line on stderr with file, line and field, exit status 2, nothing written."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

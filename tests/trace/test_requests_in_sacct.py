@@ -1,7 +1,5 @@
 """GPUs of a row of sacct: what it was given, else what it asked for, else what it asked for on each node."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

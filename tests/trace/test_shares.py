@@ -1,7 +1,5 @@
 """Traces and clusters of parts of GPUs: Alibaba's openb lists, PAI's plans, and what `describe` says."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

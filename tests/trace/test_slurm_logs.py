@@ -1,7 +1,5 @@
 """Slurm's and Kueue's own tables of jobs: what is read, left out and guessed, on cases worked by hand."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

@@ -1,7 +1,5 @@
 """Time limits of jobs: kept from a log, drawn from run times, or none; and what is wrong with them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

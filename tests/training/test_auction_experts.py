@@ -1,7 +1,5 @@
 """Weights of an auction as actions: rankings by hand, and the same play as by the weights themselves."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 import pytest

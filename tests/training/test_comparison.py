@@ -1,7 +1,5 @@
 """Ratios over windows and training seeds, and rows that pool several checkpoints of one agent."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The compiled episode is the engine's, job by job, and decides as worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

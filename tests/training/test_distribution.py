@@ -1,7 +1,5 @@
 """What synthetic scenarios are drawn from: laws of speed and least counts, with draws chosen by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

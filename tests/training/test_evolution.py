@@ -1,7 +1,5 @@
 """A search that goes on from its history."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import cma

@@ -1,7 +1,5 @@
 """Credit by job: a job's costs and advantages, the network over rows, training, and its checkpoints."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import gymnasium

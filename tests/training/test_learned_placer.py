@@ -1,7 +1,5 @@
 """The learned placer in any run: it repeats itself, all jobs end, and what is no checkpoint is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from error_lines import error_line

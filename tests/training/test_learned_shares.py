@@ -1,7 +1,5 @@
 """The learned placer of shares in the engine: its decisions, and what it refuses."""
 
-from __future__ import annotations
-
 import numpy as np
 from clustergym.policies.placers.learned import LearnedPlacer
 from error_lines import error_line

@@ -1,7 +1,5 @@
 """Bounds are what they claim: worked out by hand, and below every policy."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What the YAML of a network has to say: each fault is one line with a remedy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from refusals import refused

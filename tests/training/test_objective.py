@@ -1,7 +1,5 @@
 """The terms of the objective are the metrics of the engine, and deadlines are drawn as they are meant."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Offline data: what is written is what was played, and Minari reads it."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

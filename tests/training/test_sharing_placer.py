@@ -1,7 +1,5 @@
 """The learned placer of shares: its training, its checkpoint, and the comparison with other placers."""
 
-from __future__ import annotations
-
 import json
 
 import gymnasium

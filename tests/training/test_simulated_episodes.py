@@ -1,7 +1,5 @@
 """Auctions played in the simulator where compiled episodes do not cover a scenario."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

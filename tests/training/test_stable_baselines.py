@@ -1,7 +1,5 @@
 """PPO learns, is the same again, and its checkpoints are checked."""
 
-from __future__ import annotations
-
 import pickle
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Learners of benchmarks/tiers.py: CMA-ES over linear scores, and Decima's network and baseline."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The commands that measure what is reached in tiers, and what agents learn in them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

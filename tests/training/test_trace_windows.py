@@ -1,7 +1,5 @@
 """Windows of one's own trace files: their jobs, times and load are the file's; splits share no job."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import yaml

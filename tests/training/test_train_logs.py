@@ -1,7 +1,5 @@
 """What a training logs to Weights & Biases; the network is never needed."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

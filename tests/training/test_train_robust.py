@@ -1,7 +1,5 @@
 """What goes wrong in a training is one line, and what was saved is not lost."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

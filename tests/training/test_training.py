@@ -1,8 +1,5 @@
 """Training improves, is the same again, goes on after a kill, and keeps the splits apart."""
 
-from __future__ import annotations
-
-import importlib
 import json
 
 import numpy as np
@@ -22,7 +19,7 @@ from clustergym.scenario.policy import InformationClass
 from clustergym.training import auction_evolution
 from clustergym.training.agents import make_agent
 from clustergym.training.auction_evolution import Objective
-from clustergym.training.comparison import Entrant, ratio
+from clustergym.training.comparison import Entrant
 from clustergym.training.distribution import Distribution, draw_scenario
 from clustergym.training.evolution import SCHEMA, History
 from clustergym.training.simulated_episodes import AuctionEpisode
@@ -103,21 +100,6 @@ def test_one_that_measures_jobs_learns_what_to_believe(tmp_path, known, begun, h
     # What the windows say nothing of, deadlines, stays as it was.
     late = features.WITHOUT_DEADLINES
     assert scores[late : features.COUNT].tolist() == load("elastic").weights[late:].tolist()
-
-
-@pytest.mark.parametrize("hidden", [0, 2])
-def test_features_of_deadlines_are_searched_where_there_are_some(tmp_path, hidden):
-    more = ["agent.generations=1", "agent.validation=1", f"agent.hidden={hidden}"]
-    assert run_train(tmp_path / "without", *more) == 0
-    assert run_train(tmp_path / "with", *more, "agent.scenarios.deadline_slack=[0.5,1.5]") == 0
-    without, among = (
-        load(str(tmp_path / name / f"{name}.safetensors")).weights for name in ("without", "with")
-    )
-    only = slice(features.WITHOUT_DEADLINES, features.COUNT)
-    assert not without[only].any()
-    assert among[only].all()
-    assert without.shape == among.shape
-    assert count_hidden_units(without) == hidden
 
 
 def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
@@ -273,11 +255,6 @@ def test_offered_load_is_as_asked():
     assert gpu_s / (32 * scenario.trace.span_s) == pytest.approx(0.8, rel=1e-3)
 
 
-def test_ratio_of_a_constant_factor():
-    values = np.array([1.0, 10.0, 100.0])
-    assert ratio(0.8 * values, values) == pytest.approx((0.8,) * 5)
-
-
 def test_knobs_are_lists():
     entrant = Entrant.from_given({"name": "ares", "alpha": [0.5, 0.7], "work_conserving": True})
     assert [one["alpha"] for one in entrant.choices()] == [0.5, 0.7]
@@ -329,12 +306,3 @@ def test_evaluate_on_trace_files(tmp_path, capsys):
     for bad in ("traces=5", "traces={files: [nowhere.csv]}", "traces={fils: []}", "loads=[1.0]"):
         assert evaluate_command.main([*words, bad]) == 2
         error_line(capsys)
-
-
-@pytest.mark.parametrize(("command", "key"), [("train", "allow_test: false"), ("evaluate", "policies:")])
-def test_help_shows_every_key(command, key, capsys):
-    module = importlib.import_module(f"clustergym.{command}")
-    assert module.main(["--help"]) == 0
-    out = capsys.readouterr().out
-    assert key in out
-    assert out.startswith(f"usage: clustergym {command} ")

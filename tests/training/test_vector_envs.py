@@ -1,7 +1,5 @@
 """The adapter of vector environments to Stable-Baselines3."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

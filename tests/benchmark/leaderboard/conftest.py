@@ -1,7 +1,5 @@
 """Small boards with entries on them: one of policies, one of placers."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Boards of agents: recorded actions are played again, scored, and refused where they are false."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

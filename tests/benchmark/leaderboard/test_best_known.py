@@ -1,7 +1,5 @@
 """The search in hindsight, and what it writes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import yaml

@@ -1,7 +1,5 @@
 """Boards, scores and pages."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

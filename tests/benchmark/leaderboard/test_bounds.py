@@ -1,7 +1,5 @@
 """Bounds of a board's cells: found, proved anew by the check, and shown."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """The one log of an entry: written, read, and what is said of one that is not as it must be."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The curves of an entry: what they say, how they are written and read."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

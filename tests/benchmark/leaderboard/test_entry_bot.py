@@ -1,7 +1,5 @@
 """The script by which a workflow checks the entries of a pull request, run on a repository made here."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

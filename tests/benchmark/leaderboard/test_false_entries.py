@@ -1,7 +1,5 @@
 """Entries that say what is not true of a published policy, or that are made to be misread."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path
@@ -10,7 +8,6 @@ from typing import Any
 import pytest
 from boards import claims_throughout, flags, kinds
 from entry_logs import change_headers
-from error_lines import error_line
 
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cell_replay import FlagReason
@@ -177,20 +174,6 @@ def test_nothing_that_an_entry_names_is_imported(
     for words in (["check", "small", "--strict", "2"], ["score", "small"], ["render", "small"]):
         main(["--root", str(root), *words])
     assert not (tmp_path / "was-here").exists()
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [srtf(sizes=[1] * 90_000), srtf(note="x" * 3_000_000), srtf(sizes=nested(30)), srtf(seed=10**95)],
-)
-def test_parameters_do_not_hang_render(
-    changes: dict[str, Any], root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    claims_throughout(root / "small" / "short", **changes)
-    assert main(["--root", str(root), "render", "small"]) == 2
-    said = error_line(capsys)
-    assert "policy.parameters" in said
-    assert len(said) < 2100
 
 
 def test_a_log_may_not_be_sold_as_another_round(root: Path) -> None:

@@ -1,7 +1,5 @@
 """Tables of figures: what is run, when a row is stale, ratios, intervals, and what a check finds."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """What an entry gains over chance, of what the best known schedules gain."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """The gap of an entry to the optimum."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """An entry whose making is killed: incomplete and refused, until the same command has gone on with it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

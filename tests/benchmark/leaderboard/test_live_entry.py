@@ -1,7 +1,5 @@
 """A live run in lock-step is read, replayed, entered and checked as any other run."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """The page of a board in a real browser, opened from a file."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """A board whose entries are a policy and a placer: the log has what both decided."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,11 +1,8 @@
 """A board whose entries are placers: the board's policy decides what runs, the log says on which nodes."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
-import shutil
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.cell_logs import FILE, pack
+from clustergym.benchmark.leaderboard.cell_logs import pack
 from clustergym.benchmark.leaderboard.cell_replay import FlagReason
 from clustergym.benchmark.leaderboard.render import pages
 from clustergym.benchmark.leaderboard.score import standings
@@ -182,16 +179,6 @@ def test_what_cannot_be_entered_is_one_line(words, expected, placers, capsys):
     assert len(lines) == 1
     assert expected in lines[0]
     assert not (placers / "placers" / "x").exists()
-
-
-def test_the_command_of_an_entry_makes_the_same(placers):
-    folder = placers / "placers" / "moving"
-    command = yaml.safe_load((folder / "entry.yaml").read_text())["command"].split()
-    assert command[:5] == ["python", "-m", "clustergym.leaderboard", "add", "placers"]
-    before = (folder / FILE).read_bytes()
-    shutil.rmtree(folder)
-    assert main(["--root", str(placers), *command[3:]]) == 0
-    assert (folder / FILE).read_bytes() == before
 
 
 # What the log says

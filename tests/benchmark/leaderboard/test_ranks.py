@@ -1,7 +1,5 @@
 """Ranks by the paired difference to the best of a rank, on scores made by hand."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of recorded actions and what an entry's folder may have, line by line, without playing any."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

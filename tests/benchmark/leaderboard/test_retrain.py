@@ -1,7 +1,5 @@
 """Training an entry anew."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

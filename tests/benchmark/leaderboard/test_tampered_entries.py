@@ -1,7 +1,5 @@
 """Entries that were tampered with: each is rejected, with a flag of its own kind, and nothing of it runs."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

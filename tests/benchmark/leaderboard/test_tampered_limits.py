@@ -1,7 +1,5 @@
 """Entries that go to the limits of what is read: huge numbers, crowds, idle decisions."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Boards that are scored by a metric of tenants: their columns, and entries with a policy within another."""
 
-from __future__ import annotations
-
 import pytest
 
 from clustergym.benchmark.leaderboard.board import load_board

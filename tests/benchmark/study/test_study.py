@@ -1,7 +1,5 @@
 """A study in one file: its runs, figures, files, resumption, and bad input."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

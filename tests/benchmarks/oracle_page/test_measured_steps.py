@@ -1,7 +1,5 @@
 """Steps measured on one GPU: the memory and the border by hand, the reader, and the committed rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

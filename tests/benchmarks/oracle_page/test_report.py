@@ -1,7 +1,5 @@
 """Figures beside the papers': outcomes worked out by hand, and the page they are shown on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The section on software stacks of the accuracy page: every row of its tables, from figures given here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.oracle_page.stack_page import stack_section

@@ -1,7 +1,5 @@
 """A trained auction is an agent of the environment of scores: same digest as the policy `learned`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

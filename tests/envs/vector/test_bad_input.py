@@ -1,7 +1,5 @@
 """What is not valid for a vector environment is one line; without Numba the SimPy engine plays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -1,7 +1,5 @@
 """A vector environment is the same as single environments, stepped one by one on the SimPy engine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

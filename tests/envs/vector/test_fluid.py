@@ -1,7 +1,5 @@
 """Compiled fluid fair sharing gives the numbers of the Python form, bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Metrics and digests at episodes' ends are worked out when they are read, and not otherwise."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

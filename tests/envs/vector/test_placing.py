@@ -1,7 +1,5 @@
 """The vector forms of Placement and Sharing are the same as single environments, stepped one by one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

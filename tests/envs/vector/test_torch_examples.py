@@ -1,7 +1,5 @@
 """The examples on vector environments in plain PyTorch, and TorchRL's wrapper of a vector environment."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

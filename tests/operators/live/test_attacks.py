@@ -1,7 +1,5 @@
 """Live runs beside other users' jobs, and a Slurm that is started anew: printed outputs, no Slurm."""
 
-from __future__ import annotations
-
 import getpass
 import itertools
 from types import SimpleNamespace
@@ -13,7 +11,7 @@ from clustergym.operators.live.bridge import LiveSimulation
 from clustergym.operators.live.checks import LiveOptions, _check_partitions, _Node
 from clustergym.operators.live.clocks import LockStepClock, ScaledClock
 from clustergym.operators.live.link import MOST_REFUSALS, Link
-from clustergym.operators.live.slurm import Slurm, SlurmWords
+from clustergym.operators.live.slurm import SlurmWords
 from clustergym.operators.live.slurm_backend import SlurmBackend
 from printed_slurm import EVE, OWN, PrintedSlurm
 from scenarios import Job, small_scenario
@@ -140,15 +138,6 @@ def test_what_may_be_left_stands_in_the_error_line(slurm):
         raise InputError("first", remedy="do it again")
 
 
-def test_what_may_be_left_after_a_good_run_is_a_note(slurm, capsys):
-    ours = backend(slurm)
-    with live_run._closing(ours):
-        ours.submit("cg-x-0-1.0", Part((0,), 2))
-        slurm.before["scancel"] = lambda words: ("", "scancel: error: no answer\n", 1)
-    note = "note: the run may have left jobs: scancel: error: no answer: scancel 1\n"
-    assert capsys.readouterr().err == note
-
-
 @pytest.mark.parametrize("told", ["", "\ufffd\ufffd", "salloc: Granted job allocation \ufffd"])
 def test_an_allocation_whose_number_cannot_be_read_is_found_by_user_and_name(slurm, told):
     ours = backend(slurm)
@@ -221,16 +210,6 @@ def test_garbled_lines_of_nodes_are_left_out(slurm):
     ours = backend(slurm)
     slurm.before["sinfo"] = lambda words: ("n0\n\ufffd\ufffd|\n|||\nn1|down*\nn0|idle|x\nn9|down\n", "", 0)
     assert ours.poll().down == {1}
-
-
-def test_undecodable_output_is_read(tmp_path):
-    (tmp_path / "squeue").write_bytes(b"#!/bin/sh\nprintf 'a\\377b\\034c\\ncg\\n'\n")
-    (tmp_path / "squeue").chmod(0o755)
-    (tmp_path / "salloc").write_text("no program")
-    slurm = Slurm({"PATH": f"{tmp_path}:/bin:/usr/bin"})
-    assert slurm.read(str(tmp_path / "squeue")) == ["a\ufffdb\x1cc", "cg"]
-    with pytest.raises(InputError, match=r"cannot be run: .*Permission denied"):
-        slurm.run(str(tmp_path / "salloc"))
 
 
 # A Slurm that is started anew

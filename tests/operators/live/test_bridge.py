@@ -1,7 +1,5 @@
 """The bridge on the back end in memory: what it calls, in which order, and how it answers what it sees."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

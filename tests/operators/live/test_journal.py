@@ -1,7 +1,5 @@
 """A run that is killed goes on from its journal; a journal is one run's and one process's."""
 
-from __future__ import annotations
-
 import json
 import time
 

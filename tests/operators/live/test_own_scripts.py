@@ -1,7 +1,5 @@
 """A user's own scripts: what they ask for, each run once to its end, stops, sizes, others' jobs, kills."""
 
-from __future__ import annotations
-
 import csv
 import math
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pytest
 from clustergym.operators.commands import live
 from clustergym.operators.live.own import drive
-from clustergym.operators.live.own.decide import Nodes, NodeState, OwnJob, Reservation, Room, decide_now
+from clustergym.operators.live.own.decide import NodeState, OwnJob, decide_now
 from clustergym.operators.live.own.drive import ScriptRun, drive_scripts
 from clustergym.operators.live.own.ledger import open_ledger
 from clustergym.operators.live.own.queue import OwnQueue
@@ -241,23 +239,6 @@ def test_partitions_and_reservations_are_kept(tmp_path):
         play(run, slurm, 3)
         # a waits for longer than c, which n1 would have room for as well.
         assert slurm.running() == ["a", "b"]
-
-
-def test_room_by_hand():
-    # n0 has 1 GPU free, n1 4, n2 4 but is kept for others from 1000 s on.
-    states = {
-        "n0": NodeState(4, 3, "A40", frozenset({"main"})),
-        "n1": NodeState(4, 0, "A40", frozenset({"main"})),
-        "n2": NodeState(4, 0, "A40", frozenset({"main"})),
-    }
-    nodes = Nodes(states, [Reservation("his", 1000.0, 2000.0, frozenset({"n2"}))], "main")
-    room = Room(nodes, 900.0)
-    assert not room.take("main", "A40", (2, 4), 200.0)
-    assert room.take("", "", (2, 4), 100.0)
-    assert not room.take("", "", (1, 2), 100.0)
-    assert room.take("", "A40", (1, 1), NAN)
-    assert not Room(nodes, 900.0).take("main", "A10", (1, 1), 1.0)
-    assert Room(nodes, 1500.0).take("main", "A40", (2, 4), 10.0, "his")
 
 
 def job(name, gpus, limit_s=600.0, sizes=(), submit_s=0.0, start_s=NAN):

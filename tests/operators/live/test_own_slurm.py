@@ -1,7 +1,5 @@
 """A user's own scripts on a real Slurm that others use, through a restart of slurmctld and a kill."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile
@@ -22,18 +20,21 @@ def folder():
         yield Path(name)
 
 
-def test_every_script_runs_once_to_its_end(folder):
+@pytest.mark.parametrize(
+    ("count", "disturbed"), [(2, False), pytest.param(8, True, marks=pytest.mark.nightly, id="disturbed")]
+)
+def test_every_script_runs_once_to_its_end(folder, count, disturbed):
     from live_scripts import play
 
     if os.geteuid() or not Path("/dev/tty3").exists():
         pytest.skip("GPUs of Slurm need root and the terminals that stand for them")
     try:
-        told = play(folder, 8, ["policy=srtf"], most_s=500.0)
+        told = play(folder, count, ["policy=srtf"], most_s=500.0 if disturbed else 120.0, disturbed=disturbed)
     except InputError as error:
         if error.field in ("packages", "live.engine"):
             pytest.skip(str(error))
         raise
-    assert (told["ended_once"], told["ended_more_often"]) == (8, 0)
+    assert (told["ended_once"], told["ended_more_often"]) == (count, 0)
     assert told["of_others_completed"] == told["of_others"] == 3
     assert (told["on_reserved_node"], told["status"]) == (0, 0)
     assert (told["again"], told["submitted_again"]) == (0, 0)

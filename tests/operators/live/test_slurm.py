@@ -1,7 +1,5 @@
 """Live runs on a real Slurm, started on this machine from Debian's packages or what is installed."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import gzip

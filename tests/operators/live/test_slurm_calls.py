@@ -1,7 +1,5 @@
 """Every word that a run says to Slurm, and all that it takes from answers, which are written here."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Which process is one that an earlier command started: its id alone may have gone to another one."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

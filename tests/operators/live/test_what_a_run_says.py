@@ -1,7 +1,5 @@
 """What a live run says of itself: its calls, the scheduler's own log of ended jobs, where two logs differ."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rules that Slurm and Kueue print, as queues and a policy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Kueue's cycles: instances worked out by hand, and recorded answers of its own scheduler."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cohorts as Kueue's, priorities as Slurm's, entitlements as Volcano's and YARN's: worked examples."""
 
-from __future__ import annotations
-
 import pytest
 from clustergym.operators.policies.cohorts import Cohort, QuotaNode, sides_below_common_cohort
 from clustergym.operators.policies.slurm_rules import (

@@ -1,7 +1,5 @@
 """When slurmctld does what it does periodically, worked out by hand."""
 
-from __future__ import annotations
-
 import pytest
 from clustergym.operators.policies.slurm_clock import SlurmClock
 

@@ -1,7 +1,5 @@
 """`scontrol show config` as a policy: what is said, what is not said, and bad values."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from clustergym.operators.policies.slurm_rules import read_config

@@ -1,7 +1,5 @@
 """Slurm's nodes and reservations: cases solved by hand, and a pass of slurmctld from its log."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

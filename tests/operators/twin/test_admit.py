@@ -1,4 +1,4 @@
-"""A job that is not submitted yet: each reason of a refusal worked out by hand, starts, and Kueue's answers."""
+"""A job that is not submitted yet: each reason of a refusal worked out by hand, starts, Kueue's answers."""
 
 from __future__ import annotations
 

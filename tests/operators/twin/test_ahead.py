@@ -1,7 +1,5 @@
 """A cluster from now on: the queue as it is printed, starts by drawn run times, advice, and its score."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

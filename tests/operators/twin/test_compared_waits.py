@@ -1,7 +1,5 @@
 """A replay's starts beside those of a log, and drawn logs and changed files of a question, by hand."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The page of a what-if question and the tables of a fit, cell by cell, from figures given here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from clustergym.operators.twin.fit import UNKNOWN, fit_text

@@ -1,7 +1,5 @@
 """What a changed cluster makes of the waits of drawn months: ratios of means, worked by hand."""
 
-from __future__ import annotations
-
 import pytest
 from clustergym.operators.twin.whatif import ratios, summary
 

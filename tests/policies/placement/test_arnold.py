@@ -1,25 +1,19 @@
-"""Arnold's formulations agree with each other and with brute force, on whole nodes."""
-
-from __future__ import annotations
+"""Arnold agrees with another programme and with brute force, on whole nodes."""
 
 import time
 
-import arnold_literal
-import arnold_patterns
 import exhaustive_placement
 import numpy as np
 import pytest
-from arnold_formulations import METHODS, solve
-from arnold_literal import realise
-from arnold_patterns import partitions
+from arnold_patterns import least_score, partitions
 from clustergym.policies.placement import arnold
+from clustergym.policies.placement.arnold import solve
 from clustergym.policies.placement.arnold_components import find_components, one_component, split
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scip_models import Outcome
 
 from clustergym.common.errors import InputError
-from clustergym.scenario.placement_problem import Instance, PretrainingJob, Spread, algorithm, score, spread
+from clustergym.scenario.placement_problem import Instance, PretrainingJob, Spread, score, spread
 
 
 def job_of(rows, columns):
@@ -38,47 +32,44 @@ def small_instances(draw, minipods=4, rows=4, columns=4, most_free=7):
 
 @settings(max_examples=120, deadline=None)
 @given(small_instances(rows=3, columns=3))
-def test_every_formulation_reaches_the_exhaustive_optimum(instance):
+def test_it_reaches_the_exhaustive_optimum(instance):
     best = score(exhaustive_placement.solve(instance), instance)
-    for method in METHODS:
-        made = solve(instance, method=method)
-        made.check(instance)
-        assert made.solution.proven, method
-        assert made.solution.gap == 0
-        assert score(made, instance) == pytest.approx(best, abs=1e-9), method
+    made = solve(instance)
+    made.check(instance)
+    assert made.solution.proven
+    assert made.solution.gap == 0
+    assert score(made, instance) == pytest.approx(best, abs=1e-9)
+    assert least_score(instance) == pytest.approx(best, abs=1e-6)
 
 
 @settings(max_examples=40, deadline=None)
 @given(small_instances(minipods=9, rows=6, columns=8, most_free=7))
-def test_counts_and_patterns_agree_where_minipods_are_small(instance):
-    by_counts, by_patterns = solve(instance), solve(instance, method="patterns")
-    assert by_counts.solution.proven
-    assert by_patterns.solution.proven
-    assert score(by_counts, instance) == pytest.approx(score(by_patterns, instance), abs=1e-9)
+def test_it_reaches_the_optimum_where_minipods_are_small(instance):
+    made = solve(instance)
+    assert made.solution.proven
+    assert score(made, instance) == pytest.approx(least_score(instance), abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("job", "minipods", "nodes", "methods"),
+    ("job", "minipods", "nodes"),
     [
-        (PretrainingJob(768, 24, 4, 8), 5, 88, METHODS),
-        (PretrainingJob(2944, 46, 8, 8), 11, 93, ("counts", "patterns")),
+        (PretrainingJob(768, 24, 4, 8), 5, 88),
+        (PretrainingJob(2944, 46, 8, 8), 11, 93),
         # Groups of five nodes in minipods of at most four.
-        (PretrainingJob(960, 24, 8, 5), 55, 4, ("counts", "patterns")),
+        (PretrainingJob(960, 24, 8, 5), 55, 4),
     ],
 )
-def test_the_formulations_agree_on_the_benchmark_s_sizes(job, minipods, nodes, methods):
+def test_it_reaches_the_optimum_on_the_benchmark_s_sizes(job, minipods, nodes):
     for seed in range(4):
         rng = np.random.default_rng([seed, minipods])
         free = np.maximum(*rng.integers(0, nodes + 1, (2, minipods)))
         instance = Instance(job, free, rng.choice([0.2, 0.5, 0.8]))
         if not instance.shortfall:
-            made = [solve(instance, method=method) for method in methods]
-            assert all(one.solution.proven for one in made)
-            scores = [score(one, instance) for one in made]
-            assert scores == pytest.approx([scores[0]] * len(scores), abs=1e-9)
+            made = solve(instance)
+            assert made.solution.proven
+            assert score(made, instance) == pytest.approx(least_score(instance), abs=1e-6)
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("free", "alpha", "expected"),
     [
@@ -95,9 +86,9 @@ def test_the_formulations_agree_on_the_benchmark_s_sizes(job, minipods, nodes, m
         ([5, 3, 2], 0.8, Spread(dp=2, pp=2)),
     ],
 )
-def test_solved_by_hand(method, free, alpha, expected):
+def test_solved_by_hand(free, alpha, expected):
     instance = Instance(job_of(4, 2), np.array(free), alpha)
-    assert spread(solve(instance, method=method), instance.job, "pp") == expected
+    assert spread(solve(instance), instance.job, "pp") == expected
 
 
 def components_of(free, groups, size, most, limit=1000):
@@ -128,54 +119,32 @@ def test_a_search_that_comes_to_its_limit_is_not_complete():
     assert len(components_of([7] * 10 + [5] * 10, 10, 12, 2)) == 10
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_not_enough_nodes(method):
-    instance = Instance(job_of(4, 2), np.array([3, 2]))
-    made = solve(instance, method=method)
+def test_not_enough_nodes():
+    made = solve(Instance(job_of(4, 2), np.array([3, 2])))
     assert (made.feasible, made.shortfall, made.counts.sum()) == (False, 3, 0)
 
 
 def test_a_limit_that_is_hit_is_flagged_and_the_best_known_answer_used(monkeypatch):
     # As above, but nothing may be tried: 4 minipods at T = 3 (3.5) are known from their sum, as 4 is less
-    # than 2 (3 - 1) + 1; whether 4 at T = 2 (3.0) would do stays open. The programme over all patterns knows
-    # only that a score is at least 1, and answers with packing.
+    # than 2 (3 - 1) + 1; whether 4 at T = 2 (3.0) would do stays open.
     monkeypatch.setattr(arnold, "CHOICES", 0)
-    monkeypatch.setattr(arnold_patterns, "MOST_PATTERNS", 0)
     instance = Instance(job_of(2, 6), np.array([6, 2, 2, 2]), 0.5)
-    for method, bound in (("counts", 3.0), ("patterns", 1.0)):
-        made = solve(instance, method=method)
-        assert score(made, instance) == 3.5
-        assert not made.solution.proven
-        assert made.solution.bound == bound
-        assert made.solution.gap == pytest.approx((3.5 - bound) / 3.5)
-
-
-def test_a_node_limit_that_leaves_nothing_falls_back_to_packing(monkeypatch):
-    outcome = Outcome(found=False, complete=False, bound=2.0, nodes=7)
-    monkeypatch.setattr(arnold_literal, "optimize", lambda model: outcome)
-    instance = Instance(job_of(4, 2), np.array([5, 3]), 0.5)
-    made = solve(instance, method="literal")
-    assert made.counts.tolist() == algorithm("gpu_packing")(instance, None).counts.tolist()
-    assert (made.solution.bound, made.solution.nodes) == (2.0, 7)
+    made = solve(instance)
+    assert score(made, instance) == 3.5
+    assert not made.solution.proven
+    assert made.solution.bound == 3.0
+    assert made.solution.gap == pytest.approx(0.5 / 3.5)
 
 
 def test_the_same_answer_each_time():
     instance = Instance(job_of(9, 6), np.array([9, 9, 8, 7, 7, 5, 5, 4, 3, 2]), 0.4)
-    for method in ("counts", "patterns"):
-        first, second = (solve(instance, method=method) for _ in range(2))
-        assert first.counts.tolist() == second.counts.tolist()
+    first, second = (solve(instance) for _ in range(2))
+    assert first.counts.tolist() == second.counts.tolist()
 
 
 def test_a_limit_below_one():
     with pytest.raises(InputError, match="node_limit: 0 is not valid"):
         arnold.solve(Instance(job_of(1, 1), np.array([1])), node_limit=0)
-
-
-def test_realise_finds_whole_nodes_or_says_no():
-    # Group 0 may use both minipods, group 1 only the second one, which it fills.
-    instance = Instance(job_of(2, 3), np.array([3, 3]))
-    assert realise(np.array([[True, True], [False, True]]), instance).tolist() == [[3, 0], [0, 3]]
-    assert realise(np.array([[False, True], [False, True]]), instance) is None
 
 
 def test_partitions():

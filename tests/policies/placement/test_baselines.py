@@ -1,7 +1,5 @@
 """Placement baselines: what each does on cases solved by hand, and what all of them keep."""
 
-from __future__ import annotations
-
 import exhaustive_placement
 import numpy as np
 import pytest
@@ -111,13 +109,10 @@ def test_a_pass_of_fiduccia_and_mattheyses_finds_the_bridge():
     assert cut_weight(inside, nodes, edges) == 1.0
 
 
-def test_exhaustive_by_hand_and_its_limit():
+def test_exhaustive_by_hand():
     # 5 + 3 free for four groups of two: one group is split, 0.5 * 2 + 0.5 * 2.
     instance = Instance(job_of(4, 2), np.array([5, 3]), 0.5)
     assert score(exhaustive_placement.solve(instance, None), instance) == 2.0
-    large = Instance(job_of(46, 8), np.full(11, 92), 0.5)
-    with pytest.raises(InputError, match=r"exhaustive: .* assignments are too many to try .use arnold"):
-        exhaustive_placement.solve(large, None)
 
 
 def test_unknown_algorithm():

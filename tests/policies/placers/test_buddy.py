@@ -1,7 +1,6 @@
 """The buddy placer on clusters small enough to draw, and against plain searches of the best."""
 
 import itertools
-import time
 from collections import defaultdict
 
 import numpy as np
@@ -309,21 +308,3 @@ def test_each_proposal_is_possible_alone_and_better(moves: list[tuple[int, int]]
         assert (spec.locality(nodes), len(nodes)) < (spec.locality(held), len(held))
         state.release(job)
         state.allocate(job, held)
-
-
-@pytest.mark.timed
-def test_2560_nodes_take_well_under_a_millisecond() -> None:
-    spec = cluster(2560, 4, per_leaf=16, per_minipod=8)
-    state, placer, rng = Allocations(spec), Buddy(), np.random.default_rng(0)
-    placer.reset(spec, rng)
-    seconds = []
-    for job in range(300):
-        gpus = int(rng.integers(1, 64))
-        if state.free[A40] < gpus:
-            state.release(next(iter(state.holders)))
-            continue
-        began = time.process_time()
-        nodes = placer.place(state, A40, gpus)
-        seconds.append(time.process_time() - began)
-        state.allocate(job, nodes)
-    assert np.median(seconds) < 1e-3

@@ -1,7 +1,5 @@
 """Placers that keep each segment of a job in one NVLink domain."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lower bounds: by hand, and never beaten."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Bounds of the mean over tenants of finish-time fairness: by hand, and beside all schedules."""
 
-from __future__ import annotations
-
 import pytest
 from all_schedules import all_schedules
 from queue_quotas import with_quotas

@@ -1,7 +1,5 @@
 """Bounds of scenarios whose nodes fail and whose jobs are killed: beside all schedules, and never beaten."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

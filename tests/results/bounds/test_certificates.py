@@ -1,7 +1,5 @@
 """Proved bounds: by hand, beside a linear programme, and never beaten, whatever the prices."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

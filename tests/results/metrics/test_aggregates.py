@@ -1,7 +1,5 @@
 """Aggregates over cells, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import trim_mean

@@ -1,8 +1,5 @@
 """A small event log whose job records, timeline and metrics are worked out by hand."""
 
-from __future__ import annotations
-
-import csv
 import json
 
 import numpy as np
@@ -21,9 +18,8 @@ from clustergym.results.metrics.catalogue import (
     OF_WINDOW,
 )
 from clustergym.results.metrics.intervals import Outcome, read_intervals
-from clustergym.results.metrics.jobs import ettr, job_table, make_records, write_csv
+from clustergym.results.metrics.jobs import ettr, make_records
 from clustergym.results.metrics.metrics import measure, measure_scenario
-from clustergym.results.metrics.timeline import timeline_table
 from clustergym.scenario.disturbances.failures import NODE_FAIL, NODE_REPAIR
 from clustergym.sim.drive import drive
 from clustergym.sim.engine import Simulation, StalledError
@@ -211,12 +207,6 @@ def test_timeline():
     assert record.integral(record.throughput) == pytest.approx(9600, rel=1e-12)
 
 
-def test_timeline_without_reference_leaves_every_job_out():
-    record = timeline(LOG, TRACE, END, CLUSTER.gpu_types)
-    assert record.left_out == 4
-    assert not record.normalized_throughput.any()
-
-
 EXPECTED = {
     "jobs_total": 5,
     "jobs_submitted": 4,
@@ -351,35 +341,6 @@ def test_fair_iteration_times_stand_in_for_those_at_the_request():
     metrics = measure(LOG, TRACE, CLUSTER, REFERENCE, END, END, fair_iteration_time_s=fair).metrics
     assert metrics["ftf_mean"] == pytest.approx((415 / 100 + 340 / 75) / 2, rel=1e-12)
     assert metrics["unfair_unfinished"] == 1
-
-
-def test_jobs_csv(tmp_path):
-    measured = measure(LOG, TRACE, CLUSTER, REFERENCE, END, END)
-    path = tmp_path / "new" / "jobs.csv"
-    write_csv(job_table(measured.records, TRACE, {"requested_gpus": [4, 2, 4, 0, 1]}), path)
-    rows = list(csv.DictReader(path.read_text().splitlines()))
-    assert [row["outcome"] for row in rows] == [
-        "finished",
-        "finished",
-        "unfinished",
-        "dropped",
-        "not_submitted",
-    ]
-    assert rows[B]["queue_s"] == "120.0"
-    assert rows[C]["jct_s"] == ""
-    assert rows[D]["reason"] == "fits nowhere"
-    assert rows[D]["requested_gpus"] == "0"
-    assert [path.name for path in path.parent.iterdir()] == ["jobs.csv"]
-
-
-def test_timeline_csv(tmp_path):
-    path = tmp_path / "timeline.csv"
-    write_csv(timeline_table(timeline(LOG, TRACE, END, CLUSTER.gpu_types, REFERENCE)), path)
-    rows = list(csv.DictReader(path.read_text().splitlines()))
-    assert len(rows) == len(TIMELINE)
-    assert rows[12]["time_s"] == "360.0"
-    assert (rows[12]["held_gpus_X"], rows[12]["held_gpus_Y"]) == ("6", "2")
-    assert float(rows[12]["throughput"]) == pytest.approx(6.4 + 32 / 3 + 8)
 
 
 def test_a_stalled_run_ends_the_jobs_that_it_leaves():

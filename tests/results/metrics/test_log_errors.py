@@ -1,7 +1,5 @@
 """A log that contradicts itself, its trace, or the conservation of work is refused by job and event."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scenarios import Job, small_cluster, small_trace

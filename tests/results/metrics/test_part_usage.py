@@ -1,7 +1,5 @@
 """The course of parts of GPUs over a run, worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

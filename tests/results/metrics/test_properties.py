@@ -1,7 +1,5 @@
 """Properties of records, timeline and metrics over random legal event logs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Scenarios in which a run may be better than a certificate can prove: bounds are refused in one line."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The restricted mean against scipy, and intervals over seeds against tabulated quantiles."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Metrics of tenants, on a run worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

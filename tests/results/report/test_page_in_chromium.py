@@ -1,7 +1,5 @@
 """The page of a report in a real browser, opened from a file."""
 
-from __future__ import annotations
-
 import pytest
 
 from clustergym.commands import run

@@ -1,7 +1,5 @@
 """The page that plays runs, in a real browser, and the server of it."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Reports: figures against small runs worked by hand, bad input, and the page's text."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import json
@@ -18,7 +16,7 @@ from hypothesis import strategies as st
 from clustergym.commands import run
 from clustergym.commands.report import main
 from clustergym.common.errors import InputError
-from clustergym.results.report.colours import COLOURS, DASHES, Style, choose_style, choose_styles
+from clustergym.results.report.colours import COLOURS, choose_style, choose_styles
 from clustergym.results.report.event_curves import collect_log, overhead_gpu_h, read_log
 from clustergym.results.report.payload import payload, place_boxes, shares
 from clustergym.results.report.seeds import band_of_distributions, band_over_time
@@ -334,14 +332,6 @@ def test_the_same_results_make_the_same_bytes(finished, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[0] == f"wrote {tmp_path / 'a.html'}: 2 results"
 
 
-@pytest.mark.slow
-def test_no_page_where_none_is_wanted(tmp_path):
-    args = ["policy=fcfs", "compare=null", "progress=false", "report=false", "horizon_s=600"]
-    assert run.main([*args, f"hydra.run.dir={tmp_path / 'out'}"]) == 0
-    assert (tmp_path / "out" / "result.json").is_file()
-    assert not (tmp_path / "out" / "report.html").exists()
-
-
 @pytest.fixture
 def full_disk(monkeypatch):
     """No page can be written any more; everything else can."""
@@ -380,16 +370,6 @@ def test_a_page_that_fails_is_said_and_made_later(full_disk, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_the_same_run_given_again_makes_the_page_that_failed(full_disk, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
-    full_disk.undo()
-    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
-    assert "finished already" in capsys.readouterr().out
-    assert (out / "report.html").is_file()
-
-
-@pytest.mark.slow
 def test_no_page_of_an_earlier_run_stays_beside_a_newer_result(full_disk, tmp_path, capsys):
     out = tmp_path / "out"
     out.mkdir()
@@ -411,14 +391,6 @@ def test_bytes_that_are_no_text_are_no_table(tmp_path):
     (tmp_path / "timeline.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="is not UTF-8"):
         read_table(tmp_path / "timeline.csv", ("time_s",))
-
-
-@pytest.mark.parametrize("argv", [[], ["no-such-folder"], ["--out"]])
-def test_mistakes_are_one_line(argv, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(argv) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_whose_cluster_file_is_gone_shows_the_nodes_it_used(finished, tmp_path):
@@ -448,14 +420,6 @@ def test_variants_of_a_policy_share_its_colour_and_leave_others_their_style():
     assert len(set(found)) == 4
     assert found[1].colour == found[0].colour
     assert choose_styles(["sia"] * 9)[8].colour == choose_style("sia").colour
-
-
-def test_matplotlib_draws_a_style():
-    import matplotlib.lines
-
-    for dash in DASHES:
-        line = matplotlib.lines.Line2D([0, 1], [0, 1], **Style(COLOURS[0], dash).matplotlib)
-        assert line.is_dashed() == bool(dash)
 
 
 def test_a_job_that_saves_has_a_bar_of_its_own():

@@ -1,7 +1,5 @@
 """What a run prints before it: the heading, and what became of the GPUs that jobs asked for, job by job."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

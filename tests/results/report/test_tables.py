@@ -1,7 +1,5 @@
 """Tables of metrics: units, numbers, ratios, and what is shown of estimates."""
 
-from __future__ import annotations
-
 import pytest
 
 from clustergym.common.tables import print_table

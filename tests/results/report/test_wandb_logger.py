@@ -1,7 +1,5 @@
 """`logger=wandb` without a network: what an offline run holds, and that nothing needs it."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess
@@ -11,8 +9,6 @@ from pathlib import Path
 import pytest
 from wandb_log import artifacts, run_of
 
-from clustergym.commands import run
-from clustergym.common.paths import install_line
 from clustergym.results.result_writing import FILES
 
 ROOT = Path(__file__).parents[3]
@@ -83,23 +79,6 @@ def test_disabled_writes_the_result_alone(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "result.json").is_file()
     assert not list(tmp_path.rglob("*.wandb"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("overrides", "line"),
-    [
-        (["logger=wandb"], install_line("wandb")),
-        (["logger=wandb", "logger.mode=ofline"], "did you mean offline"),
-    ],
-)
-def test_mistakes_are_one_line_before_anything_is_run(overrides, line, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    assert run.main([*SHORT, "policy=fcfs", f"hydra.run.dir={tmp_path / 'out'}", *overrides]) == 2
-    shown = capsys.readouterr()
-    assert line in shown.err
-    assert len(shown.err.splitlines()) == 1
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.processes

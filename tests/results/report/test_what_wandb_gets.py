@@ -1,7 +1,5 @@
 """What a stand-in for wandb is given of a result: settings, figures, tables, plots and files."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Fair shares by quota, priority, weight and history: the vectors of KAI-Scheduler's tests and plots."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

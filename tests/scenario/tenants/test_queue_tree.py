@@ -1,7 +1,5 @@
 """Trees of queues: what a file may say, and one line for what it may not."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

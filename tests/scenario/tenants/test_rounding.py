@@ -1,7 +1,5 @@
 """For how long shares stay as they are while past use goes on: by hand, and on drawn trees and uses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

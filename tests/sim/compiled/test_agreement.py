@@ -3,8 +3,6 @@
 AGREEMENT_CASES=100000 python -m pytest tests/sim/compiled/test_agreement.py -s -p no:xdist
 """
 
-from __future__ import annotations
-
 import random
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Compiled buddy placement picks the nodes that the placer picks."""
 
-from __future__ import annotations
-
 import numpy as np
 from agreement_scenarios import clusters
 from clustergym.policies.placers.buddy import _Hierarchy

@@ -1,7 +1,5 @@
 """Parts of compiled functions are optimised with the entries that call them, and nowhere else."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 AGREEMENT_CASES=20000 python -m pytest tests/sim/compiled/test_simulation.py -s -p no:xdist
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any

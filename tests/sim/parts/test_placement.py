@@ -1,7 +1,5 @@
 """Parts of GPUs: scores, fragments and accounting, by hand and over random requests."""
 
-from __future__ import annotations
-
 import os
 from itertools import pairwise
 
