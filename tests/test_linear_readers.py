@@ -29,6 +29,7 @@ GPU = (
 TYPE, NODES = f"  T%d: {GPU}\n", "  - {gpu_type: T%d, count: 1, gpus_per_node: 2}\n"
 WORKLOAD = "- {kind: Workload, metadata: {name: a%d, creationTimestamp: '2026-03-02T09:00:00Z'}}\n"
 NATIVE = "job_id,submit_s,model_family,model_size,global_batch,iterations,gpus\n"
+POWER = "network,batch_size,optimizer,power_limit,time_per_epoch,average_power\n"
 SHAPE = "  s%d: {hidden: 8, layers: 2, heads: 2, vocabulary: 9, feed_forward: 8}\n"
 NODE = "- {kind: Node, metadata: {name: n%d}, status: {capacity: {nvidia.com/gpu: '4'}}}\n"
 QUEUE = '{"kind": "ClusterQueue", "metadata": {"name": "q%d"}, "spec": {"cohort": "all"}}'
@@ -63,6 +64,7 @@ PIECES = {
     "models": [(500, lines("kind: dense\ndtype: fp16\nbatches: [8]\nsizes:\n", "  s%d: {layers: 2}\n"))],
     "transformers": [(500, lines("transformers:\n", SHAPE))],
     "pairs-gavel": [(8000, listed('{"v100": {', PAIR, "}}"))],
+    "twin-power": [(4000, lines(POWER, "a%d,8,adam,150,40,90\n"))],
     "failures": [(8000, lines("time_s,node,repair_s\n", "%d,0,0.5\n"))],
     "switch-failures": [(8000, lines("time_s,tier,number,repair_s\n", "%d,leaf,0,0.5\n"))],
 }  # fmt: skip

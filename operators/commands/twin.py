@@ -130,7 +130,7 @@ def _whatif_arguments(parser: argparse.ArgumentParser) -> None:
 def _price_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--price", type=float, metavar="X", help="of a GPU for an hour, used or not")
-    words = "watts of a GPU of a type, for the energy"
+    words = "watts of a GPU of a type, for the energy; BUSY can be FILE@LIMIT, measured at a power limit"
     add("--watts", action="append", default=[], metavar="TYPE=BUSY/IDLE", help=words)
     words = "grams of CO2 of a kWh: a number, or 24 with commas, one for each hour of the day"
     add("--carbon", metavar="G", help=words)
@@ -231,12 +231,27 @@ def _prices(options: argparse.Namespace) -> Prices:
     for text in options.watts:
         gpu_type, _, both = text.partition("=")
         busy, _, idle = both.rpartition("/")
-        watts[gpu_type] = (_number(busy, "--watts"), _number(idle, "--watts"))
+        watts[gpu_type] = (_busy_watts(gpu_type, busy), _number(idle, "--watts"))
     if options.carbon is not None:
         carbon = tuple(_number(part, "--carbon") for part in options.carbon.split(","))
         require(len(carbon) in (1, HOURS), "--carbon", options.carbon, "give one number, or 24")
         require(bool(watts), "--carbon", options.carbon, "give --watts TYPE=BUSY/IDLE too")
     return Prices(options.price, watts, carbon)
+
+
+def _busy_watts(gpu_type: str, text: str) -> float:
+    """Return watts, or those that a table of measurements has at a power limit: `FILE@WATTS`."""
+    from clustergym.operators.twin.figures import read_power
+
+    name, at, limit = text.rpartition("@")
+    if not at:
+        return _number(text, "--watts")
+    found = read_power(Path(name), _number(limit, "--watts"))
+    told = (
+        f"{found.watts:.0f} W by {found.networks} networks, epochs {found.slower:.2f} times as long as at the"
+    )
+    print(f"{gpu_type} at a limit of {limit} W takes {told} highest limit; run times stay those of the log")
+    return float(found.watts)
 
 
 def _number(text: str, option: str) -> float:

@@ -1,4 +1,7 @@
-"""The costs of a run: waits by group, GPU-hours by use, money, energy and carbon."""
+"""The costs of a run: waits by group, GPU-hours by use, money, energy and carbon.
+
+The watts of a busy GPU by its power limit come from a table of measurements such as Zeus's (ml-energy/zeus).
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,62 @@ import numpy as np
 from clustergym.common.arrays import Floats
 from clustergym.common.columns import texts
 from clustergym.common.errors import InputError
+from clustergym.common.text_files import read_csv
 from clustergym.results.report.series import column, read_table
 from clustergym.trace.trace import FAILED, KILLED
 
 from .waits import BY, JobTable, list_groups, waits
+
+COLUMNS = ("network", "batch_size", "optimizer", "power_limit", "time_per_epoch", "average_power")
+
+
+class MeasuredPower(NamedTuple):
+    """Measured power and slowdown of training under one limit of the GPU's power.
+
+    Attributes
+    ----------
+    watts : float
+        Mean over the networks that were measured there.
+    slower : float
+        Time of an epoch over that at the highest limit, geometric mean over the same trainings.
+    networks : int
+    """
+
+    watts: float
+    slower: float
+    networks: int
+
+
+def read_power(path: Path, limit_w: float) -> MeasuredPower:
+    """Read a table of measured trainings; return mean watts and the slowdown at a power limit in watts.
+
+    Parameters
+    ----------
+    path : Path
+        CSV with `COLUMNS`: watts, and seconds of an epoch, by network, batch, optimizer and power limit.
+    limit_w : float
+    """
+    read = read_csv(path, COLUMNS, optional=("dataset",))
+    limits, epoch_s, watts = (column(read, name) for name in COLUMNS[3:])
+    known = np.isfinite(limits) & (watts > 0) & (epoch_s > 0) & np.isfinite(watts) & np.isfinite(epoch_s)
+    here = known & (limits == limit_w)
+    if not here.any():
+        there = ", ".join(f"{limit:g}" for limit in np.unique(limits[known])[:20].tolist())
+        remedy = f"there are {there}" if there else "give a table with watts"
+        message = f"nothing was measured at {limit_w:g} W"
+        raise InputError(message, file=path, field="power_limit", remedy=remedy)
+    of_run = list(zip(*(read.columns[name] for name in COLUMNS[:3]), strict=True))
+    highest = known & (limits == limits[known].max())
+    fastest = {of_run[at]: float(epoch_s[at]) for at in np.flatnonzero(highest).tolist()}
+    at_limit = np.flatnonzero(here).tolist()
+    slower = [np.log(epoch_s[at] / fastest[of_run[at]]) for at in at_limit if of_run[at] in fastest]
+    of_network: dict[str, list[int]] = {}
+    for at in at_limit:
+        of_network.setdefault(read.columns["network"][at], []).append(at)
+    by_network = [watts[of_network[network]].mean() for network in sorted(of_network)]
+    mean = float(np.exp(np.mean(slower))) if slower else float("nan")
+    return MeasuredPower(float(np.mean(by_network)), mean, len(by_network))
+
 
 GOODPUT = {
     "productive": "work of jobs that completed",

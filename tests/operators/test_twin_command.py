@@ -212,6 +212,23 @@ def test_questions_that_cannot_be_asked(given: list[str], said: Said, capsys: An
     said.check(capsys.readouterr().err)
 
 
+def test_watts_at_a_power_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    table = tmp_path / "power.csv"
+    head = "network,batch_size,optimizer,power_limit,time_per_epoch,average_power\n"
+    table.write_text(head + "a,8,sgd,300,10,290\na,8,sgd,200,12.5,195.6\n")
+    calls: list[Any] = []
+    asked = {"jobs": [1], "runs": 1, "finished_before": 0}
+    monkeypatch.setattr(whatif, "ask", lambda twin, question, prices, *rest: calls.append(prices) or asked)
+    monkeypatch.setattr(page, "list_sections", lambda figures: [Section("", [""], [])])
+    words = ["whatif", "twin", "--policy", "fcfs", "--watts", f"X={table}@200/50", "--out", str(tmp_path)]
+    assert main(words) == 0
+    assert calls == [Prices(None, {"X": (195.6, 50.0)}, ())]
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "X at a limit of 200 W takes 196 W by 1 networks, epochs 1.25 times as long as at the highest limit;"
+        " run times stay those of the log"
+    )
+
+
 def test_commands_that_are_none(capsys: Any) -> None:
     assert main([]) == 2
     assert main(["fitt"]) == 2

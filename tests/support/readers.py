@@ -12,6 +12,7 @@ from clustergym.operators.live.own.ledger import read_ledger
 from clustergym.operators.live.own.script import read_script
 from clustergym.operators.policies.slurm_rules import read_accounts, read_config
 from clustergym.operators.twin.advice import read_shadow
+from clustergym.operators.twin.figures import read_power
 from clustergym.operators.twin.folder import TwinFolder, read_rules
 from clustergym.operators.twin.present import read_queue
 from clustergym.papers.arena_scenarios import read_memory
@@ -275,6 +276,7 @@ READERS: Mapping[str, Reader] = {
     "twin-policy": _written("policy.yaml", lambda path: TwinFolder(path.parent).policy_words(None)),
     "program": _written("program.py", read_program),
     "twin-queue": _written("squeue.txt", read_queue),
+    "twin-power": _written("power.csv", lambda path: read_power(path, 150.0)),
     "twin-shadow": _written("shadow.jsonl", read_shadow),
     "node-list": _written("nodes.txt", _cluster_of_nodes),
     "slurm-config": _written("config.txt", read_config),

@@ -1,12 +1,14 @@
 """A twin of a cluster: its log replayed, resampled and priced, on logs of known rules and cases by hand."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import yaml
+from clustergym.operators.commands import twin as twin_command
 from clustergym.operators.commands.twin import main
-from clustergym.operators.twin.figures import GOODPUT, Prices, UsageCurve, summarise_run
+from clustergym.operators.twin.figures import GOODPUT, Prices, UsageCurve, read_power, summarise_run
 from clustergym.operators.twin.folder import TwinFolder
 from clustergym.operators.twin.waits import JobTable, list_groups, waits
 from clustergym.operators.twin.whatif import draw_log, drawn_days
@@ -216,6 +218,23 @@ def test_figures_by_hand():
     assert found["carbon_kg"] == pytest.approx((0.55 * 200 + 1.65 * 100) / 1000)
     with pytest.raises(InputError, match=r"no watts are given for X \(give --watts X=BUSY/IDLE"):
         summarise_run(course, Prices(watts={"Y": (1.0, 1.0)}))
+
+
+def test_watts_at_a_power_limit(tmp_path):
+    path = tmp_path / "power.csv"
+    path.write_text(
+        "network,batch_size,optimizer,power_limit,time_per_epoch,average_power\n"
+        "a,8,adam,100,40,90\na,8,adam,200,10,180\n"
+        "b,8,adam,100,10,70\nb,16,adam,100,10,110\nb,8,adam,200,10,100\nc,8,adam,200,5,200\n"
+    )
+    # At 100 W a takes 90 W, and b 70 and 110, 90 in the mean; a is 4 times as slow as at 200 W, b's batch of
+    # 8 as fast, and 16 was not measured there: the geometric mean of 4 and 1 is 2.
+    assert read_power(path, 100.0) == pytest.approx((90.0, 2.0, 2))
+    assert read_power(path, 200.0) == pytest.approx((160.0, 1.0, 3))
+    with pytest.raises(InputError, match=r"nothing was measured at 150 W .*there are 100, 200"):
+        read_power(path, 150.0)
+    given = SimpleNamespace(price=None, watts=[f"A100={path}@100/40", "V100=300/60"], carbon=None)
+    assert twin_command._prices(given).watts == {"A100": (90.0, 40.0), "V100": (300.0, 60.0)}
 
 
 def test_the_parameters_of_a_policy_file_count(folder):
