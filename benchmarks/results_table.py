@@ -19,11 +19,13 @@ import stability
 import yaml
 from committed_figures import (
     ROOT,
+    count_contents,
     newest_board,
     other_boards,
+    state_trust,
     validated,
 )
-from figure_tables import all_tables, compared_table
+from figure_tables import all_tables, compared_table, state_main_findings
 
 import clustergym
 from clustergym.common.paths import conf_dir
@@ -122,6 +124,9 @@ def waits(processes: int) -> str:
 
 
 BLOCKS = {
+    "contents": count_contents,
+    "findings": state_main_findings,
+    "trust": state_trust,
     "best": compared_table,
     "worlds": all_tables,
     "stability": stability.tabulate_stability,
