@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from clustergym.common.errors import require_known
 from clustergym.common.paths import require_extra
-from clustergym.results.report.colours import COLOURS
+from clustergym.results.report.colours import GREYLESS
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
@@ -46,7 +46,7 @@ def _rgb(text: str) -> Colour:
     return red, green, blue
 
 
-_COLOURS = tuple(map(_rgb, COLOURS))
+_COLOURS = tuple(map(_rgb, GREYLESS))
 _LIGHTER = tuple(
     ((red + 255) // 2, (green + 255) // 2, (blue + 255) // 2) for red, green, blue in _COLOURS[1:5]
 )
