@@ -12,7 +12,7 @@ from typing import Any
 from clustergym.papers.claims import LARGER, REPRODUCED, REVERSED, SMALLER, TOLERANCE, PaperClaim
 
 from clustergym.benchmark.leaderboard.board import Board, board_names, load_board
-from clustergym.benchmark.leaderboard.cells import has_table
+from clustergym.benchmark.leaderboard.cells import has_table, read_rows
 from clustergym.benchmark.leaderboard.score import gap_text, optimum, standings
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.tables import table
@@ -255,8 +255,60 @@ def count_contents() -> str:
 - [{len(FORMATS)} trace formats](docs/own-trace-and-cluster.md), and generators of jobs like those of \
 Philly, Helios and Alibaba.
 - [{len(names)} families of environments](docs/environments/README.md) for Gymnasium, one also for PettingZoo.
-- [{len(boards)} boards](leaderboards/README.md): fixed jobs, seeds and rules; anyone can enter, and check others.
+- [{len(boards)} boards](leaderboards/README.md): fixed jobs, seeds and rules; anyone can enter, and \
+check others.
 - [{len(clusters)} clusters](conf/cluster), of {min(gpus)} to {max(gpus):,} GPUs."""
+
+
+def list_claims() -> str:
+    """Return the artifact appendix's table: what each command shows, its seconds, and what it prints."""
+    measured = json.loads((ROOT / "benchmarks/measured/readme.json").read_text(encoding="utf-8"))["appendix"]
+    stated, _, papers = count_verdicts()
+    tables = {board: ROOT / "leaderboards" / board / "cells.csv.gz" for board in ("testbed", "ares")}
+    rows = {board: sum(1 for _ in read_rows(path)) for board, path in tables.items()}
+    entry = load_board("fair", ROOT / "leaderboards")
+    claims_of = {
+        "python -m clustergym.run policy=arena hydra.run.dir=outputs/arena": (
+            "Arena's mean JCT is lower than that of FCFS on the demo's jobs (README)",
+            "`arena: mean JCT` with the hours of README",
+        ),
+        "clustergym replay outputs/arena": (
+            "a result follows from its log of decisions alone",
+            "`equal`, and twice the same digest",
+        ),
+        "clustergym leaderboard table testbed": (
+            "the column `testbed` of README's table",
+            "the same ratios in the column `over families`",
+        ),
+        **{
+            f"clustergym leaderboard check {board} --cells 3": (
+                f"rows of the table of `{board}` are what the code gives",
+                f"`{board}: 3 of {count} rows run again, equal`",
+            )
+            for board, count in rows.items()
+        },
+        "clustergym leaderboard check fair ares": (
+            "an entry's metrics follow from its log, without its code",
+            f"`fair/ares: {len(entry.cells)} cells replayed, every metric equal`",
+        ),
+        "clustergym reproduce claims": (
+            f"{stated[REPRODUCED]} of {stated.total()} figures of {papers} papers are reproduced (README)",
+            f"{stated[REPRODUCED]} in the row `all`, column `reproduced`",
+        ),
+        "python benchmarks/results_table.py": (
+            "every figure in a block of README and docs follows from committed files",
+            "nothing: `git diff --exit-code` ends with 0",
+        ),
+        "python -m pytest -n 0 tests/sim/test_plain_simulation.py": (
+            "a second simulator, written anew, agrees on every event",
+            f"2 tests pass, on {simulated_instances()} random instances",
+        ),
+    }
+    body = [
+        [claim, f"`{command}`", f"{measured[command]:g}", shown]
+        for command, (claim, shown) in claims_of.items()
+    ]
+    return table(["claim", "command", "CPU-s", "expected"], body, words=(0, 1, 3))
 
 
 def validated() -> str:

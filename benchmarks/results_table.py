@@ -20,6 +20,7 @@ import yaml
 from committed_figures import (
     ROOT,
     count_contents,
+    list_claims,
     newest_board,
     other_boards,
     state_trust,
@@ -34,7 +35,10 @@ from clustergym.common.tables import table
 from clustergym.scenario.policy import KNOWS, InformationClass
 from clustergym.scenario.registry import make_policy
 
-PAGES = ("README.md", "docs/index.md", "docs/results.md", "docs/concepts.md", "docs/metrics.md")
+PAGES = (
+    *("README.md", "docs/index.md", "docs/results.md", "docs/concepts.md", "docs/metrics.md"),
+    "docs/artifact-appendix.md",
+)
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 SCENARIOS: dict[str, tuple[str, ...]] = {
@@ -132,6 +136,7 @@ BLOCKS = {
     "stability": stability.tabulate_stability,
     "boards": other_boards,
     "newest": newest_board,
+    "appendix": list_claims,
     "validated": validated,
     "metrics": metric_tables.metrics,
     "job_columns": metric_tables.job_columns,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
+import importlib.util
 import os
 import re
 import runpy
@@ -229,6 +229,23 @@ def test_the_keys_that_the_docs_name_are_accepted():
         if command == "train":
             keys = [f"++{key}" if key.startswith("env.") else key for key in keys]
         assert compose_config({"run": "config"}.get(command, command), keys), line
+
+
+def test_every_command_of_the_artifact_appendix_is_known():
+    text = (DOCS / "artifact-appendix.md").read_text(encoding="utf-8")
+    table = text.split("<!-- figures: appendix -->")[1].split("<!-- end -->")[0]
+    commands = [shlex.split(one) for one in re.findall(r"\| `([^`]+)` \| [\d.]+ \|", table)]
+    assert len(commands) >= 8
+    for first, *words in commands:
+        if first == "clustergym":
+            assert words[0] in {**console.COMMANDS, **console.client_commands()}
+        elif words[0] == "-m":
+            assert importlib.util.find_spec(words[1]) is not None
+            assert all((ROOT / word).exists() for word in words if word.endswith(".py"))
+            if words[1] == "clustergym.run":
+                assert compose_config("config", words[2:])
+        else:
+            assert (ROOT / words[0]).is_file()
 
 
 def columns(heading, cls=ElasticEnv):
