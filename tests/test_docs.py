@@ -281,6 +281,14 @@ def test_every_parameter_of_an_environment_is_described(cls, monkeypatch):
     )
 
 
+def test_the_tables_of_environments_and_of_the_python_interface_are_current(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    for name, make in importlib.import_module("reference_tables").PAGES.items():
+        assert (DOCS / name).read_text(encoding="utf-8") == make(), "run `python docs/reference_tables.py`"
+    named = re.findall(r"`([\w-]+-v\d)`", (DOCS / "environments/tables.md").read_text(encoding="utf-8"))
+    assert sorted(f"ClusterGym/{name}" for name in named) == sorted(row.id for row in ENVIRONMENTS)
+
+
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
