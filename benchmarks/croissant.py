@@ -2,7 +2,8 @@
 
 Traces, the boards' tables of figures and measured rows, each file with its hash and columns.
 docs/data-cards.md says what they are and are not. `mlcroissant validate --jsonld croissant.json` checks
-the form, and tests/test_croissant.py hashes, columns and records.
+the form, and tests/test_croissant.py hashes, columns and records. benchmarks/croissant.json has what is the
+same for all data.
 """
 
 from __future__ import annotations
@@ -17,58 +18,15 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 FILES = ("traces/*.csv", "leaderboards/*/cells.csv.gz", "benchmarks/measured/*.csv")
-OWN = """citeAs column conformsTo extract field fileObject fileSet format includes isLiveDataset jsonPath key
-md5 equivalentProperty fileProperty parentField path recordSet references regex repeated replace samplingRate
-separator source subField transform"""
 CARD = "docs/data-cards.md"
-RAI = {
-    "rai:dataLimitations": "Jobs are drawn by published statistics of clusters and their models by a rule; "
-    "speeds are estimates, except for the measured rows, which are of one H100.",
-    "rai:dataBiases": "Statistics are those of a few large clusters (Philly, Helios, PAI, newTrace); small "
-    "clusters and inference are missing. Loads are chosen so that jobs queue.",
-    "rai:personalSensitiveInformation": "None: users and virtual clusters are drawn numbers.",
-    "rai:dataUseCases": "Comparing schedulers in simulation; not sizing a cluster, nor claims on users.",
-    "rai:dataSocialImpact": "Schedulers decide who waits: a low mean may hide long waits of a few.",
-    "rai:hasSyntheticData": True,
-    "prov:wasDerivedFrom": [
-        {"@id": f"conf/generator/{name}.yaml", "name": f"published statistics of {name}"}
-        for name in ("helios", "newtrace", "pai", "philly")
-    ],
-    "prov:wasGeneratedBy": [
-        {
-            "@type": "prov:Activity",
-            "label": label,
-            "description": text,
-        }
-        for label, text in (
-            ("synthesis", "traces: clustergym.trace.generators, by the arguments in traces/manifest.json"),
-            ("simulation", "boards: clustergym leaderboard fill, by cells.yaml of each"),
-            ("collection", "measured rows: benchmarks/measure_training.py on one H100"),
-        )
-    ],
-}
 
 
 def describe_data() -> dict[str, Any]:
     """Return the metadata of all files."""
     paths = sorted(path for pattern in FILES for path in ROOT.glob(pattern))
-    return {
-        "@context": _context(),
-        "@type": "sc:Dataset",
-        "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
-        "name": "clustergym",
-        "description": "Jobs of GPU training clusters, schedulers' figures on them, measured training steps.",
-        "url": CARD,
-        "license": "https://spdx.org/licenses/Apache-2.0.html",
-        "version": "0.1.0",
-        "datePublished": "2026-11-28",
-        "creator": {"@type": "Organization", "name": "The clustergym authors"},
-        "citeAs": "@software{clustergym, title={clustergym}, author={{The clustergym authors}}}",
-        "keywords": ["scheduling", "gpu", "cluster", "benchmark"],
-        **RAI,
-        "distribution": [_describe_file(path) for path in paths],
-        "recordSet": [_describe_records(path) for path in paths],
-    }
+    fixed: dict[str, Any] = json.loads((ROOT / "benchmarks/croissant.json").read_text(encoding="utf-8"))
+    files, records = map(_describe_file, paths), map(_describe_records, paths)
+    return {**fixed, "distribution": [*files], "recordSet": [*records]}
 
 
 def read_rows(path: Path) -> list[list[str]]:
@@ -76,23 +34,6 @@ def read_rows(path: Path) -> list[list[str]]:
     content = path.read_bytes()
     text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8")
     return list(csv.reader(io.StringIO(text)))
-
-
-def _context() -> dict[str, Any]:
-    own = {name: f"cr:{name}" for name in OWN.split()} | {"conformsTo": "dct:conformsTo"}
-    return {
-        "@language": "en",
-        "@vocab": "https://schema.org/",
-        "sc": "https://schema.org/",
-        "cr": "http://mlcommons.org/croissant/",
-        "rai": "http://mlcommons.org/croissant/RAI/",
-        "dct": "http://purl.org/dc/terms/",
-        "prov": "http://www.w3.org/ns/prov#",
-        "data": {"@id": "cr:data", "@type": "@json"},
-        "examples": {"@id": "cr:examples", "@type": "@json"},
-        "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-        **own,
-    }
 
 
 def _describe_file(path: Path) -> dict[str, Any]:

@@ -15,6 +15,9 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 
+RAI = ("dataLimitations", "dataBiases", "personalSensitiveInformation", "dataUseCases", "dataSocialImpact")
+RAI += ("hasSyntheticData",)
+
 
 @pytest.fixture
 def maker(monkeypatch):
@@ -26,7 +29,8 @@ def test_metadata_are_current(maker):
     written = json.loads((ROOT / "croissant.json").read_text(encoding="utf-8"))
     assert written == maker.describe_data(), "run `python benchmarks/croissant.py`"
     required = {"name", "description", "url", "license", "version", "datePublished", "creator", "citeAs"}
-    assert required | {*maker.RAI} <= set(written)
+    required |= {f"rai:{name}" for name in RAI} | {"prov:wasDerivedFrom", "prov:wasGeneratedBy"}
+    assert required <= set(written)
     for file in written["distribution"]:
         assert (ROOT / file["contentUrl"]).is_file()
         assert {"@id", "name", "contentUrl", "encodingFormat", "sha256"} <= set(file)
