@@ -473,3 +473,9 @@ def test_pages_are_small_accessible_and_as_wide_as_the_window(browser, site, mon
         for page in LOOKED_AT[width, scheme]:
             seen = looks.look(browser, address, page, width, scheme, AXE if AXE.is_file() else None)
             assert (page, seen.size < looks.MOST_BYTES, seen.overflow, seen.serious) == (page, True, 0, [])
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto(address)
+        page.keyboard.press("/")
+        page.keyboard.type("placement")
+        page.wait_for_selector(".md-search-result__item")
+        page.close()
