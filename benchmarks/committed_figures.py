@@ -13,10 +13,13 @@ from clustergym.papers.claims import LARGER, REPRODUCED, REVERSED, SMALLER, TOLE
 from clustergym.papers.planning import PAPER_COUNTS
 
 from clustergym.benchmark.leaderboard.board import Board, board_names, load_board
-from clustergym.benchmark.leaderboard.cells import has_table
+from clustergym.benchmark.leaderboard.cells import has_table, read_rows
 from clustergym.benchmark.leaderboard.score import gap_text, optimum, standings
+from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.tables import table
 from clustergym.results.metrics.statistics import Aggregate
+from clustergym.scenario.environments import ENVIRONMENTS
+from clustergym.trace.formats import FORMATS
 
 ROOT = Path(__file__).parent.parent
 WORLDS = {
@@ -26,32 +29,12 @@ WORLDS = {
     "scale": "Arena's simulation: 1,280 GPUs of four types",
 }
 """Clusters of boards whose jobs run for up to a week; a table of figures is a column of the README's."""
-NEWEST, LISTED = "placement", 5
 
 
 def interval(found: Aggregate) -> str:
     """Return a figure with its brackets, to two digits after the point, or three where it is small."""
     decimals = 2 if abs(found.value) >= 0.1 else 3
     return " ".join((f"{found.value:.{decimals}f}", f"[{found.low:.{decimals}f}, {found.high:.{decimals}f}]"))
-
-
-def newest_board() -> str:
-    """Return the first entries of the newest board, over all divisions."""
-    board = load_board(NEWEST, ROOT / "leaderboards")
-    found = sorted(standings(board), key=lambda one: (one.rank_all, -one.score.value))[:LISTED]
-    rows = [
-        [
-            str(one.rank_all),
-            f"[{one.entry.title}](leaderboards/{NEWEST}/{one.name}/README.md)",
-            interval(one.score),
-        ]
-        for one in found
-    ]
-    title = f"[{board.title}](leaderboards/{NEWEST}/README.md)"
-    head = (
-        f"{title}: {len(board.cells)} cells, {len(standings(board))} entries; a higher score is better.\n\n"
-    )
-    return head + table(["rank", "entry", "score"], rows, words=(1,))
 
 
 def other_boards() -> str:
@@ -107,15 +90,23 @@ def error_of(oracle: str) -> str:
     return f"{mean} in the mean and {median} in the median over {where}; {ERROR_IS_OF[oracle]}"
 
 
-def error_on_language_models() -> str:
-    """Return how far `oracle=stack` is from measured training throughputs of today's models, in words."""
+def find_language_errors() -> list[tuple[float, float, int, int]]:
+    """Return `oracle=stack`'s least and greatest median error by source left out, rows and sources.
+
+    The first is of dense models, the second of mixtures of experts.
+    """
     text = (ROOT / "docs" / "oracle-accuracy.md").read_text(encoding="utf-8")
     said = []
     for of in ("dense", "experts"):
         found = re.findall(rf"^\| [\w-]+, {of} \| (\d+) \| ([\d.]+) %", text, re.MULTILINE)
         medians = sorted(float(median) for _, median in found)
         said.append((medians[0], medians[-1], sum(int(rows) for rows, _ in found), len(found)))
-    (low, high, rows, sources), (least, most, more, fewer) = said
+    return said
+
+
+def error_on_language_models() -> str:
+    """Return how far `oracle=stack` is from measured training throughputs of today's models, in words."""
+    (low, high, rows, sources), (least, most, more, fewer) = find_language_errors()
     return (
         f"{low:g} to {high:g} % in the median, by source, over {rows} measured training throughputs of dense "
         f"models of {sources} sources, and {least:g} to {most:g} % over {more} of mixtures of experts of"
@@ -178,8 +169,8 @@ def arena_simulator() -> str:
     )
 
 
-def reproduced() -> str:
-    """Return how many figures of papers, and signs that they state without one, come out, in words.
+def count_verdicts() -> tuple[Counter[str], Counter[str], int]:
+    """Return the verdicts on figures of papers, and on signs that they state alone, and how many papers.
 
     A figure that a paper took over from its preprint counts once.
     """
@@ -188,14 +179,89 @@ def reproduced() -> str:
     found = [PaperClaim.from_row(one) for paper in papers for one in claims(paper)]
     ours = [claim for claim in found if claim.ours and not claim.first_stated_by]
     stated = Counter(claim.main_verdict for claim in ours if claim.paper is not None)
-    signs = Counter(claim.main_verdict for claim in ours if claim.direction)
+    return stated, Counter(claim.main_verdict for claim in ours if claim.direction), len(papers)
+
+
+def reproduced() -> str:
+    """Return how many figures of papers, and signs that they state without one, come out, in words."""
+    stated, signs, papers = count_verdicts()
     return (
-        f"Of {stated.total()} figures that {len(papers)} papers state and a simulator can give, "
+        f"Of {stated.total()} figures that {papers} papers state and a simulator can give, "
         f"{stated[REPRODUCED]} are reproduced within {100 * TOLERANCE:.0f} %, {stated[SMALLER]} are "
         f"smaller here, {stated[LARGER]} larger, and {stated[REVERSED]} reversed (of opposite sign, or "
         f"without an effect). Of {signs.total()} other comparisons the papers state only the sign; "
         f"{signs[REVERSED]} of these are reversed"
     )
+
+
+def compare_with_real_schedulers() -> str:
+    """Return how often policies decide as Kueue and Slurm themselves did, from docs/tenants.md."""
+    text = (ROOT / "docs" / "tenants.md").read_text(encoding="utf-8")
+    pattern = r"In ([\d,]+) of [\d,]+ instances Kueue reached.*same answer as Kueue in all \1\."
+    same = re.search(pattern, text, re.DOTALL)
+    table = text.partition("| Slurm and the policy |")[2].partition("\n\n")[0]
+    shares = re.findall(r"([\d.]+) % \| ([\d.]+) % \|$", table, re.MULTILINE)
+    assert same is not None
+    itself, policy = (
+        [f"{end(map(float, column)):g}" for end in (min, max)] for column in zip(*shares, strict=True)
+    )
+    return (
+        f"`kueue` decides as Kueue did in all {same[1]} instances; under `slurm-multifactor` {policy[0]} to "
+        f"{policy[1]} % of pairs of jobs start in Slurm's order (Slurm run twice: {' to '.join(itself)} %)"
+    )
+
+
+def state_trust() -> str:
+    """Return the README's three lines on errors of speeds, published figures and real schedulers."""
+    stated, _, papers = count_verdicts()
+    (low, high, rows, sources), (least, most, more, fewer) = find_language_errors()
+    return f"""\
+- **Speeds**: measured throughputs of a source that the estimate never saw differ from it by \
+{low:g} to {high:g} % in the median for dense models ({rows} throughputs of {sources} sources), by \
+{least:g} to {most:g} % for mixtures of experts ({more} of {fewer}; [all](docs/oracle-accuracy.md)).
+- **Papers**: of {stated.total()} figures that {papers} papers state, {stated[REPRODUCED]} are \
+reproduced within {100 * TOLERANCE:.0f} % ([each](docs/reproduction/README.md)).
+- **Real schedulers**: {compare_with_real_schedulers()} ([tables](docs/tenants.md))."""
+
+
+def count_contents() -> str:
+    """Return the README's list of what is in the box, counted."""
+    names = {re.sub(r"-(\d+|small|large)$", "", row.id.rpartition("-v")[0]) for row in ENVIRONMENTS}
+    clusters = {path.stem for path in (ROOT / "conf/cluster").glob("*.yaml")} - {"file"}
+    gpus = [int(load_cluster(name).capacity.sum()) for name in clusters]
+    policies, boards = [*(ROOT / "conf/policy").glob("*.yaml")], board_names(ROOT / "leaderboards")
+    return f"""\
+- [{len(policies)} policies](conf/policy): of papers, of operators (Slurm, Kueue, KAI), simple, learned.
+- [{len(FORMATS)} trace formats](docs/own-trace-and-cluster.md), and generators of jobs like those of \
+Philly, Helios and Alibaba.
+- [{len(names)} families of environments](docs/environments/README.md) for Gymnasium, one also for PettingZoo.
+- [{len(boards)} boards](leaderboards/README.md): fixed jobs, seeds and rules; anyone can enter, and \
+check others.
+- [{len(clusters)} clusters](conf/cluster), of {min(gpus)} to {max(gpus):,} GPUs."""
+
+
+def list_claims() -> str:
+    """Return the artifact appendix's table: what each command shows, its seconds, and what it prints."""
+    text = (ROOT / "benchmarks/measured/readme.json").read_text(encoding="utf-8")
+    stated, _, papers = count_verdicts()
+    tables = {board: ROOT / "leaderboards" / board / "cells.csv.gz" for board in ("testbed", "ares")}
+    figures = {f"{board}_rows": sum(1 for _ in read_rows(path)) for board, path in tables.items()}
+    figures |= {"fair_cells": len(load_board("fair", ROOT / "leaderboards").cells), "papers": papers}
+    figures |= {
+        "reproduced": stated[REPRODUCED],
+        "stated": stated.total(),
+        "drawn": int(simulated_instances()),
+    }
+    rows = [
+        [
+            one["claim"].format(**figures),
+            f"`{one['command']}`",
+            f"{one['cpu_s']:g}",
+            one["shown"].format(**figures),
+        ]
+        for one in json.loads(text)["appendix"]["lines"]
+    ]
+    return table(["claim", "command", "CPU-s", "expected"], rows, words=(0, 1, 3))
 
 
 def validated() -> str:

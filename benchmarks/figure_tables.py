@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 import yaml
 from clustergym.papers.planning import PAPER_COUNTS
 from committed_figures import ROOT, WORLDS, speeds_of
-from figure_sentences import state_findings
+from figure_sentences import find_side, state_findings
 
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, has_table
 from clustergym.benchmark.leaderboard.fill import load_fresh_table
-from clustergym.benchmark.leaderboard.pairs import BEST, Comparison, compare_with_reference, mean_hours
+from clustergym.benchmark.leaderboard.pairs import compare_with_reference, mean_hours
 from clustergym.benchmark.leaderboard.table_text import (
+    describe_halves,
     describe_table,
     find_title,
     format_ratio,
+    list_headers,
     list_sealed,
+    list_stopped,
+    list_table_rows,
 )
 from clustergym.common.paths import conf_dir
 from clustergym.common.tables import table
 
 COMPARED = (
-    *("learned-none", "hesrpt-guarded", "hesrpt", "optimus-guarded", "optimus", "sia", "pollux", "arena"),
-    *("gandiva-guarded", "ares", "fcfs-backfill", "fcfs", "random", BEST, BOUND),
+    *("learned-none", "hesrpt-guarded", "optimus-guarded", "sia", "ares", "arena", "random"),
+    *("fcfs-backfill", "fcfs", BOUND),
 )
-"""Rows of the README; a board's page has all."""
+"""Rows of the README; docs/results.md has all."""
 BACKFILL = "fcfs-backfill"
 
 
@@ -39,28 +43,48 @@ def load_tables() -> dict[str, FigureTable]:
 
 
 def compared_table() -> str:
-    """Return the README's table: ratios to the reference over families, and in parentheses by family."""
-    tables = load_tables()
+    """Return the README's table: ratios to the reference over families, of boards that have any."""
+    tables = {name: one for name, one in load_tables().items() if count_ratios(one)}
     first = next(iter(tables.values()))
-    found = {row: [compare_with_reference(one, row) for one in tables.values()] for row in COMPARED}
+    found = {row: [compare_with_reference(one, row).overall for one in tables.values()] for row in COMPARED}
     # The order of the first board; rows that it has no ratio of stand last.
-    order = sorted(COMPARED, key=lambda row: getattr(found[row][0].overall, "value", 1e9))
-    rows = [
-        [find_title(first, row), find_rules(first, row), *(format_cell(one) for one in found[row])]
-        for row in order
-    ]
-    heads = ["policy", "rules", *(f"{WORLDS[name]} (board `{name}`)" for name in tables)]
-    families = ", ".join(first.keys.scenarios)
-    parts = [
-        f"{describe_table(first)} In parentheses the families {families}, then n.",
-        table(heads, rows, words=(0, 1)),
-        state_findings(tables, COMPARED),
-        "\n".join(f"- `{name}`: {line}." for name, one in tables.items() for line in list_sealed(one)),
-        compare_with_backfill(tables),
-        describe_limits(first),
-        speeds_of(one.board for one in tables.values()),
-    ]
-    return "\n\n".join(filter(None, parts))
+    order = sorted(COMPARED, key=lambda row: getattr(found[row][0], "value", 1e9))
+    rows = [[find_title(first, row), *map(format_ratio, found[row])] for row in order]
+    heads = ["policy", *(f"`{name}`: {WORLDS[name].partition(': ')[2]}" for name in tables)]
+    return table(heads, rows, words=(0,))
+
+
+def count_ratios(one: FigureTable) -> int:
+    """Return how many of the README's rows a board has a ratio of, beside the reference's."""
+    rows = (row for row in COMPARED if row != one.keys.reference)
+    return sum(compare_with_reference(one, row).overall is not None for row in rows)
+
+
+def state_main_findings() -> str:
+    """Return in two sentences how papers' schedulers, backfill and a learned auction compare with heSRPT."""
+    tables = {name: one for name, one in load_tables().items() if count_ratios(one)}
+    papers: dict[str, list[float]] = {}
+    ahead, backfilled, learned = set(), [], []
+    for name, one in tables.items():
+        for row in COMPARED:
+            ratio = compare_with_reference(one, row).overall
+            if row == one.keys.reference or ratio is None or ratio.low is None:
+                continue
+            if row == BACKFILL:
+                backfilled.append(ratio.value)
+            elif find_rules(one, row) == "learned":
+                learned.append(f"{format_ratio(ratio)} (`{name}`)")
+            elif find_rules(one, row) in ("published", "guarded"):
+                papers.setdefault(row, []).append(ratio.value)
+                ahead |= {row} if find_side(ratio) != "behind" else set()
+    values = [value for row in papers for value in papers[row]]
+    return (
+        f"Under heSRPT, which gives a job the more GPUs the less work it has left, the mean JCT is lower "
+        f"than under {len(papers) - len(ahead)} of {len(papers)} other papers' schedulers with an interval "
+        f"below ({min(values):.2f} to {max(values):.2f} times as long), and than under FCFS with backfill "
+        f"({min(backfilled):.2f} to {max(backfilled):.2f} times). An auction that was trained on other jobs, "
+        f"and is not told speeds, has {' and '.join(learned)} times heSRPT's."
+    )
 
 
 def find_rules(one: FigureTable, row: str) -> str:
@@ -68,21 +92,11 @@ def find_rules(one: FigureTable, row: str) -> str:
     return one.policies[row].rules if row in one.policies else ""
 
 
-def format_cell(found: Comparison) -> str:
-    """Return a ratio over families with its interval, then each family's and the number of seeds."""
-    families = [one for one in found.families.values() if one]
-    shown = format_ratio(found.overall)
-    if found.overall is None:
-        return shown
-    each = f" ({' · '.join(f'{one.value:.2f}' for one in families)})" if len(families) > 1 else ""
-    return f"{shown}{each} {found.overall.seeds}"
-
-
 def compare_with_backfill(tables: Mapping[str, FigureTable]) -> str:
     """Return what users ask first: mean JCT in hours beside that of the backfill which they run."""
     parts = []
     for name, one in tables.items():
-        hours = {row: mean_hours(one, row) for row in COMPARED if row not in (BEST, BOUND)}
+        hours = {row: mean_hours(one, row) for row in COMPARED if row != BOUND}
         known = {row: value for row, value in hours.items() if value is not None}
         if BACKFILL not in known:
             continue
@@ -106,3 +120,23 @@ def describe_limits(one: FigureTable) -> str:
         f"for a parallel plan costs at most {longest_s:.0f} s; the boards' conditions change both."
     )
     return " ".join([text, *saw])
+
+
+def all_tables() -> str:
+    """Return every row of each board's table of figures, with conditions, findings and limits."""
+    tables = load_tables()
+    parts = ["\n\n".join(_whole(name, one)) for name, one in tables.items()]
+    sealed = [f"- `{name}`: {line}." for name, one in tables.items() for line in list_sealed(one)]
+    findings = [state_findings(tables, COMPARED), *sealed]
+    parts += ["### Ahead and behind", "\n".join(findings), compare_with_backfill(tables)]
+    return "\n\n".join([*parts, describe_limits(next(iter(tables.values())))])
+
+
+def _whole(name: str, one: FigureTable) -> Iterator[str]:
+    yield f"### {WORLDS[name]}"
+    yield f"The board [{name}](leaderboards/{name}/README.md). {describe_table(one)}{describe_halves(one)}"
+    yield speeds_of([one.board])
+    yield table(list_headers(one), list(list_table_rows(one)), words=(0, 1))
+    stopped = list_stopped(one)
+    if stopped:
+        yield "\n".join(f"- {line}" for line in stopped)

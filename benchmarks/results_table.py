@@ -18,11 +18,13 @@ import metric_tables
 import yaml
 from committed_figures import (
     ROOT,
-    newest_board,
+    count_contents,
+    list_claims,
     other_boards,
+    state_trust,
     validated,
 )
-from figure_tables import compared_table
+from figure_tables import all_tables, compared_table, state_main_findings
 
 import clustergym
 from clustergym.common.paths import conf_dir
@@ -30,7 +32,10 @@ from clustergym.common.processes import cores, in_order
 from clustergym.common.tables import table
 from clustergym.scenario.registry import make_policy
 
-PAGES = ("README.md", "docs/index.md", "docs/results.md", "docs/concepts.md", "docs/metrics.md")
+PAGES = (
+    *("README.md", "docs/index.md", "docs/results.md", "docs/concepts.md", "docs/metrics.md"),
+    "docs/artifact-appendix.md",
+)
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 WAITS = {
@@ -75,9 +80,13 @@ def waits(processes: int) -> str:
 
 
 BLOCKS = {
+    "contents": count_contents,
+    "findings": state_main_findings,
+    "trust": state_trust,
     "best": compared_table,
+    "worlds": all_tables,
     "boards": other_boards,
-    "newest": newest_board,
+    "appendix": list_claims,
     "validated": validated,
     "metrics": metric_tables.metrics,
     "job_columns": metric_tables.job_columns,

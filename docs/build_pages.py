@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,14 @@ def on_page_content(html: str, page: Any, **_: Any) -> str:
 
 
 def on_post_page(output: str, **_: Any) -> str:
-    """Name the theme's search to those who do not see it."""
+    """Name the theme's search to those who do not see it, and let its index wait until someone searches."""
     named = 'data-md-component="search" role="dialog"'
-    return output.replace(named, f'{named} aria-label="Search"')
+    output = output.replace(named, f'{named} aria-label="Search"')
+    bundle = re.search(r'<script src="([^"]*)assets/javascripts/bundle', output)
+    if bundle is None:
+        return output
+    later = f'<script src="{bundle[1]}search_later.js"></script>'
+    return output.replace(bundle[0], f"{later}{bundle[0]}", 1)
 
 
 def pages() -> dict[str, str | bytes]:

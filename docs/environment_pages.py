@@ -160,7 +160,7 @@ def sections(cls: type) -> dict[str, str]:
 def _page(family: str, rows: list[Any]) -> str:
     from clustergym.envs.families import ElasticEnv
 
-    cls = _loaded(rows[0].entry_point)
+    cls = load_class(rows[0].entry_point)
     own, base = sections(cls), sections(ElasticEnv)
     parts = [f"# {family}", own.pop("")]
     if family in VARIANTS:
@@ -177,7 +177,8 @@ def _page(family: str, rows: list[Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _loaded(entry_point: str) -> type:
+def load_class(entry_point: str) -> type:
+    """Return the class of an entry point."""
     module, _, name = entry_point.partition(":")
     found: type = getattr(importlib.import_module(module), name)
     return found

@@ -11,7 +11,7 @@ from held_gpus import bars_of
 
 import clustergym
 from clustergym.results.measured_run import Result
-from clustergym.results.report.colours import COLOURS
+from clustergym.results.report.colours import GREYLESS
 from clustergym.scenario.registry import make_policy
 from clustergym.scenario.scenario import Scenario
 
@@ -23,8 +23,6 @@ HOURS = 3.5
 """Of the picture's axis, the same for all."""
 INK, FAINT, EMPTY, PROFILE = "#24292f", "#57606a", "#f0f2f4", "#9aa3ad"
 MOST_WAITING = 10
-PALETTE = (*COLOURS, "#332288", "#117733")
-"""One for each of the ten jobs."""
 
 
 @cache
@@ -88,7 +86,7 @@ def _bars(result: Result, tops: list[int], names: tuple[str, ...]) -> list[str]:
     for bar in bars_of(result.run.simulation):
         rows = np.array(sorted(bar.gpus))
         blocks = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
-        colour = PROFILE if bar.profiles else PALETTE[bar.job]
+        colour = PROFILE if bar.profiles else GREYLESS[bar.job]
         start, ready, stop = (_x(time_s) for time_s in (bar.start_s, bar.ready_s, bar.stop_s))
         for block in blocks:
             top, high = tops[block[0]], tops[block[-1]] - tops[block[0]] + ROW - 1
@@ -117,7 +115,7 @@ def _queue(result: Result, bottom: int) -> list[str]:
     for time_s, waiting in zip(line.time_s.tolist(), line.queued_jobs.tolist(), strict=True):
         path += f"H{_x(time_s)}V{bottom - unit * waiting:g}"
     return [
-        f'<path d="{path}V{bottom}z" fill="{FAINT}" fill-opacity=".35"/>',
+        f'<path d="{path}V{bottom}" fill="none" stroke="{INK}"/>',
         f'<path d="M{LEFT},{bottom}H{WIDTH - RIGHT}" stroke="{FAINT}"/>',
         f'<text x="{LEFT - 6}" y="{bottom}" text-anchor="end" fill="{FAINT}">queue</text>',
     ]

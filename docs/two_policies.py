@@ -22,7 +22,7 @@ from clustergym.envs.cluster_picture import (
     make_layout,
     number_squares,
 )
-from clustergym.envs.rendering import FAINT, INK, LIGHT, LINE, Picture, Pixels, Size
+from clustergym.envs.rendering import FAINT, INK, LINE, Picture, Pixels, Size
 from clustergym.results.measured_run import Result
 
 DOCS = Path(__file__).parent
@@ -83,10 +83,12 @@ class Half:
         """Draw how many jobs waited until now."""
         line, width, bottom = self.result.timeline, HALF - 2 * MARGIN, HEIGHT - MARGIN - LINE_HEIGHT
         picture.box(MARGIN, bottom, width, 1, LINE)
+        before = 0
         for x in range(round(width * min(time_s / end_s, 1))):
             at = max(np.searchsorted(line.time_s, end_s * x / width, side="right") - 1, 0)
             high = round(CURVE * int(line.queued_jobs[at]) / most)
-            picture.box(MARGIN + x, bottom - high, 1, high, LIGHT)
+            picture.box(MARGIN + x, bottom - max(high, before), 1, abs(high - before) + 2, INK)
+            before = high
         said = f"waiting jobs (up to {most}) over {end_s / 3600:.0f} h"
         picture.text(MARGIN, bottom - CURVE - LINE_HEIGHT, said, 14, FAINT)
 

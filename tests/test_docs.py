@@ -1,7 +1,7 @@
 """Every command and file of docs/, used as a reader would; and the site builds without a warning."""
 
 import dataclasses
-import importlib
+import importlib.util
 import os
 import re
 import runpy
@@ -231,6 +231,23 @@ def test_the_keys_that_the_docs_name_are_accepted():
         assert compose_config({"run": "config"}.get(command, command), keys), line
 
 
+def test_every_command_of_the_artifact_appendix_is_known():
+    text = (DOCS / "artifact-appendix.md").read_text(encoding="utf-8")
+    table = text.split("<!-- figures: appendix -->")[1].split("<!-- end -->")[0]
+    commands = [shlex.split(one) for one in re.findall(r"\| `([^`]+)` \| [\d.]+ \|", table)]
+    assert len(commands) >= 8
+    for first, *words in commands:
+        if first == "clustergym":
+            assert words[0] in {**console.COMMANDS, **console.client_commands()}
+        elif words[0] == "-m":
+            assert importlib.util.find_spec(words[1]) is not None
+            assert all((ROOT / word).exists() for word in words if word.endswith(".py"))
+            if words[1] == "clustergym.run":
+                assert compose_config("config", words[2:])
+        else:
+            assert (ROOT / words[0]).is_file()
+
+
 def columns(heading, cls=ElasticEnv):
     """Return the names in the first column of a docstring's table."""
     table = cls.__doc__.split(f"| {heading} | Meaning |")[1].split("\n\n")[0]
@@ -262,6 +279,14 @@ def test_every_parameter_of_an_environment_is_described(cls, monkeypatch):
         "dict or flat",
         "The form of an observation: a dict of arrays, or one array.",
     )
+
+
+def test_the_tables_of_environments_and_of_the_python_interface_are_current(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    for name, make in importlib.import_module("reference_tables").PAGES.items():
+        assert (DOCS / name).read_text(encoding="utf-8") == make(), "run `python docs/reference_tables.py`"
+    named = re.findall(r"`([\w-]+-v\d)`", (DOCS / "environments/tables.md").read_text(encoding="utf-8"))
+    assert sorted(f"ClusterGym/{name}" for name in named) == sorted(row.id for row in ENVIRONMENTS)
 
 
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -442,3 +467,9 @@ def test_pages_are_small_accessible_and_as_wide_as_the_window(browser, site, mon
         for page in LOOKED_AT[width, scheme]:
             seen = looks.look(browser, address, page, width, scheme, AXE if AXE.is_file() else None)
             assert (page, seen.size < looks.MOST_BYTES, seen.overflow, seen.serious) == (page, True, 0, [])
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto(address)
+        page.keyboard.press("/")
+        page.keyboard.type("placement")
+        page.wait_for_selector(".md-search-result__item")
+        page.close()

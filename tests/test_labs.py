@@ -45,6 +45,7 @@ def test_the_solutions_pass_every_check(path, tmp_path, monkeypatch):
         text = cell["metadata"].get("solution", cell["source"]).replace("generations=6", "generations=3")
         cell["source"] = text
     nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize(("path", "at"), EXERCISES, ids=lambda value: getattr(value, "stem", str(value)))

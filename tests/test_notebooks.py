@@ -44,6 +44,7 @@ def test_a_notebook_prints_what_it_was_saved_with(path, tmp_path, monkeypatch):
         if cell.cell_type == "code":
             cell["outputs"] = []
     nbclient.NotebookClient(again, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert [*tmp_path.iterdir()] == []
     assert outputs(again) == outputs(saved)
     assert len(outputs(saved)) > 5
 

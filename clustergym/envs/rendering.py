@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.errors import require_known
 from clustergym.common.paths import require_extra
-from clustergym.results.report.colours import COLOURS
+from clustergym.results.report.colours import GREYLESS
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
@@ -41,11 +41,16 @@ def check_mode(given: str | None, modes: Sequence[str]) -> str | None:
     return given
 
 
-_COLOURS: list[Any] = [tuple(bytes.fromhex(text.removeprefix("#"))) for text in COLOURS]
-PALETTE: tuple[Colour, ...] = (
-    *_COLOURS,
-    *(((red + 255) // 2, (green + 255) // 2, (blue + 255) // 2) for red, green, blue in _COLOURS[1:5]),
+def _rgb(text: str) -> Colour:
+    red, green, blue = bytes.fromhex(text.removeprefix("#"))
+    return red, green, blue
+
+
+_COLOURS = tuple(map(_rgb, GREYLESS))
+_LIGHTER = tuple(
+    ((red + 255) // 2, (green + 255) // 2, (blue + 255) // 2) for red, green, blue in _COLOURS[1:5]
 )
+PALETTE: tuple[Colour, ...] = (*_COLOURS, *_LIGHTER)
 """The colours of reports, which people with colour blindness can tell apart, then four lighter ones. Jobs or
 minipods share a colour if there are more of them than colours."""
 

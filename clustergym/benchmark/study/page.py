@@ -14,6 +14,7 @@ from clustergym.benchmark.study.study_file import Cell, Study, StudyResults, slu
 from clustergym.common import tables
 from clustergym.common.figures import draw_figure
 from clustergym.common.writing import write_files
+from clustergym.common.yaml_file import read_mapping
 from clustergym.results.metrics.catalogue import Metric
 from clustergym.results.metrics.statistics import Aggregate, Estimate
 from clustergym.results.report.collection import as_json
@@ -89,10 +90,21 @@ def _facts(study: Study, results: StudyResults) -> str:
             {sha[:12] for of_seed in results.by_scenario[label].hashes.values() for sha in of_seed}
         )
         shown = hashes[0] if len(hashes) == 1 else f"{len(hashes)} job sets, {hashes[0]} to {hashes[-1]}"
-        lines.append(f"- scenario {label}: `{shlex.join((*overrides, *study.settings))}`, {shown}")
+        words = shlex.join((*overrides, *study.settings))
+        lines.append(f"- scenario {label}: `{words}`, {shown}; {_describe_models(results, label)}")
     lines += [f"- policy {label}: `{shlex.join(its)}`" for label, its in study.policies.items()]
     lines.append(f"- seeds: {', '.join(map(str, study.seeds))}")
     return "\n".join(lines)
+
+
+def _describe_models(results: StudyResults, label: str) -> str:
+    """Return whether the jobs' models were drawn: logs of clusters seldom say what ran."""
+    run = next(run for cell, run in results.runs if cell.scenario == label)
+    trace = read_mapping(run.path.parent / "config.yaml").content["trace"]
+    by = f" by the rule `{trace['rule']}`" if "rule" in trace else ""
+    return (
+        f"models that the trace does not name were drawn{by}" if trace["path"] else f"models were drawn{by}"
+    )
 
 
 def versions(results: StudyResults) -> dict[str, str]:

@@ -10,6 +10,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 """Told apart with any colour blindness (Okabe and Ito, 2008), less its yellow and its black, which
 vanish on a light or a dark page."""
 
+GREYLESS = (*COLOURS[:-1], "#332288", "#117733", "#882255")
+"""Of jobs, and of policies that are not listed below: grey is for what is no job's, such as profiling."""
+
 DASHES = ("", "6 3", "2 2", "8 3 2 3", "12 3", "1 3")
 """Of an SVG's stroke; the first is a solid line."""
 
@@ -44,23 +47,38 @@ def choose_style(name: str) -> Style:
 
     An algorithm that places node by node has the style of the one that places whole groups.
     """
-    plain = name.split(" ")[0].replace("_", "-").removesuffix("-by-node")
-    place = next((order.index(plain) for order in _ORDERS if plain in order), None)
+    place = _find_place(name)
     if place is None:
-        place = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+        return Style(GREYLESS[_hash(name) % len(GREYLESS)], DASHES[0])
     return Style(COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)])
+
+
+def _find_place(name: str) -> int | None:
+    plain = name.split(" ")[0].replace("_", "-").removesuffix("-by-node")
+    return next((order.index(plain) for order in _ORDERS if plain in order), None)
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
 
 
 def choose_styles(names: Sequence[str]) -> list[Style]:
     """Choose a different line style for each line of a plot, by the name of the line's policy.
 
-    The first line of a policy has that policy's style; lines of its variants have the same colour and a
-    dash that is free.
+    The first line of a policy has that policy's style, or if it is unknown the next colour that no other line
+    has; lines of its variants have the same colour and a dash that is free.
     """
-    own = [choose_style(name) for name in names]
-    taken = set(own)
+    first = {name: choose_style(name) for name in names if _find_place(name) is not None}
+    for name in dict.fromkeys(names):
+        if name not in first:
+            start, used = _hash(name), {style.colour for style in first.values()}
+            colours = [GREYLESS[(start + at) % len(GREYLESS)] for at in range(len(GREYLESS))]
+            free = next((colour for colour in colours if colour not in used), colours[0])
+            first[name] = Style(free, DASHES[0])
+    taken = set(first.values())
     styles = []
-    for place, (name, style) in enumerate(zip(names, own, strict=True)):
+    for place, name in enumerate(names):
+        style = first[name]
         if name in names[:place]:
             others = (Style(style.colour, dash) for dash in DASHES)
             style = next((other for other in others if other not in taken), style)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from clustergym.commands import run
 from clustergym.commands.report import main
 from clustergym.common.errors import InputError
-from clustergym.results.report.colours import COLOURS, choose_style, choose_styles
+from clustergym.results.report.colours import GREYLESS, choose_style, choose_styles
 from clustergym.results.report.event_curves import collect_log, overhead_gpu_h, read_log
 from clustergym.results.report.payload import payload, place_boxes, shares
 from clustergym.results.report.seeds import band_of_distributions, band_over_time
@@ -408,7 +408,7 @@ def test_a_run_whose_cluster_file_is_gone_shows_the_nodes_it_used(finished, tmp_
 def test_a_policy_has_one_colour_and_policies_differ():
     assert choose_style("arena") == choose_style("arena queue=cluster")
     assert len({choose_style(name) for name in ("arena", "fcfs", "ares", "sia", "hesrpt", "gandiva")}) == 6
-    assert choose_style("somebody's").colour in COLOURS
+    assert choose_style("somebody's").colour in GREYLESS
     assert len({choose_style(name) for name in ("arnold", "best_fit", "random_fit", "gpu_packing")}) == 4
     assert choose_style("best_fit") == choose_style("best-fit") == choose_style("best_fit_by_node")
 
@@ -420,6 +420,15 @@ def test_variants_of_a_policy_share_its_colour_and_leave_others_their_style():
     assert len(set(found)) == 4
     assert found[1].colour == found[0].colour
     assert choose_styles(["sia"] * 9)[8].colour == choose_style("sia").colour
+
+
+def test_each_policy_of_ones_own_has_a_colour_of_its_own_and_none_is_grey():
+    mine = [f"mine-{number}" for number in range(8)]
+    found = choose_styles(["arena", *mine, "fcfs"])
+    assert [found[0], found[-1]] == [choose_style("arena"), choose_style("fcfs")]
+    assert len({style.colour for style in found}) == 10
+    assert {style.colour for style in found} == set(GREYLESS)
+    assert choose_styles(mine[:1]) == [choose_style(mine[0])]
 
 
 def test_a_job_that_saves_has_a_bar_of_its_own():
