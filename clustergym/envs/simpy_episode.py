@@ -16,6 +16,7 @@ from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCostTimes
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
+from clustergym.scenario.clock import ticks
 from clustergym.scenario.policy import Decision, Placer, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation, StalledError
@@ -115,7 +116,7 @@ class SimPyEpisode:
         self.view: View | None = simulation.advance()
         if self.view is None:
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
-        self._begin()
+        self._begin(self.view)
 
     @property
     def goes_on(self) -> bool:
@@ -137,13 +138,12 @@ class SimPyEpisode:
         """Return the flat observation and the info at the first decision point."""
         return self._parts.features.values(), self._info(self._no_terms, False)
 
-    def _begin(self) -> None:
-        """Read the new events, and prepare actions and observation for the decision point."""
+    def _begin(self, view: View) -> None:
+        """Read the new events, and prepare actions and observation for the decision point, or the end."""
         parts, simulation = self._parts, self.simulation
         self.outcomes.read(simulation.log.events, simulation.now_s)
-        if self.view is not None:
-            parts.actions.begin(self.view)
-            parts.features.begin(self.view, parts.actions, self.outcomes.left, self._known)
+        parts.actions.begin(view)
+        parts.features.begin(view, parts.actions, self.outcomes.left, self._known)
 
     def act(self, action: Any) -> FlatStep:
         """Apply an action and return the step's result; time passes only if it ends the decision point."""
@@ -185,7 +185,10 @@ class SimPyEpisode:
         simulation, self._stalled = self.simulation, stalled
         if stalled:
             self.view, simulation.end_s = None, simulation.now_s
-        self._begin()
+        # Illegal actions change nothing, and the last observation stays as well. Every other end is shown as
+        # it is: a learner goes on from the value of what it sees at the horizon.
+        if not illegal:
+            self._begin(simulation.make_view(ticks(simulation.end_s)) if self.view is None else self.view)
         over, jobs = self.view is None, len(simulation.scenario.trace)
         finished = over and simulation.jobs_left == jobs
         if over:
@@ -221,7 +224,7 @@ class SimPyEpisode:
     def _info(self, terms: dict[str, float], illegal: bool) -> dict[str, Any]:
         return {
             "action_mask": self.find_mask(),
-            "now_s": self.simulation.now_s,
+            "now_s": self.simulation.now_s if self.goes_on else self.simulation.end_s,
             "illegal": illegal,
             "rewards": dict(terms),
         }

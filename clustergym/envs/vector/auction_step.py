@@ -215,7 +215,9 @@ def apply_auctions(
             outcomes[at] = HELD
             continue
         outcomes[at], episode_state.state[d.HELD] = outcome, 0
-        if outcome == DECIDED:
+        if outcome >= TERMINATED:
+            episode.clock[c.NOW] = episode.clock[c.END]
+        if outcome == DECIDED or action != BEGIN:
             _begin_point(episode, cluster, episode_state, rules, own)
         if own.decides_by == WEIGHTS or outcome >= TERMINATED:
             episode_state.mask[:] = 1

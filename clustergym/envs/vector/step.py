@@ -78,14 +78,10 @@ def classify_end(episode: Episode, came_to: int) -> int:
 
 
 @compile_inline
-def _move(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules) -> int:
+def _move(episode: Episode, cluster: ClusterArrays) -> int:
     """Simulate on; return DECIDED at the next decision point, or how the episode has ended."""
     came_to = clock.advance(episode, cluster)
-    if came_to == c.DECISION:
-        edits.begin(episode, cluster, episode_state, rules)
-        observation.begin(episode, cluster, episode_state, rules)
-        return DECIDED
-    return classify_end(episode, came_to)
+    return DECIDED if came_to == c.DECISION else classify_end(episode, came_to)
 
 
 @compile_inline
@@ -99,7 +95,13 @@ def play(
     else:
         outcome = _act(episode, cluster, episode_state, rules, action)
     if outcome == DECIDED:
-        outcome = _move(episode, cluster, episode_state, rules)
+        outcome = _move(episode, cluster)
+    # Illegal actions change nothing, and the observation stays; every other end is shown as it is.
+    if outcome != EDITED and not episode_state.state[d.ILLEGAL]:
+        if outcome >= TERMINATED:
+            episode.clock[c.NOW] = episode.clock[c.END]
+        edits.begin(episode, cluster, episode_state, rules)
+        observation.begin(episode, cluster, episode_state, rules)
     # Of an episode that is over no action means anything; one that were illegal would be counted as a
     # fault.
     if outcome >= TERMINATED:
