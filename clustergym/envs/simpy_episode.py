@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.errors import InputError
+from clustergym.envs.actions import EditActions, find_nearest_legal
 from clustergym.envs.auction_actions import Actions, AuctionActions
 from clustergym.envs.observations import Summary, times_known
 from clustergym.envs.rewards import Reward
-from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCostTimes
+from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCostTimes, find_stall_end_s
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
 from clustergym.scenario.clock import ticks
@@ -147,9 +148,16 @@ class SimPyEpisode:
 
     def act(self, action: Any) -> FlatStep:
         """Apply an action and return the step's result; time passes only if it ends the decision point."""
-        actions, features = self._parts.actions, self._parts.features
+        parts, actions = self._parts, self._parts.actions
         if not actions.legal(action):
-            return self._refuse(action)
+            if parts.parameters.on_illegal != "repair" or not isinstance(actions, EditActions):
+                return self._refuse(action)
+            *step, info = self._act(find_nearest_legal(actions.mask(), actions.width, action))
+            return *step, info | {"illegal": True}
+        return self._act(action)
+
+    def _act(self, action: Any) -> FlatStep:
+        actions, features = self._parts.actions, self._parts.features
         self._illegal_in_a_row = 0
         decision = actions.act(action)
         if decision is not None:
@@ -158,12 +166,15 @@ class SimPyEpisode:
         return features.values(), 0.0, False, False, self._info(self._no_terms, False)
 
     def _refuse(self, action: Any) -> FlatStep:
-        check_legal(self._parts.parameters, self._parts.actions, action, False)
+        parameters = self._parts.parameters
+        check_legal(parameters, self._parts.actions, action, False)
+        penalty = parameters.illegal_penalty if parameters.on_illegal == "penalty" else 0.0
         # Time does not pass: an agent that knows no masks could go on like this for ever.
         self._illegal_in_a_row += 1
         if self._illegal_in_a_row >= MOST_ILLEGAL:
-            return self._finish_step(stalled=True, illegal=True)
-        return self._parts.features.values(), 0.0, False, False, self._info(self._no_terms, True)
+            seen, reward, *ends = self._finish_step(stalled=True, illegal=True)
+            return seen, reward - penalty, *ends
+        return self._parts.features.values(), -penalty, False, False, self._info(self._no_terms, True)
 
     def _decide(self, decision: Decision, action: Any) -> FlatStep:
         """Apply a decision, and decide by the same action at as many decision points as the action holds."""
@@ -194,10 +205,14 @@ class SimPyEpisode:
         if over:
             # The clock stands at the last event; costs count until the end, which may be the horizon.
             self.outcomes.now_s = simulation.end_s
+        penalty, times = self._parts.parameters.stall_penalty, self.outcomes.of
+        if stalled and penalty is None:
+            self.outcomes.now_s = find_stall_end_s(simulation.end_s, times.submit_s, times.run_s)
         terms = self._terms(finished)
         reward, info = self._reward.total(terms), self._info(terms, illegal)
         if stalled:
-            reward -= self._parts.parameters.stall_penalty * (jobs - simulation.jobs_left) / jobs
+            self.outcomes.now_s = simulation.end_s
+            reward -= (penalty or 0.0) * (jobs - simulation.jobs_left) / jobs
         if over:
             info |= {"metrics": self.measure(), "digest": simulation.log.digest, "stalled": stalled}
         terminated = finished or stalled
@@ -236,5 +251,5 @@ def check_legal(parameters: SchedulingParameters, actions: Actions, action: Any,
         raise InputError(
             f"{action} ({actions.describe(action)}) is illegal now",
             field="action",
-            remedy="choose where action_masks() is 1, or make with on_illegal='ignore'",
+            remedy="choose where action_masks() is 1, or make with another on_illegal",
         )

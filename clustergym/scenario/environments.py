@@ -34,10 +34,8 @@ class Environment(NamedTuple):
         return self.entry_point.startswith(f"{_FAMILIES}:")
 
     @property
-    def vector_entry_point(self) -> str | None:
-        """Path of the class for `gymnasium.make_vec`; None for environments without one."""
-        if self.entry_point == _RACK:
-            return None
+    def vector_entry_point(self) -> str:
+        """Path of the class for `gymnasium.make_vec`."""
         return self.entry_point.replace(".environment:", ".vector:").removesuffix("Env") + "VectorEnv"
 
     @property
@@ -135,6 +133,7 @@ ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("ClusterGym/Sharing-small-v1", _SHARING, {"nodes": 16}),
     Environment("ClusterGym/Sharing-large-v1", _SHARING, {"nodes": 1213}),
     Environment("ClusterGym/Rack-576-v0", _RACK),
+    Environment("ClusterGym/Rack-told-v0", _RACK, MappingProxyType({"told_error": 0.3})),
     *(_tier(family, gpus) for family, (_, sizes) in TIERS.items() for gpus in sizes),
     *(_tenants("Tenants", gpus, 1) for gpus in (None, *_JOBS)),
     *(_scheduling(family, gpus) for family in SCHEDULING for gpus in (None, *_JOBS)),

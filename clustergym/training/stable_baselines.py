@@ -57,7 +57,7 @@ class Ppo(NetworkAgent):
             raise InputError(
                 "the agent knows no masks, and illegal actions are to raise",
                 field="env.on_illegal",
-                remedy="leave it out, or give agent=maskable_ppo",
+                remedy="give repair, or agent=maskable_ppo",
             )
 
     def model(self, envs: Any, seed: int) -> Any:

@@ -61,6 +61,6 @@ def apply_actions_with_queues(
             of_queues.observe(episode, cluster, episode_state, queues, rules.total, table)
         if action != BEGIN:
             for baseline in range(2 if len(episode_state.reference) > 0 else 1):
-                until_s = steps.find_end_s(episode, episode_state, outcome, baseline == 1)
+                until_s = steps.find_end_s(episode, episode_state, rules, outcome, baseline == 1)
                 of_queues.write_costs(queues, baseline == 1, until_s, costs[baseline])
             rewards[at] = steps.charge(episode, episode_state, rules, outcome, terms[at])
