@@ -1,4 +1,4 @@
-"""The environments `Rack-576-v0` and `Rack-told-v0`: an agent places gangs in racks of 72 GPUs, and moves them."""
+"""The environments `Rack-576-v0` and `Rack-told-v0`: gangs in racks of 72 GPUs, placed and moved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
     or others could move. The agent says in which rack the next segment goes, which rack a running gang leaves
     to make room, or that the gang waits. When its last segment is placed a gang starts, and runs for a time
     that nobody knows before; in `Rack-told` it tells one when it comes, which is wrong by some 30 %. A move
-    costs the gang that moves a restart, and there are only so many in an hour. Racks that are left whole for large gangs let them start earlier.
+    costs the gang that moves a restart, and there are only so many in an hour. Racks that are left whole for
+    large gangs let them start earlier.
 
     Numbers of racks and trays are those of the GB200 of the world `llm-2026`; sizes and durations of gangs
     are assumed (`clustergym.envs.racks.gangs`).

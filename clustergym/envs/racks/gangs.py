@@ -63,8 +63,8 @@ class RackParameters(Parameters):
     """Gangs tell how long they will run, with this error: the standard deviation of its logarithm. Null: they
     do not tell."""
     split: Literal["train", "dev", "test"] | None = None
-    """Draw episodes whose `trace_seed` modulo 3 is 0 (train), 1 (dev) or 2 (test); dev and test have 100 each.
-    Null: any."""
+    """Draw episodes whose `trace_seed` modulo 3 is 0 (train), 1 (dev) or 2 (test); dev and test have 100
+    each. Null: any."""
     load: PositiveFloat = 1.0
     """GPU-hours that they ask for, over those of the racks while gangs come."""
     moves_per_hour: NonNegativeFloat = 8.0

@@ -209,10 +209,10 @@ def act(s: RackArrays, rules: RackRules, action: int) -> None:
 
 @compile_in_place
 def _any_move(s: RackArrays) -> bool:
+    found = False
     for rack in range(len(s.free)):
-        if find_mover(s, rack) != NONE:
-            return True
-    return False
+        found |= find_mover(s, rack) != NONE
+    return found
 
 
 @compile_in_place
