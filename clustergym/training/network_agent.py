@@ -19,7 +19,7 @@ from clustergym.common.parameter_types import Factor, PositiveInt
 from clustergym.common.paths import require_extra
 from clustergym.common.processes import Processes
 from clustergym.envs.scheduling import SchedulingEnv
-from clustergym.envs.scheduling_costs import jobs_in_system
+from clustergym.envs.scheduling_costs import ReferenceCosts, ReferenceCostTimes, jobs_in_system
 from clustergym.scenario.policy import InformationClass
 from clustergym.training.agents import Progress, TrainingOutcome
 from clustergym.training.split_env import EnvironmentAgent, SplitEnv, make_split_env
@@ -32,6 +32,9 @@ from clustergym.training.training_state import (
     select_part,
     write_state,
 )
+
+REFERENCE = "hesrpt"
+"""The policy whose figure stands beside that of the network on the dev traces."""
 
 
 @dataclass
@@ -108,6 +111,7 @@ class NetworkAgent(EnvironmentAgent):
             if tensors:
                 restore(model, history, tensors, path)
             self._tell(history, progress)
+            reference = reference_figures(validation, self.validation)
             # A killed run that had saved a state has prepared already: imitation is not repeated.
             if not tensors:
                 best = self.prepare(model, validation, seed, history, progress) or arrays(model.policy)
@@ -121,7 +125,7 @@ class NetworkAgent(EnvironmentAgent):
                     "seconds": time.monotonic() - began,
                     "cpu_seconds": time.process_time() - cpu_began,
                 }
-                row = {**history.rows[-1], **seconds}
+                row = {**history.rows[-1], **reference, **seconds}
                 progress(int(row["steps"]), self.steps, row)
         curves = {**history.stage, "segments": history.rows, "best": history.best}
         return TrainingOutcome(best, information, curves, {**layout, "hidden": list(self.hidden)})
@@ -177,6 +181,22 @@ def greedy_figures(policy: Any, env: SplitEnv, traces: int) -> dict[str, float]:
     return {**figures, "dev_jct_h": float(np.mean(hours))} if hours else figures
 
 
+def reference_figures(env: SplitEnv, traces: int) -> dict[str, float]:
+    """Return heSRPT's mean JCT in hours on traces of a split, beside which to read `dev_jct_h`.
+
+    Nothing where an environment schedules no jobs, or its reward is of something else.
+    """
+    core = env.unwrapped
+    if not isinstance(core, SchedulingEnv) or not {"jobs_in_system", "log_jct"} & {*core.parameters.reward}:
+        return {}
+    costs, hours = ReferenceCosts(REFERENCE, core.placer), []
+    for index in range(traces):
+        env.reset(options={"index": index})
+        times = ReferenceCostTimes.from_scenario(core.scenario)
+        hours.append(jobs_in_system(costs.outcomes(core.scenario, times, 0)))
+    return {f"{REFERENCE}_jct_h": float(np.mean(hours))}
+
+
 def play(policy: Any, env: SplitEnv, index: int) -> float:
     """Play one trace with a network's most probable actions, and return the sum of rewards."""
     observation, _ = env.reset(options={"index": index})
@@ -222,5 +242,5 @@ def needs_torch() -> None:
         import safetensors  # noqa: F401
         import stable_baselines3  # noqa: F401
         import torch
-    # Threads change how sums are split: with one, a seed gives the same bytes whatever the cores.
+    # With one thread a seed gives the same bytes whatever the cores.
     torch.set_num_threads(1)

@@ -84,7 +84,8 @@ select = compile_fields(RackArrays, "arrays, at", "arrays.{}[at]")
 
 
 @compile_in_place
-def _fits(s: RackArrays, rules: RackRules, row: int) -> bool:
+def fits(s: RackArrays, rules: RackRules, row: int) -> bool:
+    """Return whether all segments of a gang that waits have room."""
     room = 0
     for rack in range(len(s.free)):
         room += min(s.free[rack], rules.most_trays) // s.trays[row]
@@ -191,7 +192,7 @@ def _move(s: RackArrays, rules: RackRules, rack: int) -> None:
     s.figures[MOVED] += size * rules.restart_s
     s.figures[MOVES_LEFT] -= 1.0
     s.numbers[MOVES] += 1
-    s.numbers[FITS] = _fits(s, rules, s.numbers[OFFERED])
+    s.numbers[FITS] = fits(s, rules, s.numbers[OFFERED])
 
 
 @compile_in_place
@@ -223,7 +224,7 @@ def offer(s: RackArrays, rules: RackRules) -> None:
         while numbers[TURN] < min(numbers[WAITING], rules.window):
             row = s.waiting[numbers[TURN]]
             numbers[OFFERED], numbers[LEFT] = row, s.segments[row]
-            numbers[FITS] = _fits(s, rules, row)
+            numbers[FITS] = fits(s, rules, row)
             if numbers[FITS] or (s.free.sum() >= s.size[row] and _any_move(s)):
                 return
             numbers[TURN] += 1
