@@ -130,7 +130,7 @@ def test_edits_swap_two_jobs_on_a_full_cluster():
     env.simulation.apply(Decision.of([(int(env.view.job[0]), 0, 8), (int(env.view.job[1]), 1, 8)]))
     view = env.simulation.advance()
     env.episode.view = view
-    env.episode._begin()
+    env.episode._begin(view)
     target = Decision.of([(int(view.job[0]), 1, 8), (int(view.job[1]), 0, 8)])
     made, lost = edits(env.actions, view, target)
     assert [env.actions.describe(action) for action in made] == [
