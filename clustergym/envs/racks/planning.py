@@ -2,8 +2,8 @@
 
 Look-ahead (rollout; Bertsekas, Tsitsiklis and Wu, 1997, Journal of Heuristics 3) draws what it does not know
 by the distribution from which episodes are drawn: how long gangs run, given what they told and their age, and
-which gangs are to come. In each such world it plays the rule to the end after each legal action, and takes
-the action with the least mean cost.
+which gangs come in the next `AHEAD_S`. In each such world it plays the rule to the end after each legal
+action, and takes another action than the rule's where its cost is less by more than a standard error.
 """
 
 from __future__ import annotations
@@ -33,11 +33,15 @@ from clustergym.envs.racks.step import (
 from clustergym.envs.racks.vector import load_gangs, make_arrays, make_rules
 from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place
 
+NEVER = 1e12
 WEIGHTS = 30
 """Numbers of a rule: 6 of placements, 13 of waiting, 11 of moves, as `choose` lists them."""
 BEST_FIT = np.zeros(WEIGHTS)
 """Best fit, with moves into room that one move makes."""
 BEST_FIT[[0, 6, 19, 20, 24]] = -4.0, -6.0, -7.0, -4.0, 6.0
+AHEAD_S = 4 * 3600.0
+"""Later arrivals count for nothing: what an action does to them drowns in what else differs by then."""
+ERRORS = 0.5
 RULE, HINDSIGHT = -1, 0
 """In place of a number of drawn worlds: the rule alone; the world as it is."""
 
@@ -69,8 +73,8 @@ def _find_reserved(s: RackArrays, rules: RackRules) -> tuple[int, float, int]:
 
 
 @compile_in_place
-def choose(s: RackArrays, rules: RackRules, weights: Floats) -> int:
-    """Return the legal action with the highest score."""
+def choose(s: RackArrays, rules: RackRules, weights: Floats, first: int, last: int) -> int:
+    """Return the legal action with the highest score among first..last - 1; NONE: none is legal."""
     row, racks, trays, waits = s.numbers[OFFERED], len(s.free), rules.trays, s.numbers[WAITING]
     size, told_s, now_s = s.trays[row], s.told_s[row], s.figures[NOW_S]
     segment, segments, small = size / trays, s.segments[row], size / trays < 0.5
@@ -90,7 +94,7 @@ def choose(s: RackArrays, rules: RackRules, weights: Floats) -> int:
     for rack in range(racks):
         breaks &= s.mask[rack] == 0 or s.free[rack] == trays
     w, best, best_score = weights, NONE, -np.inf
-    for action in range(2 * racks + 1):
+    for action in range(first, last):
         if not s.mask[action]:
             continue
         if action < racks:
@@ -138,12 +142,14 @@ def _copy(source: RackArrays, to: RackArrays) -> None:
 
 
 @compile_in_place
-def _draw_world(s: RackArrays, shapes: Floats, error: float, gap_s: float, rng: Any) -> None:
+def _draw_world(
+    s: RackArrays, shapes: Floats, error: float, gap_s: float, ahead_s: float, spread: float, rng: Any
+) -> None:
     """Draw anew what an agent does not know: how long gangs run, and which are to come."""
     now_s = s.figures[NOW_S]
     # The logarithm of a duration, given that of what was told, is normal.
     known = LN_SIGMA**2 / (LN_SIGMA**2 + error**2)
-    mean, deviation = math.log(MEDIAN_S), LN_SIGMA * math.sqrt(1 - known)
+    mean, deviation = math.log(MEDIAN_S), spread * LN_SIGMA * math.sqrt(1 - known)
     for at in range(s.numbers[RUNNING]):
         row = s.running[at]
         moved_s = s.told_end_s[row] - s.start_s[row] - s.told_s[row]
@@ -161,6 +167,9 @@ def _draw_world(s: RackArrays, shapes: Floats, error: float, gap_s: float, rng: 
     comes_s = now_s
     for row in range(s.numbers[NEXT], s.numbers[GANGS]):
         comes_s += gap_s * rng.standard_exponential()
+        if comes_s > now_s + ahead_s:
+            s.numbers[GANGS] = row
+            break
         share, shape = rng.random(), 0
         while shape < len(shapes) - 1 and share >= shapes[shape, 2]:
             share -= shapes[shape, 2]
@@ -176,8 +185,17 @@ def _finish(s: RackArrays, rules: RackRules, weights: Floats) -> float:
     """Play the rule to the end; return what gangs waited and stood still, times their trays."""
     while s.numbers[OFFERED] != NONE:
         steps.write_mask(s, rules)
-        steps.act(s, rules, choose(s, rules, weights))
-    return s.figures[WAITED] + s.figures[MOVED]
+        steps.act(s, rules, choose(s, rules, weights, 0, len(s.mask)))
+    # A gang that waits although nothing is to come or to end would wait for ever.
+    return s.figures[WAITED] + s.figures[MOVED] + (NEVER if s.numbers[WAITING] else 0.0)
+
+
+@compile_in_place
+def _try(source: RackArrays, tried: RackArrays, rules: RackRules, weights: Floats, action: int) -> float:
+    """Return what an action costs if the rule plays on."""
+    _copy(source, tried)
+    steps.act(tried, rules, action)
+    return _finish(tried, rules, weights)
 
 
 @compile_in_place
@@ -189,32 +207,43 @@ def _look_ahead(
     shapes: Floats,
     error: float,
     gap_s: float,
-    costs: Floats,
+    differs: Floats,
     rng: Any,
 ) -> int:
     """Return the action in row 0 after which the rule costs least; rows 1 and 2 are scratch."""
     s, world, tried = steps.select(arrays, 0), steps.select(arrays, 1), steps.select(arrays, 2)
-    racks, best, count, empty = len(s.free), choose(s, rules, weights), 0, False
-    for action in range(2 * racks + 1):
-        # Of empty racks one is as good as another.
-        again = action < racks and empty and s.free[action] == rules.trays
-        empty |= action < racks and s.free[action] == rules.trays and s.mask[action] == 1
-        costs[action] = 0.0 if s.mask[action] and (not again or action == best) else np.inf
-        count += costs[action] == 0.0
+    racks, rule, count = len(s.free), choose(s, rules, weights, 0, len(s.mask)), 0
+    differs[0], differs[1] = np.inf, 0.0
+    # Of placements, of moves and of waiting, what the rule likes best: which kind it is matters most, and of
+    # many candidates that cost the same in truth one looks better by chance.
+    for kind in range(3):
+        action = choose(s, rules, weights, kind * racks, min((kind + 1) * racks, 2 * racks + 1))
+        if action != NONE:
+            differs[0, action] = 0.0
+            count += 1
     if count == 1:
-        return best
-    for _ in range(max(worlds, 1)):
+        return rule
+    number = max(worlds, 1)
+    for _ in range(number):
         _copy(s, world)
         if worlds != HINDSIGHT:
-            _draw_world(world, shapes, error, gap_s, rng)
+            _draw_world(
+                world, shapes, error, gap_s, AHEAD_S if worlds >= 0 else 0.0, 1.0 if worlds >= 0 else 0.0, rng
+            )
+        usual = _try(world, tried, rules, weights, rule)
         for action in range(2 * racks + 1):
-            if costs[action] < np.inf:
-                _copy(world, tried)
-                steps.act(tried, rules, action)
-                costs[action] += _finish(tried, rules, weights)
+            if action != rule and differs[0, action] < np.inf:
+                more = _try(world, tried, rules, weights, action) - usual
+                differs[0, action] += more
+                differs[1, action] += more * more
+    best, least = rule, 0.0
     for action in range(2 * racks + 1):
-        if costs[action] < costs[best]:
-            best = action
+        mean = differs[0, action] / number
+        if mean < 0.0:
+            variance = max(differs[1, action] / number - mean * mean, 0.0)
+            upper = mean + ERRORS * math.sqrt(variance / max(number - 1, 1))
+            if upper < least:
+                best, least = action, upper
     return best
 
 
@@ -230,15 +259,15 @@ def _play(
     rng: Any,
 ) -> None:
     """Play the episode in row 0 to its end by look-ahead, or with RULE by the rule alone."""
-    s, costs = steps.select(arrays, 0), np.zeros(arrays.mask.shape[1])
+    s, differs = steps.select(arrays, 0), np.zeros((2, arrays.mask.shape[1]))
     steps.advance(s, rules)
     steps.offer(s, rules)
     while s.numbers[OFFERED] != NONE:
         steps.write_mask(s, rules)
         if worlds == RULE:
-            action = choose(s, rules, weights)
+            action = choose(s, rules, weights, 0, len(s.mask))
         else:
-            action = _look_ahead(arrays, rules, weights, worlds, shapes, error, gap_s, costs, rng)
+            action = _look_ahead(arrays, rules, weights, worlds, shapes, error, gap_s, differs, rng)
         steps.act(s, rules, action)
 
 
