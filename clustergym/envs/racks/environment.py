@@ -26,7 +26,7 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
     comes or ends, those that wait are offered one after the other, the first to come first, if they have room
     or others could move. The agent says in which rack the next segment goes, which rack a running gang leaves
     to make room, or that the gang waits. When its last segment is placed a gang starts, and runs for a time
-    that nobody knows before; in `Rack-told` it tells one when it comes, which is wrong by some 30 %. A move
+    that nobody knows before; in `Rack-told` it tells one when it comes, which is wrong by some 5 %. A move
     costs the gang that moves a restart, and there are only so many in an hour. Racks that are left whole for
     large gangs let them start earlier.
 

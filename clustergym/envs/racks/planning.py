@@ -3,7 +3,7 @@
 Look-ahead (rollout; Bertsekas, Tsitsiklis and Wu, 1997, Journal of Heuristics 3) draws what it does not know
 by the distribution from which episodes are drawn: how long gangs run, given what they told and their age, and
 which gangs come in the next `AHEAD_S`. In each such world it plays the rule to the end after each legal
-action, and takes another action than the rule's where its cost is less by more than a standard error.
+action, and takes another action than the rule's where that costs less by `ERRORS` standard errors.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from clustergym.envs.racks.vector import load_gangs, make_arrays, make_rules
 from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place
 
 NEVER = 1e12
+"""A cost above all others."""
 WEIGHTS = 30
 """Numbers of a rule: 6 of placements, 13 of waiting, 11 of moves, as `choose` lists them."""
 BEST_FIT = np.zeros(WEIGHTS)
@@ -42,6 +43,7 @@ BEST_FIT[[0, 6, 19, 20, 24]] = -4.0, -6.0, -7.0, -4.0, 6.0
 AHEAD_S = 4 * 3600.0
 """Later arrivals count for nothing: what an action does to them drowns in what else differs by then."""
 ERRORS = 0.5
+"""Standard errors by which an action has to be better than the rule's, of several worlds."""
 RULE, HINDSIGHT = -1, 0
 """In place of a number of drawn worlds: the rule alone; the world as it is."""
 
@@ -142,14 +144,12 @@ def _copy(source: RackArrays, to: RackArrays) -> None:
 
 
 @compile_in_place
-def _draw_world(
-    s: RackArrays, shapes: Floats, error: float, gap_s: float, ahead_s: float, spread: float, rng: Any
-) -> None:
+def _draw_world(s: RackArrays, shapes: Floats, error: float, gap_s: float, rng: Any) -> None:
     """Draw anew what an agent does not know: how long gangs run, and which are to come."""
     now_s = s.figures[NOW_S]
     # The logarithm of a duration, given that of what was told, is normal.
     known = LN_SIGMA**2 / (LN_SIGMA**2 + error**2)
-    mean, deviation = math.log(MEDIAN_S), spread * LN_SIGMA * math.sqrt(1 - known)
+    mean, deviation = math.log(MEDIAN_S), LN_SIGMA * math.sqrt(1 - known)
     for at in range(s.numbers[RUNNING]):
         row = s.running[at]
         moved_s = s.told_end_s[row] - s.start_s[row] - s.told_s[row]
@@ -167,7 +167,7 @@ def _draw_world(
     comes_s = now_s
     for row in range(s.numbers[NEXT], s.numbers[GANGS]):
         comes_s += gap_s * rng.standard_exponential()
-        if comes_s > now_s + ahead_s:
+        if comes_s > now_s + AHEAD_S:
             s.numbers[GANGS] = row
             break
         share, shape = rng.random(), 0
@@ -210,7 +210,10 @@ def _look_ahead(
     differs: Floats,
     rng: Any,
 ) -> int:
-    """Return the action in row 0 after which the rule costs least; rows 1 and 2 are scratch."""
+    """Return the action in row 0 after which the rule costs least, in so many worlds.
+
+    Rows 1 and 2 are scratch; so is `differs`, shape (2, actions).
+    """
     s, world, tried = steps.select(arrays, 0), steps.select(arrays, 1), steps.select(arrays, 2)
     racks, rule, count = len(s.free), choose(s, rules, weights, 0, len(s.mask)), 0
     differs[0], differs[1] = np.inf, 0.0
@@ -227,17 +230,27 @@ def _look_ahead(
     for _ in range(number):
         _copy(s, world)
         if worlds != HINDSIGHT:
-            _draw_world(
-                world, shapes, error, gap_s, AHEAD_S if worlds >= 0 else 0.0, 1.0 if worlds >= 0 else 0.0, rng
-            )
+            _draw_world(world, shapes, error, gap_s, rng)
         usual = _try(world, tried, rules, weights, rule)
         for action in range(2 * racks + 1):
             if action != rule and differs[0, action] < np.inf:
                 more = _try(world, tried, rules, weights, action) - usual
                 differs[0, action] += more
                 differs[1, action] += more * more
+    return _choose_cheapest(differs, number, rule)
+
+
+@compile_in_place
+def _choose_cheapest(differs: Floats, number: int, rule: int) -> int:
+    """Return the action that costs least, if it is the rule's or better by `ERRORS` standard errors.
+
+    Parameters
+    ----------
+    differs : ndarray of float, shape (2, actions)
+        Sums over so many worlds of an action's cost less that of the rule's, and of its square.
+    """
     best, least = rule, 0.0
-    for action in range(2 * racks + 1):
+    for action in range(differs.shape[1]):
         mean = differs[0, action] / number
         if mean < 0.0:
             variance = max(differs[1, action] / number - mean * mean, 0.0)
