@@ -31,7 +31,8 @@ from clustergym.training.evolution import start_search
 
 PAGE = Path(__file__).parents[1] / "docs/environments/rack-told.md"
 KEPT = PAGE.with_suffix(".json")
-PARAMETERS = RackParameters(told_error=0.05)
+PARAMETERS, TUNED = RackParameters(told_error=0.05), RackParameters(told_error=0.3)
+"""Those of the environment; those with which the rule is tuned, which gives one that costs less on dev."""
 CANDIDATES, EPISODES, GENERATIONS, WORLDS = 16, 64, 80, 16
 START = BEST_FIT.copy()
 START[[8, 9, 16]] = -3.0, -5.0, 10.0
@@ -46,10 +47,12 @@ ROWS = {
 }
 
 
-def play(split: str, numbers: range, weights: Floats, worlds: int = RULE) -> list[float]:
+def play(
+    split: str, numbers: range, weights: Floats, worlds: int = RULE, own: RackParameters = PARAMETERS
+) -> list[float]:
     """Return the hours that gangs waited or stood still in episodes of a split, by a planner."""
-    planner, rng = RackPlanner(PARAMETERS, weights, worlds), random_streams.COMPARISON.generator(1)
-    drawn = (episode_gangs(PARAMETERS, {"trace_seed": trace_seed(split, at)}, rng) for at in numbers)
+    planner, rng = RackPlanner(own, weights, worlds), random_streams.COMPARISON.generator(1)
+    drawn = (episode_gangs(own, {"trace_seed": trace_seed(split, at)}, rng) for at in numbers)
     return [sum(planner.play(gangs, rng)) for gangs in drawn]
 
 
@@ -59,9 +62,11 @@ def tune(seed: int = 0) -> list[float]:
     best, best_cost = BEST_FIT, np.inf
     for generation in range(GENERATIONS):
         numbers, candidates = range(generation * EPISODES, (generation + 1) * EPISODES), search.ask()
-        search.tell(candidates, [float(np.mean(play("train", numbers, one))) for one in candidates])
+        search.tell(
+            candidates, [float(np.mean(play("train", numbers, one, own=TUNED))) for one in candidates]
+        )
         if generation % 8 == 7:
-            cost = float(np.mean(play("dev", range(TRACES), search.mean)))
+            cost = float(np.mean(play("dev", range(TRACES), search.mean, own=TUNED)))
             print(f"generation {generation + 1}: {cost:.3f} h on dev", file=sys.stderr, flush=True)
             if cost < best_cost:
                 best, best_cost = np.asarray(search.mean), cost
