@@ -197,7 +197,7 @@ def _count_decisions(envs: SchedulingVectorEnv, rounds: int = 50) -> float:
     moved, play = 0, _player(envs)
     for _ in range(rounds):
         play(1)
-        moved += np.count_nonzero(envs.batch.outcomes != steps.EDITED)
+        moved += int(np.count_nonzero(envs.batch.outcomes != steps.EDITED))
     return moved / rounds
 
 

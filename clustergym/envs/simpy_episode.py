@@ -152,8 +152,9 @@ class SimPyEpisode:
         if not actions.legal(action):
             if parts.parameters.on_illegal != "repair" or not isinstance(actions, EditActions):
                 return self._refuse(action)
-            *step, info = self._act(find_nearest_legal(actions.mask(), actions.width, action))
-            return *step, info | {"illegal": True}
+            repaired = find_nearest_legal(actions.mask(), actions.width, action)
+            seen, reward, terminated, truncated, info = self._act(repaired)
+            return seen, reward, terminated, truncated, info | {"illegal": True}
         return self._act(action)
 
     def _act(self, action: Any) -> FlatStep:
@@ -172,8 +173,8 @@ class SimPyEpisode:
         # Time does not pass: an agent that knows no masks could go on like this for ever.
         self._illegal_in_a_row += 1
         if self._illegal_in_a_row >= MOST_ILLEGAL:
-            seen, reward, *ends = self._finish_step(stalled=True, illegal=True)
-            return seen, reward - penalty, *ends
+            seen, reward, terminated, truncated, info = self._finish_step(stalled=True, illegal=True)
+            return seen, reward - penalty, terminated, truncated, info
         return self._parts.features.values(), -penalty, False, False, self._info(self._no_terms, True)
 
     def _decide(self, decision: Decision, action: Any) -> FlatStep:

@@ -145,8 +145,8 @@ def _draw(parameters: RackParameters, rng: np.random.Generator) -> Gangs:
     span_s = asked / (parameters.load * parameters.racks * parameters.trays)
     submit_s = np.sort(rng.random(parameters.jobs)) * span_s
     # The first gang comes at 0: before it there is nothing to decide.
-    drawn = submit_s - submit_s[0], duration_s, *(of[shape].astype(np.int64) for of in (trays, segments))
-    if parameters.told_error is None:
-        return Gangs(*drawn)
-    error = parameters.told_error * rng.standard_normal(parameters.jobs)
-    return Gangs(*drawn, told_s=duration_s * np.exp(error))
+    whole, told_s = np.int64, None
+    if parameters.told_error is not None:
+        told_s = duration_s * np.exp(parameters.told_error * rng.standard_normal(parameters.jobs))
+    sizes = trays[shape].astype(whole), segments[shape].astype(whole)
+    return Gangs(submit_s - submit_s[0], duration_s, *sizes, told_s)

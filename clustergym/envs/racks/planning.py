@@ -187,7 +187,7 @@ def _finish(s: RackArrays, rules: RackRules, weights: Floats) -> float:
         steps.write_mask(s, rules)
         steps.act(s, rules, choose(s, rules, weights, 0, len(s.mask)))
     # A gang that waits although nothing is to come or to end would wait for ever.
-    return s.figures[WAITED] + s.figures[MOVED] + (NEVER if s.numbers[WAITING] else 0.0)
+    return float(s.figures[WAITED] + s.figures[MOVED] + (NEVER if s.numbers[WAITING] else 0.0))
 
 
 @compile_in_place

@@ -89,7 +89,7 @@ def fits(s: RackArrays, rules: RackRules, row: int) -> bool:
     room = 0
     for rack in range(len(s.free)):
         room += min(s.free[rack], rules.most_trays) // s.trays[row]
-    return room >= s.segments[row]
+    return bool(room >= s.segments[row])
 
 
 @compile_in_place
@@ -98,7 +98,8 @@ def has_room(s: RackArrays, rules: RackRules, rack: int) -> bool:
     row = s.numbers[OFFERED]
     if row == NONE or not s.numbers[FITS]:
         return False
-    return s.free[rack] >= s.trays[row] and s.held[row, rack] + s.trays[row] <= rules.most_trays
+    fits_gang = s.held[row, rack] + s.trays[row] <= rules.most_trays
+    return bool(s.free[rack] >= s.trays[row] and fits_gang)
 
 
 @compile_in_place
@@ -131,7 +132,7 @@ def may_wait(s: RackArrays) -> bool:
     row = s.numbers[OFFERED]
     if row == NONE or s.numbers[LEFT] != s.segments[row]:
         return False
-    return s.numbers[RUNNING] > 0 or s.numbers[NEXT] < s.numbers[GANGS]
+    return bool(s.numbers[RUNNING] > 0 or s.numbers[NEXT] < s.numbers[GANGS])
 
 
 @compile_in_place

@@ -55,7 +55,8 @@ def load_gangs(arrays: RackArrays, row: int, parameters: RackParameters, gangs: 
     """Write an episode's gangs in a row, and its state before the first of them comes."""
     count, told_s = len(gangs.submit_s), gangs.duration_s if gangs.told_s is None else gangs.told_s
     given = (gangs.submit_s, gangs.duration_s, told_s, gangs.trays, gangs.segments)
-    for table, values in zip(arrays, (*given, gangs.trays * gangs.segments), strict=False):
+    tables: tuple[Any, ...] = arrays
+    for table, values in zip(tables, (*given, gangs.trays * gangs.segments), strict=False):
         table[row, :count] = values
     for table in (arrays.numbers, arrays.figures, arrays.held):
         table[row] = 0
@@ -94,9 +95,11 @@ class RackEpisodes(PlacingEpisodes):
         return parameters.max_steps or 50 * counts
 
     def _enlarge(self, gangs: int) -> None:
-        before, size = self._arrays, len(self.every_row)
+        size = len(self.every_row)
+        before: tuple[Any, ...] = self._arrays
         self._arrays = make_arrays(self.single.parameters, size, gangs, self._numbers)
-        for table, old in zip(self._arrays, before, strict=True):
+        larger: tuple[Any, ...] = self._arrays
+        for table, old in zip(larger, before, strict=True):
             table[tuple(map(slice, old.shape))] = old
 
     def _step(self, actions: Ints, cut_off: Bools) -> None:
