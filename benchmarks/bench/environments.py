@@ -301,6 +301,8 @@ def other_row(name: str, options: EnvironmentOptions) -> dict[str, Any]:
         number = max(options.numbers)
         envs = gymnasium.make_vec(name, num_envs=number, observation="flat")
         envs.reset(seed=0)
+        # Compilation is no part of a step.
+        _player(envs)(1)
         row |= {"environments": number, "vector_steps_per_s": number * rate(_player(envs), options.seconds)}
     return row
 
