@@ -127,6 +127,8 @@ def _begin_point(
         return
     seen = episode_state.observation[own.usual :].reshape(rules.rows, -1)
     seen[: max(before, count)] = 0.0
+    if count == 0:
+        return
     bids = auction_episode.bids_of_rows(episode, cluster, rows)
     available = auction_episode.count_available(episode, cluster, rows).sum()
     facts, values = auction.compute_feature_inputs(available, cluster.counts, bids), np.empty(features.COUNT)
