@@ -1,6 +1,8 @@
 """Write the tables of docs/environments/README.md from what `clustergym bench environments --json` measured.
 
 python benchmarks/environment_speeds.py environments.json
+
+Rows of environments that were not measured stay as they are.
 """
 
 from __future__ import annotations
@@ -10,10 +12,32 @@ import json
 import re
 from pathlib import Path
 
-from clustergym.bench.environments import report
+from clustergym.bench.environments import HEADERS, SINGLE_HEADERS, report
 
 PAGE = Path(__file__).parents[1] / "docs" / "environments" / "README.md"
 BLOCK = re.compile(r"(?<=<!-- speeds -->\n).*?(?=<!-- end -->)", re.DOTALL)
+CELLS = {len(HEADERS), len(SINGLE_HEADERS)}
+
+
+def read_rows(text: str) -> dict[tuple[str, ...], list[str]]:
+    """Return the cells of each row of the tables, by id and, of vectors, number."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "|" in line
+    ]
+    own = [
+        cells for cells in rows if len(cells) in CELLS and not re.match(r"environment|one env|---", cells[0])
+    ]
+    return {tuple(cells[: 2 if len(cells) == len(HEADERS) else 1]): cells for cells in own}
+
+
+def merge(before: str, made: str) -> str:
+    """Return the tables that were made, with the rows that only those before have in front."""
+    new = read_rows(made)
+    kept = [cells for key, cells in read_rows(before).items() if key not in new]
+    for headers in (HEADERS, SINGLE_HEADERS):
+        lines = "".join(f"| {' | '.join(cells)} |\n" for cells in kept if len(cells) == len(headers))
+        made = re.sub(rf"(\| {headers[0]} \|.*\n\| -.*\n)", lambda head, own=lines: head[0] + own, made)
+    return made
 
 
 def main() -> None:
@@ -21,9 +45,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("figures", type=Path, help="the file of --json")
     figures = json.loads(parser.parse_args().figures.read_text(encoding="utf-8"))
-    said = f"Measured on {figures['cores']} cores at a load of {figures['load']:.1f}.\n\n"
+    ids = list(dict.fromkeys(row["id"].removeprefix("ClusterGym/") for row in figures["rows"]))
+    which = f", {', '.join(ids)}" if ids else ""
+    said = f"Measured on {figures['cores']} cores at a load of {figures['load']:.1f}{which}.\n\n"
     page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(BLOCK.sub(lambda _: said + report(figures), page), encoding="utf-8")
+    PAGE.write_text(BLOCK.sub(lambda old: said + merge(old[0], report(figures)), page), encoding="utf-8")
     print(f"wrote {PAGE}")
 
 

@@ -77,7 +77,8 @@ def count_moves(state: RackState) -> dict[int, int]:
     for rack in range(len(state.free)):
         tried = copy.copy(state)
         tried.free, tried.held = list(state.free), dict(state.held)
-        tried._end_s, tried._ends = dict(state._end_s), list(state._ends)
+        tried.end_s, tried._ends = dict(state.end_s), list(state._ends)
+        tried.told_end_s = dict(state.told_end_s)
         while not tried.has_room(rack) and tried.find_move(rack):
             tried.move(rack)
         if tried.has_room(rack):

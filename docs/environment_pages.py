@@ -39,8 +39,10 @@ OF_PICTURE = {"Knobs": {"hold": 2}}
 """Of legal random steps; of the others ten, as ten edits make about one decision."""
 CURVE = "![On dev windows or traces, as {name} trains](../learned-agents/{name}.svg)\n\n"
 EVOLVED = CURVE + "`{name}`, trained by evolution ([the objective](../learned-agents/training.md)). "
+LEFT = "What look-ahead and hindsight leave: [not measured](README.md#what-is-left-in-them).\n\n"
+LESSON = "A lesson, not a benchmark: its threshold is a heuristic's. " + LEFT
 REACHED = {
-    "Elastic": CURVE.format(name="elastic-16") + "Masked PPO on `Elastic-16`. "
+    "Elastic": LESSON + CURVE.format(name="elastic-16") + "Masked PPO on `Elastic-16`. "
     "From scratch, [credit by job](../learned-agents/training.md#credit-by-job) on episodes of 50 jobs, "
     "five seeds, by `python benchmarks/tiers.py elastic-16 --learner by_job --steps 3000000 --env jobs=50 "
     "--seeds 5`: mean JCT on the 40 test traces over heSRPT's 0.941 [0.921, 0.962], in 333 to 433 s "
@@ -55,7 +57,9 @@ REACHED = {
     + "The board [deadline](../../leaderboards/deadline/README.md) has its score. From scratch: "
     "[credit by job](../learned-agents/training.md#credit-by-job).",
     "Auction": EVOLVED.format(name="none") + "[How an auction is trained](../learned-agents/training.md).",
-    "Burst": CURVE.format(name="burst-16")
+    "Burst": "Near saturation. "
+    + LESSON
+    + CURVE.format(name="burst-16")
     + "[Credit by job](../learned-agents/training.md#credit-by-job) from scratch on `Burst-16`, five seeds, "
     "by `python benchmarks/tiers.py burst-16 --learner by_job --steps 1500000 --set learning_rate=7e-4 "
     "num_envs=128 n_steps=32 n_epochs=4 value_weight=0.5`: mean JCT on the 40 test traces over heSRPT's "
@@ -66,7 +70,8 @@ REACHED = {
     "[0.966, 1.045], in 291 to 384 s, where random play has 1.803. What "
     "heuristics and the best known weights come to: [tiers](README.md#tiers).\n\n"
     + CURVE.format(name="burst-64").rstrip(),
-    "Priority": CURVE.format(name="priority-16")
+    "Priority": LEFT
+    + CURVE.format(name="priority-16")
     + "[Credit by job](../learned-agents/training.md#credit-by-job) from scratch on `Priority-16`, by "
     "`python benchmarks/tiers.py priority-16 --learner by_job --steps 1650000 --env traces=200`: mean JCT on "
     "the 40 test traces over heSRPT's 0.936 [0.922, 0.951] over five seeds, in 164 to 228 s of processor "
@@ -77,7 +82,8 @@ REACHED = {
     "seeds), and SAC does not learn there. "
     "What heuristics and the best known weights come to: [tiers](README.md#tiers).\n\n"
     + CURVE.format(name="priority-1280").rstrip(),
-    "Knobs": CURVE.format(name="knobs-64")
+    "Knobs": LEFT
+    + CURVE.format(name="knobs-64")
     + "PPO of Stable-Baselines3 on `Knobs-64`, one process, with 32 environments, `n_steps=4`, "
     "`batch_size=64`, `n_epochs=6`, `learning_rate=2e-2`, `gamma=1`, no hidden layers and "
     "`log_std_init=-1.2` (`SETTINGS` of `benchmarks/tiers.py`). The default `n_steps` of 2,048 has to "
@@ -119,7 +125,8 @@ REACHED = {
     "MaskablePPO of sb3-contrib with the settings in `benchmarks/rack_table.py` does not get that far in "
     "100,000 steps, which take 240 s: 2.477 [2.074, 2.891] on the first 40 episodes, where random play "
     "has 2.583 and best fit with moves 2.257. Hindsight, which tries each action to the end of the "
-    "episode, has 1.851 on the first two episodes, where best fit with moves has 2.334.",
+    "episode, has 1.851 on the first two episodes, where best fit with moves has 2.334.\n\n"
+    "Where gangs tell how long they will run: [Rack-told](rack-told.md).",
 }
 """What agents or algorithms come to in a family, with the learning curve where one is committed."""
 USES = """\
@@ -144,7 +151,8 @@ def families() -> dict[str, list[Any]]:
 
     found: dict[str, list[Any]] = {}
     for row in ENVIRONMENTS:
-        family = re.sub(r"-(\d+|small|large)$", "", row.id.removeprefix("ClusterGym/").rpartition("-v")[0])
+        name = row.id.removeprefix("ClusterGym/").rpartition("-v")[0]
+        family = re.sub(r"-(\d+|small|large|told)$", "", name)
         found.setdefault(family, []).append(row)
     return found
 

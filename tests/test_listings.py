@@ -27,7 +27,7 @@ from clustergym.common.parameters import Parameters
 
 LONGEST = 160
 """A longer value is told by its digest."""
-INDEXES = re.compile(r"clustergym\.(sim\.columns|envs\.vector|envs\.sharing\.state)\b")
+INDEXES = re.compile(r"clustergym\.(sim\.columns|envs\.vector|envs\.sharing\.state|envs\.racks\.step)\b")
 """Modules that name columns of arrays by numbers, which mean nothing outside."""
 OPTIONAL = ("clustergym.envs.tenants_parallel",)
 """Modules that cannot be imported without packages that no extra has."""

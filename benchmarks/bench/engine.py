@@ -120,11 +120,11 @@ class TimedSimulation(Simulation):
 
     stopwatch = Stopwatch()
 
-    def make_view(self) -> View:
+    def make_view(self, tick: int | None = None) -> View:
         """Return the View of now, whose parts are timed."""
         self.stopwatch = Stopwatch()
         timed = self.stopwatch.timed
-        view = timed(super().make_view)()
+        view = timed(super().make_view)(tick)
         return dataclasses.replace(
             view, times=timed(view.times), costs=timed(view.costs), batches=timed(view.batches)
         )

@@ -147,6 +147,7 @@ def vector_rows(name: str, options: EnvironmentOptions) -> Iterator[dict[str, An
             return
         row: dict[str, Any] = {"id": name, "environments": number}
         row["steps_per_s"] = number * rate(_player(envs), options.seconds)
+        row["decisions_a_step"] = _count_decisions(envs) / number
         episodes, _, states, _ = envs.batch.arrays
         row["bytes"] = sum(array.nbytes for array in (*episodes, *states)) / number
         if not isinstance(envs.batch, AuctionBatch):
@@ -189,6 +190,15 @@ def _player(envs: Any) -> Callable[[int], None]:
             envs.step(envs.sample_actions())
 
     return play
+
+
+def _count_decisions(envs: SchedulingVectorEnv, rounds: int = 50) -> float:
+    """Return in how many environments a step moves the clock, which edits, as of `Elastic`, do not."""
+    moved, play = 0, _player(envs)
+    for _ in range(rounds):
+        play(1)
+        moved += int(np.count_nonzero(envs.batch.outcomes != steps.EDITED))
+    return moved / rounds
 
 
 def _copier(envs: SchedulingVectorEnv) -> Callable[[int], None]:
@@ -291,6 +301,8 @@ def other_row(name: str, options: EnvironmentOptions) -> dict[str, Any]:
         number = max(options.numbers)
         envs = gymnasium.make_vec(name, num_envs=number, observation="flat")
         envs.reset(seed=0)
+        # Compilation is no part of a step.
+        _player(envs)(1)
         row |= {"environments": number, "vector_steps_per_s": number * rate(_player(envs), options.seconds)}
     return row
 
@@ -325,7 +337,7 @@ def _repeat(
 
 
 HEADERS = (
-    *("environment", "number", "steps/s", "with summaries", "copies/s", "kB each"),
+    *("environment", "number", "steps/s", "decisions/s", "with summaries", "copies/s", "kB each"),
     *("simulation", "features", "masks", "Python", "2 threads"),
 )
 
@@ -356,6 +368,7 @@ def _many(row: dict[str, Any]) -> str:
 
 def _vector_cells(row: dict[str, Any]) -> list[str]:
     cells = [row["id"], str(row["environments"]), _rate(row["steps_per_s"])]
+    cells.append(_rate(row["steps_per_s"] * row["decisions_a_step"]) if "decisions_a_step" in row else "")
     cells += [_rate(row["steps_per_s_summaries"]), _rate(row["copies_per_s"]), f"{row['bytes'] / 1000:,.0f}"]
     # The parts of an auction's step are not timed.
     shares = [row.get(f"share_{part}") for part in ("core", "features", "masks", "python")]

@@ -58,6 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     from clustergym.scenario.environments import ENVIRONMENTS
     from clustergym.scenario.registry import parse_parameters, parse_policy
     from clustergym.training.offline import (
+        add_references,
         at_random,
         by_policy,
         by_weights,
@@ -79,7 +80,8 @@ def main(argv: list[str] | None = None) -> int:
     medium = options.medium or (MEDIUM_WEIGHTS if scores else MEDIUM)
     told = {"expert": options.expert, "medium": medium, "random": "random actions"}
     policies = {quality: parse_policy(told[quality], f"--{quality}") for quality in ("expert", "medium")}
-    played_qualities = policies.keys() & {*options.qualities}
+    # The expert's and random returns are reference scores, also where they are not recorded.
+    played_qualities = policies.keys() & {"expert", *options.qualities}
     given = {"observation": "flat"} | ({} if scores else driving_parameters(policies["expert"])) | words
     for quality in () if scores else played_qualities:
         _check_driving(policies[quality], quality, given)
@@ -88,7 +90,13 @@ def main(argv: list[str] | None = None) -> int:
         for quality in played_qualities
     } | {"random": at_random}
     short = name.rpartition("/")[2].rpartition("-v")[0].lower()
-    returns = {}
+    returns, references = {}, {}
+    for quality in sorted({"random", "expert"} - {*options.qualities}):
+        env = make_env({"id": name, **given})
+        played = track_results(
+            quality, episodes(env, ways[quality], options.episodes), options.episodes, True
+        )
+        references[quality] = [sum(episode.rewards) for episode in played]
     for quality in dict.fromkeys(options.qualities):
         env = make_env({"id": name, **given})
         steps = episodes(env, ways[quality], options.episodes)
@@ -100,6 +108,9 @@ def main(argv: list[str] | None = None) -> int:
         print(
             f"wrote {folder}/: {len(returns[quality])} episodes of {by}, mean return {mean:.4g}", flush=True
         )
+    mean_of = {kind: sum(found) / len(found) for kind, found in (references | returns).items()}
+    folders = [options.out / f"{short}/{quality}-v0" for quality in returns]
+    add_references(folders, mean_of["random"], mean_of["expert"])
     write_json(options.json, returns)
     return 0
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 
 from clustergym.common.arrays import Bools, Ints
@@ -233,6 +234,27 @@ class EditActions:
             gpu_type, level = divmod(option, self.levels)
             return f"row {row}: assign {self._counts[level]} {self._names[gpu_type]}"
         return f"row {row}: " + ("preempt" if option == self.options else "reject")
+
+
+def find_nearest_legal(mask: npt.NDArray[Any], width: int, action: int) -> int:
+    """Return the legal action in place of an illegal one, where the actions of a row are `width` numbers.
+
+    It is the nearest of the same row, with a lower number (fewer GPUs of the type) or else a higher one; for
+    a row without any it is to stop; where that is illegal, the first legal action of all.
+    """
+    first, stop = action - action % width, len(mask) - 1
+    for other in range(action - 1, first - 1, -1):
+        if mask[other]:
+            return other
+    for other in range(action + 1, min(first + width, stop)):
+        if mask[other]:
+            return other
+    if mask[stop]:
+        return stop
+    for other in range(stop):
+        if mask[other]:
+            return other
+    return action
 
 
 def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:

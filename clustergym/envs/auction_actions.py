@@ -111,6 +111,9 @@ class AuctionActions:
         self._turn += 1
         # Auctions reject nothing; rows of jobs have a column that asks.
         self.undecided = np.zeros(len(view), dtype=np.bool_)
+        if not len(view):
+            self.described[:] = 0.0
+            return
         shown, gpus = len(self.shown), int(view.available.sum())
         moves = np.zeros((len(view), *self.described.shape[1:]), dtype=np.float32)
         auction.write_move_features(gpus, self._counts, self._bids, moves)
@@ -118,6 +121,8 @@ class AuctionActions:
 
     def rank_jobs(self) -> Floats:
         """Return the features by which an auction ranks the m jobs in the observation, (m, features)."""
+        if not len(self.view):
+            return np.zeros((0, len(RANKED)))
         facts = auction.job_facts(int(self.view.available.sum()), self._counts, self._bids)
         return facts[self.shown][:, RANKED]
 

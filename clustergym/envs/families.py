@@ -115,8 +115,11 @@ class ElasticEnv(EngineEnv):
     ## Illegal Actions
 
     With `on_illegal="ignore"`, the default, nothing changes, the reward is 0 and `info["illegal"]`
-    is true; with `"raise"` an illegal action is an `InputError`. A value outside of the action space is
-    always an `InputError`.
+    is true; with `"penalty"` the reward is minus `illegal_penalty`; with `"raise"` an illegal action is an
+    `InputError`. With `"repair"`, for agents that know no masks, a legal action is taken in its place, and
+    `info["illegal"]` is true: the nearest of the same row, with fewer GPUs or else with more; for a row
+    without any it is to stop, or, where that is illegal, the first legal action. A value outside of the
+    action space is always an `InputError`.
 
     ## Starting State
 
@@ -133,12 +136,15 @@ class ElasticEnv(EngineEnv):
     ## Episode End
 
     - Termination: every job has left; or the episode is stalled, after 1,000 illegal actions in a row, or
-      after 1,000 rounds in which no job runs, none will be submitted, and the agent starts none. From the
-      last reward of a stalled episode `stall_penalty`, by default 24, is subtracted, times the share of the
-      jobs that have not left; `info["stalled"]` is true.
+      after 1,000 rounds in which no job runs, none will be submitted, and the agent starts none. The last
+      reward of a stalled episode has what the jobs that have not left would cost if they stayed until all
+      jobs could have run one after another, so that a stall never pays; or with a number as `stall_penalty`
+      that is subtracted, times their share. `info["stalled"]` is true.
     - Truncation: the clock reaches `horizon_s`.
 
-    The last `info` has `metrics`, as a run's result.json, and `digest`, that of the event log. Where the
+    The last observation is of the end: at the horizon, of the jobs and GPUs there, and `info["now_s"]` is
+    the horizon's time. Only after illegal actions it stays as it was. The last `info` has `metrics`, as a
+    run's result.json, and `digest`, that of the event log. Where the
     episode is stalled, completion times and fairness count jobs in the system as if they had left at its end.
 
     ## Arguments

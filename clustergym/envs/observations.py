@@ -73,7 +73,7 @@ def share(value: Any, half: float) -> Any:
 
 def _least(time_s: Floats) -> Floats:
     """Return each job's least finite value in an array of shape (n, T, K), or 0 if there is none."""
-    least = time_s.reshape(len(time_s), -1).min(axis=1, initial=np.inf)
+    least = time_s.min(axis=(1, 2), initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
 
 
@@ -163,7 +163,7 @@ class Summary:
             share(int(waiting.sum()), 50.0),
             # No maximum is known of a count of jobs, so it is halved at 50 and never cut off.
             share(n - len(actions.shown), 50.0),
-            float(logarithm(age.sum() / n)),
+            float(logarithm(age.sum() / max(n, 1))),
             share(float(view.requested_gpus[waiting].sum()), self.total),
             float(logarithm(work.sum() / self.total)),
             0.0,

@@ -89,6 +89,9 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
     @abstractmethod
     def _draw(self, in_text: bool) -> Any: ...
 
+    def _cut_off(self) -> None:
+        """Charge what is left where the episode is truncated, if it costs."""
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
@@ -135,11 +138,13 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
 
     def end_step(self, legal: bool, terminated: bool) -> Step:
         """Finish a step whose action is carried out; return observation, reward, end flags and info."""
+        self._steps += 1
+        truncated = not terminated and self._steps >= self.max_steps
+        if truncated:
+            self._cut_off()
         terms = self._reward.terms(self.state)
         reward = self._reward.total(terms)
         if not legal and self.parameters.on_illegal == "penalty":
             reward -= self.parameters.illegal_penalty
-        self._steps += 1
-        truncated = not terminated and self._steps >= self.max_steps
         self._over = terminated or truncated
         return self._observe(), reward, terminated, truncated, self.make_info(terms, not legal)

@@ -42,8 +42,11 @@ class PlacingEpisodes(ABC):
         """Begin episodes; return the steps after which each of them is truncated."""
 
     @abstractmethod
-    def place(self, taken: Ints, playing: Bools) -> None:
-        """Apply the actions, which are legal, in the rows that are said to play."""
+    def place(self, taken: Ints, playing: Bools, cut_off: Bools) -> None:
+        """Apply the actions, which are legal, in the rows that are said to play.
+
+        Of rows that are `cut_off` after that, if they are not over, what is left may have a cost.
+        """
 
     @abstractmethod
     def find_over(self) -> Bools:
@@ -88,7 +91,9 @@ class PlacingEpisodes(ABC):
     def take(self, taken: Ints, over: Bools, illegal: Bools) -> tuple[npt.NDArray[np.float32], Masks]:
         """Apply the actions, and compute the rewards; return observations and masks."""
         playing, parameters = ~over, self.single.parameters
-        self.place(taken, playing & ~illegal)
+        self._steps += playing
+        cut_off = playing & (self._steps >= self._most_steps)
+        self.place(taken, playing & ~illegal, cut_off)
         self._rewards = np.zeros(len(over))
         for at, (name, weight) in enumerate(self.single.reward_weights.items()):
             cost = self.compute_cost(name)
@@ -97,9 +102,8 @@ class PlacingEpisodes(ABC):
             self._rewards += weight * self._terms[:, at]
         if parameters.on_illegal == "penalty":
             self._rewards[illegal] -= parameters.illegal_penalty
-        self._steps += playing
         self._terminated = playing & self.find_over()
-        self._truncated = playing & ~self._terminated & (self._steps >= self._most_steps)
+        self._truncated = cut_off & ~self._terminated
         return self.get_observations()
 
     def get_outcomes(self) -> tuple[Floats, Bools, Bools]:

@@ -174,6 +174,22 @@ def break_promise(now_s: Number, completed: Number, leave_s: Number, deadline_s:
     return late & (dropped == 0) & (meet_deadline(completed, leave_s, deadline_s) == 0)
 
 
+def find_stall_end_s(now_s: float, submit_s: Floats, run_s: Floats) -> float:
+    """Return the seconds at which all jobs could have run one after another, each alone at its request.
+
+    Until then the jobs of a stalled episode cost: so to stall costs more than any schedule worth the name,
+    however long the jobs are.
+    """
+    end_s = now_s
+    for at in range(len(submit_s)):
+        end_s = max(end_s, submit_s[at])
+    for at in range(len(run_s)):
+        # A job that fits nowhere is dropped when it comes.
+        if np.isfinite(run_s[at]):
+            end_s += run_s[at]
+    return end_s
+
+
 OF_ONE_JOB = (compute_age_s, slow_down, exceed_fairness, meet_deadline, break_promise)
 
 

@@ -100,11 +100,15 @@ class SchedulingParameters(Parameters):
     mask_stop_while_idle: bool = True
     """Make it illegal to stop while a waiting job in a row could use idle GPUs. Policies that leave GPUs
     idle on purpose need false."""
-    stall_penalty: NonNegativeFloat = 24.0
+    stall_penalty: NonNegativeFloat | None = None
     """What is subtracted from the last reward of a stalled episode, times the share of its jobs that have not
-    left."""
-    on_illegal: Literal["ignore", "raise"] = "ignore"
-    """An illegal action changes nothing (ignore), or is an error (raise)."""
+    left. Null: instead, its costs count as if these jobs were there until all jobs of the episode could have
+    run one after another."""
+    on_illegal: Literal["ignore", "penalty", "repair", "raise"] = "ignore"
+    """An illegal action changes nothing (ignore), costs `illegal_penalty` too (penalty), is replaced by a
+    legal one (repair), or is an error (raise)."""
+    illegal_penalty: NonNegativeFloat = 0.01
+    """What `penalty` takes off the reward for each illegal action."""
     engine: Literal["auto", "simpy", "compiled"] = "auto"
     """What simulates: the SimPy engine, or its compiled form with the same results, which is faster. auto:
     the compiled form where it covers what the parameters and the scenario ask for."""

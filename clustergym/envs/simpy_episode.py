@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.errors import InputError
+from clustergym.envs.actions import EditActions, find_nearest_legal
 from clustergym.envs.auction_actions import Actions, AuctionActions
 from clustergym.envs.observations import Summary, times_known
 from clustergym.envs.rewards import Reward
-from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCostTimes
+from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCostTimes, find_stall_end_s
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
+from clustergym.scenario.clock import ticks
 from clustergym.scenario.policy import Decision, Placer, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation, StalledError
@@ -81,7 +83,7 @@ class SimPyEpisode:
         self.view: View | None = simulation.advance()
         if self.view is None:
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
-        self._begin()
+        self._begin(self.view)
 
     @property
     def goes_on(self) -> bool:
@@ -103,19 +105,26 @@ class SimPyEpisode:
         """Return the flat observation and the info at the first decision point."""
         return self._parts.features.values(), self._info(self._no_terms, False)
 
-    def _begin(self) -> None:
-        """Read the new events, and prepare actions and observation for the decision point."""
+    def _begin(self, view: View) -> None:
+        """Read the new events, and prepare actions and observation for the decision point, or the end."""
         parts, simulation = self._parts, self.simulation
         self.outcomes.read(simulation.log.events, simulation.now_s)
-        if self.view is not None:
-            parts.actions.begin(self.view)
-            parts.features.begin(self.view, parts.actions, self.outcomes.left, self._known)
+        parts.actions.begin(view)
+        parts.features.begin(view, parts.actions, self.outcomes.left, self._known)
 
     def act(self, action: Any) -> FlatStep:
         """Apply an action and return the step's result; time passes only if it ends the decision point."""
-        actions, features = self._parts.actions, self._parts.features
+        parts, actions = self._parts, self._parts.actions
         if not actions.legal(action):
-            return self._refuse(action)
+            if parts.parameters.on_illegal != "repair" or not isinstance(actions, EditActions):
+                return self._refuse(action)
+            repaired = find_nearest_legal(actions.mask(), actions.width, action)
+            seen, reward, terminated, truncated, info = self._act(repaired)
+            return seen, reward, terminated, truncated, info | {"illegal": True}
+        return self._act(action)
+
+    def _act(self, action: Any) -> FlatStep:
+        actions, features = self._parts.actions, self._parts.features
         self._illegal_in_a_row = 0
         decision = actions.act(action)
         if decision is not None:
@@ -124,12 +133,15 @@ class SimPyEpisode:
         return features.values(), 0.0, False, False, self._info(self._no_terms, False)
 
     def _refuse(self, action: Any) -> FlatStep:
-        check_legal(self._parts.parameters, self._parts.actions, action, False)
+        parameters = self._parts.parameters
+        check_legal(parameters, self._parts.actions, action, False)
+        penalty = parameters.illegal_penalty if parameters.on_illegal == "penalty" else 0.0
         # Time does not pass: an agent that knows no masks could go on like this for ever.
         self._illegal_in_a_row += 1
         if self._illegal_in_a_row >= MOST_ILLEGAL:
-            return self._finish_step(stalled=True, illegal=True)
-        return self._parts.features.values(), 0.0, False, False, self._info(self._no_terms, True)
+            seen, reward, terminated, truncated, info = self._finish_step(stalled=True, illegal=True)
+            return seen, reward - penalty, terminated, truncated, info
+        return self._parts.features.values(), -penalty, False, False, self._info(self._no_terms, True)
 
     def _decide(self, decision: Decision, action: Any) -> FlatStep:
         """Apply a decision, and decide by the same action at as many decision points as the action holds."""
@@ -151,16 +163,23 @@ class SimPyEpisode:
         simulation, self._stalled = self.simulation, stalled
         if stalled:
             self.view, simulation.end_s = None, simulation.now_s
-        self._begin()
+        # Illegal actions change nothing, and the last observation stays as well. Every other end is shown as
+        # it is: a learner goes on from the value of what it sees at the horizon.
+        if not illegal:
+            self._begin(simulation.make_view(ticks(simulation.end_s)) if self.view is None else self.view)
         over, jobs = self.view is None, len(simulation.scenario.trace)
         finished = over and simulation.jobs_left == jobs
         if over:
             # The clock stands at the last event; costs count until the end, which may be the horizon.
             self.outcomes.now_s = simulation.end_s
+        penalty, times = self._parts.parameters.stall_penalty, self.outcomes.of
+        if stalled and penalty is None:
+            self.outcomes.now_s = find_stall_end_s(simulation.end_s, times.submit_s, times.run_s)
         terms = self._terms(finished)
         reward, info = self._reward.total(terms), self._info(terms, illegal)
         if stalled:
-            reward -= self._parts.parameters.stall_penalty * (jobs - simulation.jobs_left) / jobs
+            self.outcomes.now_s = simulation.end_s
+            reward -= (penalty or 0.0) * (jobs - simulation.jobs_left) / jobs
         if over:
             info |= {"metrics": self.measure(), "digest": simulation.log.digest, "stalled": stalled}
         terminated = finished or stalled
@@ -187,7 +206,7 @@ class SimPyEpisode:
     def _info(self, terms: dict[str, float], illegal: bool) -> dict[str, Any]:
         return {
             "action_mask": self.find_mask(),
-            "now_s": self.simulation.now_s,
+            "now_s": self.simulation.now_s if self.goes_on else self.simulation.end_s,
             "illegal": illegal,
             "rewards": dict(terms),
         }
@@ -199,5 +218,5 @@ def check_legal(parameters: SchedulingParameters, actions: Actions, action: Any,
         raise InputError(
             f"{action} ({actions.describe(action)}) is illegal now",
             field="action",
-            remedy="choose where action_masks() is 1, or make with on_illegal='ignore'",
+            remedy="choose where action_masks() is 1, or make with another on_illegal",
         )

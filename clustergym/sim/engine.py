@@ -293,9 +293,13 @@ class Simulation:
         self.execution.defragment()
         return self.make_view()
 
-    def make_view(self) -> View:
-        """Return what a policy sees now, and note the jobs and GPUs against which its decision is checked."""
-        rows, now, held = self.queue.rows, self.clock.now, self.allocations
+    def make_view(self, tick: int | None = None) -> View:
+        """Return what a policy sees now, and note the jobs and GPUs against which its decision is checked.
+
+        A later `tick`, before which nothing happens, is that of the horizon.
+        """
+        rows, held = self.queue.rows, self.allocations
+        now = self.clock.now if tick is None else tick
         available = self.allocator.available(self.profiler.held)
         # Copies, for the View hands its arrays to a policy that may write into them.
         self._limits = Limits(rows, available.copy(), self.jobs.hidden, self.jobs, held)

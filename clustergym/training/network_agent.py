@@ -20,10 +20,13 @@ from clustergym.common.parameter_types import Factor, PositiveInt
 from clustergym.common.paths import require_extra
 from clustergym.common.processes import Processes
 from clustergym.envs.scheduling import SchedulingEnv
-from clustergym.envs.scheduling_costs import jobs_in_system
+from clustergym.envs.scheduling_costs import ReferenceCosts, ReferenceCostTimes, jobs_in_system
 from clustergym.scenario.policy import InformationClass
 from clustergym.training.agents import Progress, TrainingOutcome
 from clustergym.training.split_env import EnvironmentAgent, SplitEnv, make_split_env
+
+REFERENCE = "hesrpt"
+"""The policy whose figure stands beside that of the network on the dev traces."""
 
 
 @dataclass
@@ -90,6 +93,7 @@ class NetworkAgent(EnvironmentAgent):
             state.parent.mkdir(parents=True, exist_ok=True)
             best_return, best = -float("inf"), _copy_tensors(model.policy)
             progress(0, self.steps, {})
+            reference = reference_figures(validation, self.validation)
             while int(model.num_timesteps) < self.steps:
                 began, cpu_began = time.monotonic(), time.process_time()
                 rows.append(self._segment(model, validation, _draw_segment_seed(seed, len(rows) + 1)))
@@ -100,7 +104,7 @@ class NetworkAgent(EnvironmentAgent):
                     "seconds": time.monotonic() - began,
                     "cpu_seconds": time.process_time() - cpu_began,
                 }
-                progress(int(rows[-1]["steps"]), self.steps, {**rows[-1], **seconds})
+                progress(int(rows[-1]["steps"]), self.steps, {**rows[-1], **reference, **seconds})
         curves = {"segments": rows, "best": best_return}
         return TrainingOutcome(best, information, curves, {**layout, "hidden": list(self.hidden)})
 
@@ -136,6 +140,22 @@ def greedy_figures(policy: Any, env: SplitEnv, traces: int) -> dict[str, float]:
             hours.append(jobs_in_system(env.unwrapped.outcomes))
     figures = {"dev_return": float(np.mean(returns))}
     return {**figures, "dev_jct_h": float(np.mean(hours))} if hours else figures
+
+
+def reference_figures(env: SplitEnv, traces: int) -> dict[str, float]:
+    """Return heSRPT's mean JCT in hours on traces of a split, beside which to read `dev_jct_h`.
+
+    Nothing where an environment schedules no jobs, or its reward is of something else.
+    """
+    core = env.unwrapped
+    if not isinstance(core, SchedulingEnv) or not {"jobs_in_system", "log_jct"} & {*core.parameters.reward}:
+        return {}
+    costs, hours = ReferenceCosts(REFERENCE, core.placer), []
+    for index in range(traces):
+        env.reset(options={"index": index})
+        times = ReferenceCostTimes.from_scenario(core.scenario)
+        hours.append(jobs_in_system(costs.outcomes(core.scenario, times, 0)))
+    return {f"{REFERENCE}_jct_h": float(np.mean(hours))}
 
 
 def play(policy: Any, env: SplitEnv, index: int) -> float:
@@ -188,5 +208,5 @@ def needs_torch() -> None:
         import safetensors  # noqa: F401
         import stable_baselines3  # noqa: F401
         import torch
-    # Threads change how sums are split: with one, a seed gives the same bytes whatever the cores.
+    # With one thread a seed gives the same bytes whatever the cores.
     torch.set_num_threads(1)

@@ -143,11 +143,14 @@ def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
     hidden : sequence of int
         Widths of the hidden layers.
     """
+    import torch
     from stable_baselines3.common.policies import ActorCriticPolicy
 
     from clustergym.training.equivariant import EquivariantPolicy, find_shapes
     from clustergym.training.row_network import RowNetwork
 
+    # A network this small takes many times the processor time on several threads, which wait for each other.
+    torch.set_num_threads(1)
     spaces = (env.observation_space, env.action_space, lambda _: 0.0)
     if agent == "job_credit":
         return RowNetwork(env.unwrapped.features, env.action_space, hidden)

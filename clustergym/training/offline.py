@@ -213,6 +213,15 @@ def needs_minari() -> None:
         import PIL  # noqa: F401
 
 
+def add_references(folders: Iterable[Path], random: float, expert: float) -> None:
+    """Write the mean returns of random and of expert play, as Minari's `get_normalized_score` needs them."""
+    from minari.dataset.minari_storage import MinariStorage
+
+    for folder in folders:
+        storage = MinariStorage.read(folder / "data")
+        storage.update_metadata({"ref_min_score": random, "ref_max_score": expert})
+
+
 def write(
     out: Path, name: str, env: gymnasium.Env[Any, Any], played: Iterable[Episode], algorithm: str
 ) -> tuple[Path, list[float]]:

@@ -61,7 +61,7 @@ class Ppo(NetworkAgent):
             raise InputError(
                 "the agent knows no masks, and illegal actions are to raise",
                 field="env.on_illegal",
-                remedy="leave it out",
+                remedy="give repair, or leave it out",
             )
 
     def model(self, envs: Any, seed: int) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from gymnasium.vector import AutoresetMode
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
@@ -15,6 +17,7 @@ from clustergym.common import random_streams
 from clustergym.common.arrays import Bools
 from clustergym.common.errors import InputError
 from clustergym.envs.episodes import trace_seed
+from clustergym.envs.vector.base import EpisodesVectorEnv
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 from clustergym.training.split_env import check_reward, has_fixed_trace, make_compiled_envs
 
@@ -27,9 +30,12 @@ class SchedulingVecEnv(VecEnv):
     Stable-Baselines3's `Monitor`: return `r`, length `l`, seconds `t` since the start. Other infos are empty:
     `env_method("action_masks")` gives the masks.
 
+    PyTorch is limited to one thread, unless the environment variable OMP_NUM_THREADS says how many: small
+    networks take many times the processor time on several.
+
     Parameters
     ----------
-    envs : SchedulingVectorEnv
+    envs : SchedulingVectorEnv or RackVectorEnv
         With `autoreset_mode="Disabled"`.
     reward_scale : float
         What rewards, and with them returns, are multiplied by.
@@ -41,10 +47,12 @@ class SchedulingVecEnv(VecEnv):
         network of single precision.
     """
 
-    def __init__(self, envs: SchedulingVectorEnv, reward_scale: float = 1.0) -> None:
+    def __init__(self, envs: EpisodesVectorEnv, reward_scale: float = 1.0) -> None:
         if envs.autoreset_mode is not AutoresetMode.DISABLED:
             message, remedy = "Stable-Baselines3 has its own mode", "give autoreset_mode='Disabled'"
             raise InputError(message, field="autoreset_mode", remedy=remedy)
+        if "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(1)
         self.envs, self.reward_scale, self.render_mode = envs, reward_scale, None
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
         self._returns, self._lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, dtype=np.int64)

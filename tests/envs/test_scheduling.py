@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
@@ -11,7 +12,7 @@ from scheduling_episodes import legal_episode
 
 import clustergym
 from clustergym.common.errors import InputError
-from clustergym.envs.driver import drive, driving_parameters, edits
+from clustergym.envs.driver import drive, driving_parameters, edits, random_action
 from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCostTimes
 from clustergym.scenario.policy import Decision
@@ -127,7 +128,7 @@ def test_edits_swap_two_jobs_on_a_full_cluster():
     env.simulation.apply(Decision.of([(int(env.view.job[0]), 0, 8), (int(env.view.job[1]), 1, 8)]))
     view = env.simulation.advance()
     env.episode.view = view
-    env.episode._begin()
+    env.episode._begin(view)
     target = Decision.of([(int(view.job[0]), 1, 8), (int(view.job[1]), 0, 8)])
     made, lost = edits(env.actions, view, target)
     assert [env.actions.describe(action) for action in made] == [
@@ -320,8 +321,63 @@ def test_a_thousand_illegal_actions_in_a_row_end_the_episode():
         assert "stalled" not in info
     _, reward, terminated, truncated, info = env.step(preempt)
     assert (terminated, truncated, info["stalled"], info["illegal"]) == (True, False, True, True)
-    # The clock has not moved, and none of the jobs has left.
-    assert reward == -env.parameters.stall_penalty == -24.0
+    # The clock has not moved, and none of the jobs has left: each costs from when it comes until all twelve
+    # could have run one after another.
+    times = ReferenceCostTimes.from_scenario(env.scenario)
+    end_s = times.submit_s.max() + times.run_s.sum()
+    assert reward == pytest.approx(-(end_s - times.submit_s).sum() / 3600 / 12)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+def test_a_stall_never_pays_however_long_the_jobs_are(engine):
+    given = {"engine": engine, "jobs": 4, "min_duration_s": 100 * 3600.0, "max_duration_s": 200 * 3600.0}
+    env = clairvoyant(**given)
+    env.reset(seed=1)
+    over, total = False, 0.0
+    while not over:
+        _, reward, over, _, _ = env.step(8)
+        total += reward
+    works = clairvoyant(**given, **driving_parameters("fcfs"))
+    worked = drive(works, "fcfs", seed=1).total_reward
+    # A fixed penalty of 24 hours would have been less than what working costs.
+    assert total < worked < -24.0
+
+
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+def test_an_illegal_action_costs_a_penalty_or_is_repaired(engine):
+    env = clairvoyant(engine=engine, on_illegal="penalty", illegal_penalty=0.25)
+    env.reset(seed=1)
+    *_, info = env.step(8)
+    assert env.step(8)[1] == -0.25
+    env = clairvoyant(engine=engine, on_illegal="repair")
+    _, info = env.reset(seed=1)
+    legal = np.flatnonzero(info["action_mask"])
+    row = legal[legal < 9]
+    # The first row's job holds no GPUs to be preempted; the sixth row has no job.
+    for action, taken in ((8, row[-1]), (5 * 9, env.actions.stop)):
+        other = clairvoyant(engine=engine, on_illegal="raise")
+        other.reset(seed=1)
+        expected, *_ = other.step(int(taken))
+        env.reset(seed=1)
+        seen, _, _, _, info = env.step(action)
+        assert info["illegal"]
+        assert all((seen[key] == part).all() for key, part in expected.items())
+
+
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+@pytest.mark.parametrize("family", ["Elastic", "Auction"])
+def test_the_last_observation_is_of_the_horizon(engine, family):
+    env = gymnasium.make(f"ClusterGym/{family}-16-v1", jobs=5, horizon_s=3600.0, engine=engine).unwrapped
+    rng, over = np.random.default_rng(0), False
+    _, info = env.reset(seed=1)
+    while not over:
+        seen, _, terminated, over, info = env.step(random_action(env, info, rng))
+    # The first job left at 297 s, the second comes at 3,924 s: at the horizon there is none.
+    assert not terminated
+    assert info["now_s"] == 3600.0
+    assert seen["jobs"].any() == seen["options"].any() == False  # noqa: E712
+    assert seen["queue"].tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
+    assert seen["cluster"].tolist() == [1, 1, 1, 1, 0.5, 0.5]
 
 
 @pytest.mark.parametrize("features", ["jobs", "summary"])

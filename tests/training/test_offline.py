@@ -68,6 +68,8 @@ def test_minari_reads_the_data_sets(tmp_path, monkeypatch):
         assert one.observations.shape == (len(one.actions) + 1, *data.observation_space.shape)
         assert legal.shape == (len(one.actions) + 1, data.action_space.n)
         assert legal[np.arange(len(one.actions)), one.actions].all()
+        score = minari.utils.get_normalized_score(data, np.array(returns[kind])).mean()
+        assert score == pytest.approx({"random": 0.0, "expert": 1.0}.get(kind, score))
         env = data.recover_environment()
         assert env.unwrapped.parameters.jobs == 6
         assert np.array_equal(env.reset(seed=0)[0], one.observations[0])

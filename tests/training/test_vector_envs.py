@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed")
 
+import clustergym
 from clustergym.common.errors import InputError
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 from clustergym.training.split_env import make_split_env
@@ -66,6 +67,44 @@ def test_masked_ppo_takes_its_masks() -> None:
     )
     agent.learn(256)
     assert agent.num_timesteps == 256
+
+
+def test_pytorch_has_one_thread_unless_one_says_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from clustergym.training.network_checkpoints import build_policy
+
+    def make() -> SchedulingVecEnv:
+        given = {"jobs": 4, "rows": 4, "observation": "flat", "autoreset_mode": "Disabled"}
+        return SchedulingVecEnv(gymnasium.make_vec(SMALL["id"], 1, **given))
+
+    before = torch.get_num_threads()
+    for name, threads in (("1", 2), (None, 1)):
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        if name:
+            monkeypatch.setenv("OMP_NUM_THREADS", name)
+        torch.set_num_threads(2)
+        make()
+        assert torch.get_num_threads() == threads
+    torch.set_num_threads(2)
+    build_policy("ppo", make_split_env(SMALL, "dev", 1), (8,))
+    assert torch.get_num_threads() == 1
+    torch.set_num_threads(before)
+
+
+def test_the_reference_beside_dev_is_hesrpt_on_the_same_traces() -> None:
+    from clustergym.training.network_agent import reference_figures
+
+    env, hours = make_split_env(SMALL, "dev", 2), []
+    figures = reference_figures(env, 2)
+    for index in range(2):
+        env.reset(options={"index": index})
+        hours.append(clustergym.simulate(env.unwrapped.scenario, "hesrpt").jobs.jct_s.mean() / 3600)
+    assert figures == {"hesrpt_jct_h": pytest.approx(np.mean(hours))}
+    # Of deadlines a mean JCT says nothing.
+    assert (
+        reference_figures(make_split_env({"id": "ClusterGym/Deadline-16-v1", "jobs": 4}, "dev", 1), 1) == {}
+    )
 
 
 def test_what_has_no_compiled_form_is_left_to_single_environments() -> None:

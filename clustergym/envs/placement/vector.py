@@ -68,7 +68,7 @@ class PlacementEpisodes(PlacingEpisodes):
         self._left[rows] = self._group_nodes
         return single.parameters.max_steps or 2 * single.problem.job.nodes
 
-    def place(self, taken: Ints, playing: Bools) -> None:
+    def place(self, taken: Ints, playing: Bools, cut_off: Bools) -> None:
         """Put a node of the group in hand into each row's minipod."""
         rows = self.every_row[playing & (self._shortfall == 0)]
         minipod, group = taken[rows], self._group[rows]

@@ -1,4 +1,4 @@
-"""The environment `ClusterGym/Rack-576-v0`: an agent places gangs in racks of 72 GPUs, and moves them."""
+"""The environments `Rack-576-v0` and `Rack-told-v0`: gangs in racks of 72 GPUs, placed and moved."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from clustergym.common.parameters import build_from_keywords
-from clustergym.envs.placing import Observation, PlacingEnv, Step, join_boxes
+from clustergym.envs.placing import Observation, PlacingEnv, Step, join_boxes, slice_parts
 from clustergym.envs.racks.gangs import SIZES, RackParameters, episode_gangs
-from clustergym.envs.racks.state import COSTS, RackState, as_pixels, as_text, observe
+from clustergym.envs.racks.state import COSTS, SLOTS, RackState, as_pixels, as_text, observe
 from clustergym.envs.rewards import Reward
 
 
@@ -26,8 +26,9 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
     comes or ends, those that wait are offered one after the other, the first to come first, if they have room
     or others could move. The agent says in which rack the next segment goes, which rack a running gang leaves
     to make room, or that the gang waits. When its last segment is placed a gang starts, and runs for a time
-    that nobody knows before. A move costs the gang that moves a restart, and there are only so many in an
-    hour. Racks that are left whole for large gangs let them start earlier.
+    that nobody knows before; in `Rack-told` it tells one when it comes, which is wrong by some 5 %. A move
+    costs the gang that moves a restart, and there are only so many in an hour. Racks that are left whole for
+    large gangs let them start earlier.
 
     Numbers of racks and trays are those of the GB200 of the world `llm-2026`; sizes and durations of gangs
     are assumed (`clustergym.envs.racks.gangs`).
@@ -35,6 +36,7 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
     | id | racks | GPUs |
     |---|---|---|
     | `ClusterGym/Rack-576-v0` | 8 | 576 |
+    | `ClusterGym/Rack-told-v0` | 8 | 576 |
 
     ## Action Space
 
@@ -64,6 +66,17 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
     | `own` | (R,) | trays of the gang in each rack | trays of a rack |
     | `queue` | (6,) | gangs that wait, x / (10 + x); their trays by size of segment, x / (a rack's + x) | |
 
+    Where gangs tell how long they will run (`told_error`, as in `Rack-told`) there are two more:
+
+    | Key | Shape | Meaning |
+    |---|---|---|
+    | `window` | (W 5,) | five numbers of each of the W gangs that may be offered, in the order they came |
+    | `running` | (R 6 3,) | three numbers of each rack's gangs, the first to end by what they told first |
+
+    Of a gang that may be offered: trays of a segment; segments / 4; hours told, x / (2 + x); hours waited,
+    x / (1 + x); 1 if it is offered now. Of one that runs: its trays in the rack; its age and the time left as
+    told, in hours, x / (2 + x).
+
     ## Rewards
 
     The sum of the terms in `reward`, times their weights. A term is minus the increase of a cost, so that
@@ -91,11 +104,13 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
     | Option of `reset` | Meaning |
     |---|---|
     | `gangs` | a `clustergym.envs.racks.gangs.Gangs` |
+    | `trace_seed` | which episode is drawn: that of `reset(seed=trace_seed)` without a split |
 
     ## Episode End
 
     - Termination: all gangs have started.
-    - Truncation: after `max_steps` steps, by default 50 for each gang.
+    - Truncation: after `max_steps` steps, by default 50 for each gang. Gangs that have not started then cost
+      as if they waited until all gangs could have run one after another.
 
     ## Arguments
 
@@ -113,6 +128,9 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
         racks = self.racks = self.parameters.racks
         self.action_space = spaces.Discrete(2 * racks + 1)
         sizes = {"free": racks, "gang": 3, "leaves": racks, "moves": 1, "own": racks, "queue": 1 + len(SIZES)}
+        if self.parameters.told_error is not None:
+            sizes |= {"window": 5 * self.parameters.window, "running": 3 * SLOTS * racks}
+        self.parts = slice_parts(sizes)
         boxes = {name: spaces.Box(0.0, 1.0, (size,)) for name, size in sizes.items()}
         self.observation_space = join_boxes(boxes, self.parameters.observation)
 
@@ -146,6 +164,9 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
             else:
                 (state.move if action_type else state.place)(rack)
         return self.end_step(legal, state.over)
+
+    def _cut_off(self) -> None:
+        self.state.give_up()
 
     def _draw(self, in_text: bool) -> Any:
         return (as_text if in_text else as_pixels)(self.state)

@@ -10,17 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from gymnasium.utils import seeding
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.errors import InputError, nearest
-from clustergym.common.parameter_types import NonNegativeFloat, PositiveFloat, PositiveInt
-from clustergym.common.parameters import Parameters
+from clustergym.common.errors import InputError, require_known
+from clustergym.common.parameter_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from clustergym.common.parameters import Parameters, check_value
+from clustergym.envs.episodes import trace_seed
 
 SHAPES = ((1, 1, 0.25), (2, 1, 0.20), (4, 1, 0.15), (8, 1, 0.15), (16, 1, 0.15), (16, 2, 0.06), (16, 4, 0.04))
 """Trays of a segment, segments, and how often gangs are such; assumed. 4 to 256 GPUs."""
 SIZES = tuple(sorted({trays for trays, _, _ in SHAPES}))
 MEDIAN_S, LN_SIGMA = 7200.0, 0.8
 """Of log-normal durations; assumed."""
+TRACES = 100
+"""Episodes of the splits dev and test each."""
 
 
 class Gangs(NamedTuple):
@@ -31,12 +35,15 @@ class Gangs(NamedTuple):
     submit_s, duration_s : ndarray of float, shape (n,)
     trays, segments : ndarray of int, shape (n,)
         Trays of each segment, which lies in one rack; number of segments.
+    told_s : ndarray of float, shape (n,), or None
+        How long gangs say that they will run; None: the truth.
     """
 
     submit_s: Floats
     duration_s: Floats
     trays: Ints
     segments: Ints
+    told_s: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,12 @@ class RackParameters(Parameters):
     """Trays of a rack that a gang may count on: it has no more of them there."""
     jobs: PositiveInt = 120
     """Gangs of an episode."""
+    told_error: NonNegativeFloat | None = None
+    """Gangs tell how long they will run, with this error: the standard deviation of its logarithm. Null: they
+    do not tell."""
+    split: Literal["train", "dev", "test"] | None = None
+    """Draw episodes whose `trace_seed` modulo 3 is 0 (train), 1 (dev) or 2 (test); dev and test have 100
+    each. Null: any."""
     load: PositiveFloat = 1.0
     """GPU-hours that they ask for, over those of the racks while gangs come."""
     moves_per_hour: NonNegativeFloat = 8.0
@@ -90,16 +103,26 @@ class RackParameters(Parameters):
 def episode_gangs(parameters: RackParameters, options: Mapping[str, Any], rng: np.random.Generator) -> Gangs:
     """Return the gangs (jobs) of an episode: those in the option `gangs`, or sampled ones."""
     for name in options:
-        if name != "gangs":
-            remedy = nearest(str(name), ("gangs",))
-            raise InputError(f"unknown option {name!r}", field=f"options.{name}", remedy=remedy)
-    return _check(parameters, options["gangs"]) if options else _draw(parameters, rng)
+        require_known(name, ("gangs", "trace_seed"), "option", f"options.{name}")
+    if "gangs" in options:
+        return _check(parameters, options["gangs"])
+    seed = options.get("trace_seed")
+    if seed is None and parameters.split is not None:
+        below = 2**31 if parameters.split == "train" else TRACES
+        seed = trace_seed(parameters.split, int(rng.integers(below)))
+    if seed is not None:
+        # The episode of `reset(seed=…)`: so other code that seeds episodes by split draws the same.
+        rng, _ = seeding.np_random(check_value(seed, NonNegativeInt, "options.trace_seed"))
+    return _draw(parameters, rng)
 
 
 def _check(parameters: RackParameters, given: Any) -> Gangs:
     if not isinstance(given, Gangs) or not len(given.submit_s):
         raise InputError("is not a Gangs with jobs", field="options.gangs", remedy="give a Gangs")
-    if len({len(column) for column in given}) > 1 or (np.diff(given.submit_s) < 0).any():
+    if (
+        len({len(column) for column in given if column is not None}) > 1
+        or (np.diff(given.submit_s) < 0).any()
+    ):
         remedy = "give as many of each, by time of submission"
         raise InputError("has columns of other lengths, or not by time", field="options.gangs", remedy=remedy)
     fits = parameters.most_trays // np.maximum(given.trays, 1) * parameters.racks >= given.segments
@@ -122,7 +145,8 @@ def _draw(parameters: RackParameters, rng: np.random.Generator) -> Gangs:
     span_s = asked / (parameters.load * parameters.racks * parameters.trays)
     submit_s = np.sort(rng.random(parameters.jobs)) * span_s
     # The first gang comes at 0: before it there is nothing to decide.
-    whole = np.int64
-    return Gangs(
-        submit_s - submit_s[0], duration_s, trays[shape].astype(whole), segments[shape].astype(whole)
-    )
+    whole, told_s = np.int64, None
+    if parameters.told_error is not None:
+        told_s = duration_s * np.exp(parameters.told_error * rng.standard_normal(parameters.jobs))
+    sizes = trays[shape].astype(whole), segments[shape].astype(whole)
+    return Gangs(submit_s - submit_s[0], duration_s, *sizes, told_s)

@@ -24,6 +24,9 @@ from clustergym.envs.rendering import (
     table,
 )
 
+SLOTS = 6
+"""Gangs of a rack that an observation shows one by one where they tell durations: those that end first."""
+
 
 class RackState:
     """Gangs (jobs) that run in racks or wait, and the one that is offered to the agent for placement.
@@ -47,6 +50,8 @@ class RackState:
     left : int
         Its segments that have no rack yet.
     moves_left : float
+    end_s, start_s, told_end_s : dict of int to float
+        When gangs that run end; when all that have started did, and would end as they told.
     waited_tray_s, moved_tray_s : float
         What gangs have waited so far, and stood still for moves, times their trays.
     """
@@ -62,7 +67,10 @@ class RackState:
         self.waited_tray_s = self.moved_tray_s = 0.0
         self.moves, self._next, self._turn = 0, 0, 0
         self._ends: list[tuple[float, int]] = []
-        self._end_s: dict[int, float] = {}
+        self.end_s: dict[int, float] = {}
+        self.told_s = gangs.duration_s if gangs.told_s is None else gangs.told_s
+        self.start_s: dict[int, float] = {}
+        self.told_end_s: dict[int, float] = {}
         self.sizes = (gangs.trays * gangs.segments).tolist()
         self.total_trays = float(sum(self.sizes))
         self._advance()
@@ -132,8 +140,10 @@ class RackState:
         self.held.setdefault(row, Counter())[rack] += size
         self.left -= 1
         if self.left == 0:
-            self._end_s[row] = self.now_s + float(self.gangs.duration_s[row])
-            heappush(self._ends, (self._end_s[row], row))
+            self.end_s[row] = self.now_s + float(self.gangs.duration_s[row])
+            self.start_s[row] = self.now_s
+            self.told_end_s[row] = self.now_s + float(self.told_s[row])
+            heappush(self._ends, (self.end_s[row], row))
             self.waiting.remove(row)
             self._offer()
 
@@ -146,8 +156,9 @@ class RackState:
         self.free[rack] += size
         self.free[to] -= size
         self.held[row] = Counter({to: size})
-        self._end_s[row] += restart_s
-        heappush(self._ends, (self._end_s[row], row))
+        self.end_s[row] += restart_s
+        self.told_end_s[row] += restart_s
+        heappush(self._ends, (self.end_s[row], row))
         self.moved_tray_s += size * restart_s
         self.moves += 1
         self.moves_left -= 1
@@ -158,6 +169,16 @@ class RackState:
         """Leave the offered gang waiting, and offer the next one to the agent."""
         self._turn += 1
         self._offer()
+
+    def give_up(self) -> None:
+        """Charge gangs that have not started until all gangs could have run one after another.
+
+        Where an episode is cut off, that costs more than any play that lets gangs start.
+        """
+        submit_s = self.gangs.submit_s.tolist()
+        until_s = max(self.now_s, submit_s[-1]) + sum(self.gangs.duration_s.tolist())
+        for row in [*self.waiting, *range(self._next, len(submit_s))]:
+            self.waited_tray_s += (until_s - max(self.now_s, submit_s[row])) * self.sizes[row]
 
     def _room(self, free: int, size: int) -> int:
         return min(free, self._most_trays) // size
@@ -188,7 +209,7 @@ class RackState:
         """Let time pass until the next gang comes or ends; return whether there was one to wait for."""
         gangs, total = self.gangs, len(self.gangs.submit_s)
         # A move delays an end by a new entry of the heap: the old one counts for nothing.
-        while self._ends and self._end_s.get(self._ends[0][1]) != self._ends[0][0]:
+        while self._ends and self.end_s.get(self._ends[0][1]) != self._ends[0][0]:
             heappop(self._ends)
         comes_s = float(gangs.submit_s[self._next]) if self._next < total else np.inf
         ends_s = self._ends[0][0] if self._ends else np.inf
@@ -207,7 +228,7 @@ class RackState:
             self._next += 1
         else:
             _, row = heappop(self._ends)
-            del self._end_s[row]
+            del self.end_s[row]
             for rack, trays in self.held.pop(row).items():
                 self.free[rack] += trays
         return True
@@ -231,6 +252,7 @@ def observe(state: RackState) -> dict[str, list[float]]:
     waited_h = 0.0 if offered is None else (state.now_s - float(state.gangs.submit_s[offered])) / 3600
     rows = len(state.waiting)
     most = max(parameters.moves_per_hour, 1.0)
+    told = {} if parameters.told_error is None else _observe_told(state)
     return {
         "free": [free / trays for free in state.free],
         "gang": [state.size / trays, state.left / max(state.left, 4), waited_h / (1 + waited_h)],
@@ -238,7 +260,28 @@ def observe(state: RackState) -> dict[str, list[float]]:
         "moves": [state.moves_left / most],
         "own": [mine[rack] / trays for rack in racks],
         "queue": [rows / (10 + rows), *(waits[size] / (trays + waits[size]) for size in SIZES)],
+        **told,
     }
+
+
+def _observe_told(state: RackState) -> dict[str, list[float]]:
+    """Return what gangs tell: those that wait in the window, and of each rack those that end first."""
+    parameters, gangs, now_s = state.parameters, state.gangs, state.now_s
+    window, running = np.zeros((parameters.window, 5)), np.zeros((parameters.racks, SLOTS, 3))
+    for at, row in enumerate(state.waiting[: parameters.window]):
+        told_h, waited_h = float(state.told_s[row]) / 3600, (now_s - float(gangs.submit_s[row])) / 3600
+        segments = int(gangs.segments[row])
+        shares = gangs.trays[row] / parameters.trays, segments / max(segments, 4)
+        window[at] = *shares, told_h / (2 + told_h), waited_h / (1 + waited_h), row == state.offered
+    by_end = sorted((end_s, row) for row, end_s in state.told_end_s.items() if row in state.end_s)
+    for rack in range(parameters.racks):
+        inside = [row for _, row in by_end if state.held[row][rack]]
+        for slot, row in enumerate(inside[:SLOTS]):
+            age_h = (now_s - state.start_s[row]) / 3600
+            left_h = max(state.told_end_s[row] - now_s, 0.0) / 3600
+            share = state.held[row][rack] / parameters.trays
+            running[rack, slot] = share, age_h / (2 + age_h), left_h / (2 + left_h)
+    return {"window": window.ravel().tolist(), "running": running.ravel().tolist()}
 
 
 def _say(state: RackState) -> str:

@@ -63,7 +63,7 @@ class SharingEpisodes(PlacingEpisodes):
             advance(episode, shown, SHOW)
         return single.parameters.max_steps or 2 * self._number[rows]
 
-    def place(self, taken: Ints, playing: Bools) -> None:
+    def place(self, taken: Ints, playing: Bools, cut_off: Bools) -> None:
         """Place the request in hand of each row."""
         rows = self.every_row[playing & ~self.find_over()]
         for row, action in zip(rows.tolist(), taken[rows].tolist(), strict=True):

@@ -28,7 +28,7 @@ class AuctionBatch(EpisodeBatch):
         super().__init__(single, size, logged, threads)
         actions, parts = single.actions, single.features.parts
         assert isinstance(actions, AuctionActions)
-        self._actions, self._numbers = actions, np.zeros((size, actions.numbers))
+        self._auctions, self._numbers = actions, np.zeros((size, actions.numbers))
         added = [name for name in ("scored_moves", "ranked") if name in parts]
         usual = parts[added[0]].start if added else single.features.size
         weights = auction.make_weights(features.OF_PRIORITIES)
@@ -36,7 +36,7 @@ class AuctionBatch(EpisodeBatch):
 
     def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
         """Check the actions, one row of numbers within bounds per episode, and return them as float64."""
-        return check_numbers(actions, (self.size, self._actions.number), self._actions.bound)
+        return check_numbers(actions, (self.size, self._auctions.number), self._auctions.bound)
 
     def find_legal(self, taken: Any) -> Bools:
         """Return a mask of the episodes whose action is legal: true for all."""
@@ -48,14 +48,14 @@ class AuctionBatch(EpisodeBatch):
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
         """Apply actions where an episode is not over, at all points they hold for, and fill `copies`."""
-        self._numbers[:] = self._actions.deciding(taken)
+        self._numbers[:] = self._auctions.deciding(taken)
         self.apply(np.where(over, steps.LEAVE, 0), *copies)
         while (held := ~over & (self.outcomes == HELD)).any():
             self.apply(np.where(held, 0, steps.LEAVE), *copies)
 
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
         """Return a random action for each episode, uniform from -1 to 1; advance the generators' `states`."""
-        numbers = np.empty((self.size, self._actions.number))
+        numbers = np.empty((self.size, self._auctions.number))
         auction_step.draw_numbers(states, numbers)
         return numbers
 

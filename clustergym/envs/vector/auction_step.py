@@ -127,6 +127,8 @@ def _begin_point(
         return
     seen = episode_state.observation[own.usual :].reshape(rules.rows, -1)
     seen[: max(before, count)] = 0.0
+    if count == 0:
+        return
     bids = auction_episode.bids_of_rows(episode, cluster, rows)
     available = auction_episode.count_available(episode, cluster, rows).sum()
     facts, values = auction.compute_feature_inputs(available, cluster.counts, bids), np.empty(features.COUNT)
@@ -215,7 +217,9 @@ def apply_auctions(
             outcomes[at] = HELD
             continue
         outcomes[at], episode_state.state[d.HELD] = outcome, 0
-        if outcome == DECIDED:
+        if outcome >= TERMINATED:
+            episode.clock[c.NOW] = episode.clock[c.END]
+        if outcome == DECIDED or action != BEGIN:
             _begin_point(episode, cluster, episode_state, rules, own)
         if own.decides_by == WEIGHTS or outcome >= TERMINATED:
             episode_state.mask[:] = 1

@@ -35,7 +35,7 @@ from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventLog
 from clustergym.sim.state import make_setting
 
-NOT_OVER = np.zeros(1, dtype=np.bool_)
+NOT_OVER, ILLEGAL = np.zeros(1, dtype=np.bool_), np.ones(1, dtype=np.bool_)
 
 
 class CompiledEpisode:
@@ -118,7 +118,9 @@ class CompiledEpisode:
         self.leave()
         legal = batch.is_legal(0, action)
         check_legal(self._parts.parameters, self._parts.actions, action, legal)
-        batch.take(taken, NOT_OVER)
+        batch.take(taken if legal else batch.answer_illegal(taken, ILLEGAL), NOT_OVER)
+        if not legal:
+            batch.charge_illegal(ILLEGAL)
         info, outcome = batch.info(0, not legal), int(batch.outcomes[0])
         if outcome != steps.EDITED:
             self._shown = None

@@ -14,6 +14,7 @@ from clustergym.envs.scheduling_costs import (
     break_promise,
     compute_age_s,
     exceed_fairness,
+    find_stall_end_s,
     meet_deadline,
     slow_down,
 )
@@ -29,7 +30,7 @@ NAMES = (*OF_JOBS, "log_jct", "owed")
 """Costs in the order of their numbers."""
 JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES, LOG_JCT, OWED = range(len(NAMES))
 
-for rule in of_job.OF_ONE_JOB:
+for rule in (*of_job.OF_ONE_JOB, find_stall_end_s):
     let_compiled_call(rule)
 
 
@@ -55,6 +56,14 @@ def end_of_reference_s(episode: Episode, episode_state: EpisodeState) -> float:
         if episode_state.reference[row, 0] != c.NEVER:
             end_s = max(end_s, episode_state.reference[row, 0] / c.TICKS_PER_S)
     return end_s
+
+
+@compile_in_place
+def end_of_stall_s(episode: Episode) -> float:
+    """Return the seconds until which jobs that have not left cost, where the episode is stalled now."""
+    figures = episode.figures[: episode.clock[c.JOBS]]
+    end_s = episode.clock[c.END] / c.TICKS_PER_S
+    return of_job.find_stall_end_s(end_s, figures[:, c.SUBMIT_S], figures[:, c.RUN_S])
 
 
 @compile_part

@@ -82,7 +82,9 @@ class CompiledEpisodes:
         shown = self.get_observations()
         if self.copy:
             shown = np.empty_like(shown[0]), np.empty_like(shown[1])
+        taken = self.batch.answer_illegal(taken, illegal)
         self.batch.take(taken, over, *(shown if self.copy else ()))
+        self.batch.charge_illegal(illegal)
         return shown
 
     def get_outcomes(self) -> tuple[Floats, Bools, Bools]:

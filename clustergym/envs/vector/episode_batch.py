@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.envs.actions import EditActions
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.vector import step as steps
@@ -84,6 +85,7 @@ class EpisodeBatch:
         episodes, reward = single.episodes, single.parameters.reward
         self.size, self.logged, self.threads = size, logged, threads
         self._reward, self._reward_names = reward, list(reward)
+        self._parameters, self._actions = single.parameters, single.actions
         self.cluster = cluster_arrays(episodes.cluster, episodes.setting.counts)
         self.simulated = Batch(self.cluster, size, logged)
         self._episode_states = EpisodeStates(
@@ -162,6 +164,20 @@ class EpisodeBatch:
         actions = taken.copy()
         actions[over] = steps.LEAVE
         self.apply(actions, *copies)
+
+    def answer_illegal(self, taken: Any, illegal: Bools) -> Any:
+        """Return the actions to take: legal ones in place of illegal ones, if these are to be repaired."""
+        if self._parameters.on_illegal != "repair" or not illegal.any():
+            return taken
+        assert isinstance(self._actions, EditActions)
+        repaired = taken.copy()
+        steps.repair_actions(self.episode_states.mask, self._actions.width, illegal, repaired)
+        return repaired
+
+    def charge_illegal(self, illegal: Bools) -> None:
+        """Take the penalty off the rewards of the last step where its action was illegal, if there is one."""
+        if self._parameters.on_illegal == "penalty":
+            self.rewards[illegal] -= self._parameters.illegal_penalty
 
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
         """Return a random legal action for each episode; this advances the random generators' states."""

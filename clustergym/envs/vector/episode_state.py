@@ -94,7 +94,8 @@ class EpisodeRules(NamedTuple):
     total : float
         GPUs of the cluster.
     stall_penalty : float
-        What a stall subtracts from the reward, times the share of the jobs that have not left.
+        What a stall subtracts from the reward, times the share of the jobs that have not left; NaN: costs
+        count until all jobs could have run one after another.
     terms : ndarray of int, shape (m,)
         The weighed costs, as places in `clustergym.envs.vector.costs.NAMES`.
     weights : ndarray of float, shape (m,)

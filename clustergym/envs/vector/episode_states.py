@@ -132,7 +132,7 @@ class EpisodeStates:
             parameters.features != "summary",
             _size_log(cluster),
             float(cluster.capacity.sum()),
-            float(parameters.stall_penalty),
+            np.nan if parameters.stall_penalty is None else float(parameters.stall_penalty),
             np.array([NAMES.index(name) for name in parameters.reward], dtype=np.int64),
             np.array([float(weight) for weight in parameters.reward.values()]),
         )

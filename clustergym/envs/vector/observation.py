@@ -99,7 +99,7 @@ def _fill_queue(episode: Episode, episode_state: EpisodeState, rules: EpisodeRul
     waiting, demand = _add_up(episode, episode_state, age, work)
     queue[0], queue[1] = _share(n, 50.0), _share(waiting, 50.0)
     queue[2] = _share(n - episode_state.state[d.SHOWN], 50.0) if len(episode_state.shown) > 0 else 0.0
-    queue[3] = logarithm(pairwise_sum(age) / n)
+    queue[3] = logarithm(pairwise_sum(age) / max(n, 1))
     queue[4] = _share(demand, rules.total)
     queue[5] = logarithm(pairwise_sum(work) / rules.total)
     queue[6], queue[7] = 0.0, clock[c.LEFT] / (clock[c.LEFT] + n)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.common.arrays import Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.envs.actions import find_nearest_legal
 from clustergym.envs.simpy_episode import MOST_ILLEGAL
 from clustergym.envs.vector import costs, edits, observation
 from clustergym.envs.vector import episode_state as d
@@ -18,6 +19,7 @@ from clustergym.sim.compiled.numba_cache import (
     compile_in_place,
     compile_inline,
     entry_in_place,
+    let_compiled_call,
 )
 from clustergym.sim.compiled.scenario_arrays import ClusterArrays
 
@@ -78,14 +80,10 @@ def classify_end(episode: Episode, came_to: int) -> int:
 
 
 @compile_inline
-def _move(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules) -> int:
+def _move(episode: Episode, cluster: ClusterArrays) -> int:
     """Simulate on; return DECIDED at the next decision point, or how the episode has ended."""
     came_to = clock.advance(episode, cluster)
-    if came_to == c.DECISION:
-        edits.begin(episode, cluster, episode_state, rules)
-        observation.begin(episode, cluster, episode_state, rules)
-        return DECIDED
-    return classify_end(episode, came_to)
+    return DECIDED if came_to == c.DECISION else classify_end(episode, came_to)
 
 
 @compile_inline
@@ -99,7 +97,13 @@ def play(
     else:
         outcome = _act(episode, cluster, episode_state, rules, action)
     if outcome == DECIDED:
-        outcome = _move(episode, cluster, episode_state, rules)
+        outcome = _move(episode, cluster)
+    # Illegal actions change nothing, and the observation stays; every other end is shown as it is.
+    if outcome != EDITED and not episode_state.state[d.ILLEGAL]:
+        if outcome >= TERMINATED:
+            episode.clock[c.NOW] = episode.clock[c.END]
+        edits.begin(episode, cluster, episode_state, rules)
+        observation.begin(episode, cluster, episode_state, rules)
     # Of an episode that is over no action means anything; one that were illegal would be counted as a
     # fault.
     if outcome >= TERMINATED:
@@ -108,8 +112,12 @@ def play(
 
 
 @compile_in_place
-def find_end_s(episode: Episode, episode_state: EpisodeState, outcome: int, baseline: bool) -> float:
+def find_end_s(
+    episode: Episode, episode_state: EpisodeState, rules: EpisodeRules, outcome: int, baseline: bool
+) -> float:
     """Return the seconds until which costs count, the agent's or the baseline's."""
+    if outcome == STALLED and np.isnan(rules.stall_penalty):
+        return costs.end_of_stall_s(episode)
     tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
     now_s = tick / c.TICKS_PER_S
     if baseline and outcome == TERMINATED:
@@ -130,7 +138,7 @@ def charge(
     # it.
     for baseline in range(2 if len(episode_state.reference) > 0 else 1):
         last = episode_state.last_reference if baseline else episode_state.last_cost
-        until_s = find_end_s(episode, episode_state, outcome, baseline == 1)
+        until_s = find_end_s(episode, episode_state, rules, outcome, baseline == 1)
         for at in range(len(rules.terms)):
             cost = costs.cost(episode, episode_state, until_s, rules.terms[at], baseline == 1)
             # A reward is the fall of a cost since the last step, so that rewards add up to minus the final
@@ -142,7 +150,7 @@ def charge(
     for at in range(len(rules.weights)):
         reward += rules.weights[at] * terms[at]
     # In proportion to the jobs that are left: a stall with one job left is not as bad as one with all.
-    if outcome == STALLED:
+    if outcome == STALLED and not np.isnan(rules.stall_penalty):
         clock = episode.clock
         reward -= rules.stall_penalty * (clock[c.JOBS] - clock[c.LEFT]) / clock[c.JOBS]
     return reward
@@ -185,6 +193,17 @@ def apply_actions(
         # over jobs.
         if outcome != EDITED and action != BEGIN:
             rewards[at] = charge(episode, episode_state, rules, outcome, terms[at])
+
+
+let_compiled_call(find_nearest_legal)
+
+
+@entry_in_place
+def repair_actions(masks: Bytes, width: int, illegal: Bools, actions: Ints) -> None:
+    """Replace the actions that are said to be illegal by the nearest legal ones."""
+    for at in range(len(actions)):
+        if illegal[at]:
+            actions[at] = find_nearest_legal(masks[at], width, actions[at])
 
 
 @compile_in_place

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from clustergym.common.arrays import Floats, Ints
+from clustergym.envs.vector import episode_state as d
 from clustergym.envs.vector import queues as of_queues
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.episode_state import Bytes, EpisodeRules, EpisodeState
 from clustergym.envs.vector.queues import QueueState
-from clustergym.envs.vector.step import BEGIN, DECIDED, EDITED, LEAVE
+from clustergym.envs.vector.step import BEGIN, EDITED, LEAVE
 from clustergym.sim.compiled import batch
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import entry_in_place
@@ -53,10 +54,10 @@ def apply_actions_with_queues(
             of_queues.observe(episode, cluster, episode_state, queues, rules.total, table, False)
             continue
         of_queues.read_events(episode, queues, rules.total)
-        if outcome == DECIDED:
+        if not episode_state.state[d.ILLEGAL]:
             of_queues.observe(episode, cluster, episode_state, queues, rules.total, table, True)
         if action != BEGIN:
             for baseline in range(2 if len(episode_state.reference) > 0 else 1):
-                until_s = steps.find_end_s(episode, episode_state, outcome, baseline == 1)
+                until_s = steps.find_end_s(episode, episode_state, rules, outcome, baseline == 1)
                 costs[baseline] = of_queues.compute_owed(queues, baseline == 1, until_s)
             rewards[at] = steps.charge(episode, episode_state, rules, outcome, terms[at])

@@ -21,7 +21,7 @@ SMALL: dict[str, Any] = {"cluster": "arena-16", "jobs": 12, "rows": 8, "max_dura
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "elastic": (ElasticEnv, SMALL),
     "flat": (ElasticEnv, {**SMALL, "observation": "flat", "rows": 3}),
-    "summary": (ElasticEnv, {**SMALL, "features": "summary", "information": "none"}),
+    "summary": (ElasticEnv, {**SMALL, "features": "summary", "information": "none", "on_illegal": "repair"}),
     "events": (ElasticEnv, {**SMALL, "round_s": None, "horizon_s": 30000.0}),
     "never idle": (ElasticEnv, {**SMALL, "mask_stop_while_idle": True}),
     "profiles": (ElasticEnv, {**SMALL, "costs": "default"}),
@@ -39,7 +39,12 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "weights": (AuctionEnv, {**SMALL, "rows": 3, "actions": "weights", "features": "summary"}),
     "drop": (
         DeadlineEnv,
-        {**SMALL, "actions": "drop", "reward": {"slowdown": 0.3, "unfairness": 1.0, "deadlines_met": 2.0}},
+        {
+            **SMALL,
+            "actions": "drop",
+            "on_illegal": "penalty",
+            "reward": {"slowdown": 0.3, "unfairness": 1.0, "deadlines_met": 2.0},
+        },
     ),
     "tenants": (
         TenantsEnv,

@@ -1,4 +1,4 @@
-"""The vector forms of Placement and Sharing are the same as single environments, stepped one by one."""
+"""The vector forms of Placement, Sharing and Rack are the same as single environments, stepped one by one."""
 
 from typing import Any
 
@@ -13,10 +13,13 @@ import clustergym  # noqa: F401  registers the environments
 from clustergym.common.errors import InputError
 from clustergym.envs.placement.environment import PlacementEnv
 from clustergym.envs.placement.vector import PlacementVectorEnv
+from clustergym.envs.racks.environment import RackEnv
+from clustergym.envs.racks.vector import RackVectorEnv
 from clustergym.envs.sharing.environment import SharingEnv
 from clustergym.envs.sharing.vector import SharingVectorEnv
 
 PLACEMENT, SHARING = (PlacementEnv, PlacementVectorEnv), (SharingEnv, SharingVectorEnv)
+RACK = (RackEnv, RackVectorEnv)
 ALL_COSTS = {"spread": 0.5, "dp_spread": -1.0, "pp_spread": 0.25}
 ALL_OF_SHARING = {"allocated": 1.0, "fragments": -2.0, "rejected": 0.3}
 CASES: dict[str, tuple[tuple[Any, Any], dict[str, Any]]] = {
@@ -27,6 +30,15 @@ CASES: dict[str, tuple[tuple[Any, Any], dict[str, Any]]] = {
     "requests": (SHARING, {"nodes": 4}),
     "requests, flat": (SHARING, {"nodes": 4, "observation": "flat", "on_illegal": "noop"}),
     "all terms of sharing": (SHARING, {"nodes": 3, "reward": ALL_OF_SHARING, "max_steps": 40}),
+    "gangs": (RACK, {"racks": 3, "jobs": 15}),
+    "gangs are cut off": (
+        RACK,
+        {"racks": 2, "jobs": 12, "told_error": 0.3, "max_steps": 30, "on_illegal": "noop", "load": 1.5},
+    ),
+    "told, flat": (
+        RACK,
+        {"jobs": 30, "told_error": 0.3, "split": "dev", "load": 2.0, "observation": "flat"},
+    ),
 }
 MODES = list(AutoresetMode)
 
@@ -59,7 +71,7 @@ def test_what_a_step_returned_stays_as_it_is(case: str) -> None:
     assert_same((observations, infos["action_mask"]), before, "after three steps")
 
 
-@pytest.mark.parametrize("name", ["Placement-small-v0", "Sharing-small-v1"])
+@pytest.mark.parametrize("name", ["Placement-small-v0", "Sharing-small-v1", "Rack-told-v0"])
 def test_gymnasium_makes_it_and_sampled_actions_are_legal(name: str) -> None:
     envs = gymnasium.make_vec(f"ClusterGym/{name}", num_envs=4, on_illegal="raise")
     envs.reset(seed=3)

@@ -1,0 +1,153 @@
+"""What rules, look-ahead, hindsight and an agent reach in `Rack-told-v0`: the table of its page.
+
+    python benchmarks/rack_told.py tune measure learn page
+
+`tune` finds the rule's weights by CMA-ES on episodes of the split train, and keeps those that cost least on
+dev; `measure` plays the 100 test traces; `learn` trains sb3-contrib's MaskablePPO. All of it stands in
+docs/environments/rack-told.json, from which `page` writes the table of docs/environments/rack-told.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+import clustergym  # noqa: F401  registers the environments
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats
+from clustergym.common.tables import table
+from clustergym.envs.episodes import trace_seed
+from clustergym.envs.racks.gangs import TRACES, RackParameters, episode_gangs
+from clustergym.envs.racks.planning import BEST_FIT, HINDSIGHT, RULE, RackPlanner
+from clustergym.training.evolution import start_search
+
+PAGE = Path(__file__).parents[1] / "docs/environments/rack-told.md"
+KEPT = PAGE.with_suffix(".json")
+PARAMETERS, TUNED = RackParameters(told_error=0.05), RackParameters(told_error=0.3)
+"""Those of the environment; those with which the rule is tuned, which gives one that costs less on dev."""
+CANDIDATES, EPISODES, GENERATIONS, WORLDS = 16, 64, 80, 16
+START = BEST_FIT.copy()
+START[[8, 9, 16]] = -3.0, -5.0, 10.0
+"""Best fit that lets longer gangs wait for shorter ones, the less the more wait: here the search begins."""
+STEPS, PARTS = 200_000, 4
+ROWS = {
+    "best fit": "best fit with moves",
+    "rule": "best static rule",
+    "agent": "MaskablePPO",
+    "look-ahead": "look-ahead, true model",
+    "hindsight": "look-ahead, hindsight",
+}
+
+
+def play(
+    split: str, numbers: range, weights: Floats, worlds: int = RULE, own: RackParameters = PARAMETERS
+) -> list[float]:
+    """Return the hours that gangs waited or stood still in episodes of a split, by a planner."""
+    planner, rng = RackPlanner(own, weights, worlds), random_streams.COMPARISON.generator(1)
+    drawn = (episode_gangs(own, {"trace_seed": trace_seed(split, at)}, rng) for at in numbers)
+    return [sum(planner.play(gangs, rng)) for gangs in drawn]
+
+
+def tune(seed: int = 0) -> list[float]:
+    """Return the weights of the rule that costs least on dev, among those that CMA-ES comes to on train."""
+    search = start_search(START, 1.0, CANDIDATES, seed, diagonal=False)
+    best, best_cost = BEST_FIT, np.inf
+    for generation in range(GENERATIONS):
+        numbers, candidates = range(generation * EPISODES, (generation + 1) * EPISODES), search.ask()
+        search.tell(
+            candidates, [float(np.mean(play("train", numbers, one, own=TUNED))) for one in candidates]
+        )
+        if generation % 8 == 7:
+            cost = float(np.mean(play("dev", range(TRACES), search.mean, own=TUNED)))
+            print(f"generation {generation + 1}: {cost:.3f} h on dev", file=sys.stderr, flush=True)
+            if cost < best_cost:
+                best, best_cost = np.asarray(search.mean), cost
+    return [round(float(weight), 4) for weight in best]
+
+
+def learn(seed: int = 0) -> dict[str, Any]:
+    """Train MaskablePPO on the split train; return its costs on the test traces, and how long it took."""
+    import torch
+    from sb3_contrib import MaskablePPO
+
+    from clustergym.training.vector_envs import SchedulingVecEnv
+
+    torch.set_num_threads(1)
+    given = {"observation": "flat", "autoreset_mode": "Disabled", "split": "train"}
+    envs = SchedulingVecEnv(gymnasium.make_vec("ClusterGym/Rack-told-v0", num_envs=16, **given))
+    began = time.process_time()
+    agent = MaskablePPO("MlpPolicy", envs, seed=seed, gamma=0.999, n_steps=256, batch_size=512, verbose=0)
+    agent.learn(STEPS)
+    spent, costs = time.process_time() - began, []
+    env = gymnasium.make("ClusterGym/Rack-told-v0", observation="flat")
+    for at in range(TRACES):
+        seen, info = env.reset(options={"trace_seed": trace_seed("test", at)})
+        over, cost = False, 0.0
+        while not over:
+            action, _ = agent.predict(seen, action_masks=info["action_mask"], deterministic=True)
+            seen, reward, terminated, truncated, info = env.step(action)
+            over, cost = terminated or truncated, cost - float(reward)
+        costs.append(cost)
+    return {"costs": costs, "steps": STEPS, "cpu_s": round(spent)}
+
+
+def measure(weights: Floats, worlds: int, part: int) -> list[float]:
+    """Return the cost of a quarter of the test traces by look-ahead; say how long it took."""
+    began, number = time.process_time(), TRACES // PARTS
+    found = play("test", range(part * number, (part + 1) * number), weights, worlds)
+    print(f"{(time.process_time() - began) / number:.2f} CPU-seconds a trace", file=sys.stderr, flush=True)
+    return found
+
+
+def describe(kept: dict[str, Any]) -> str:
+    """Return the page's table: hours waited, and the paired ratio to the best static rule."""
+    costs = {name: np.array(kept["costs"][name]) for name in ROWS if name in kept["costs"]}
+    drawn = random_streams.COMPARISON.generator(0).integers(0, TRACES, (5000, TRACES))
+    rows = []
+    for name, own in costs.items():
+        rule = costs["rule"]
+        ratios = own[drawn].sum(axis=1) / rule[drawn].sum(axis=1)
+        low, high = np.percentile(ratios, [2.5, 97.5])
+        ratio = "1" if name == "rule" else f"{own.sum() / rule.sum():.3f} [{low:.3f}, {high:.3f}]"
+        rows.append((ROWS[name], f"{own.mean():.3f}", ratio))
+    return table(("play", "hours waited", "over the best static rule"), rows, words=(0,))
+
+
+def main(parts: list[str]) -> None:
+    """Do the parts that are named, and keep what they find."""
+    kept: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {"costs": {}}
+    if "tune" in parts:
+        kept["weights"] = tune()
+    weights = np.array(kept.get("weights", BEST_FIT))
+    if "measure" in parts:
+        for name, own in (("best fit", BEST_FIT), ("rule", weights)):
+            kept["costs"][name] = play("test", range(TRACES), own)
+        for name, worlds in (("look-ahead", WORLDS), ("hindsight", HINDSIGHT)):
+            with ProcessPoolExecutor(PARTS) as pool:
+                made = [pool.submit(measure, weights, worlds, part) for part in range(PARTS)]
+                kept["costs"][name] = [cost for one in made for cost in one.result()]
+    if "learn" in parts:
+        kept["agent"] = learn()
+        kept["costs"]["agent"] = kept["agent"].pop("costs")
+    kept["costs"] = {name: [round(cost, 4) for cost in found] for name, found in kept["costs"].items()}
+    KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    if "page" in parts:
+        text = PAGE.read_text(encoding="utf-8")
+        made = re.sub(
+            r"(<!-- table -->\n).*?(<!-- end -->)", rf"\1\n{describe(kept)}\n\n\2", text, flags=re.DOTALL
+        )
+        PAGE.write_text(made, encoding="utf-8")
+    print(f"wrote {KEPT}")
+    print(describe(kept))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
