@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 
 import yaml
-from committed_figures import ROOT, WORLDS, speeds_of
+from committed_figures import WORLDS, load_tables, speeds_of
 from figure_sentences import state_findings
 
-from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, has_table
-from clustergym.benchmark.leaderboard.fill import load_fresh_table
+from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable
 from clustergym.benchmark.leaderboard.pairs import BEST, Comparison, compare_with_reference, mean_hours
 from clustergym.benchmark.leaderboard.table_text import (
     describe_halves,
@@ -35,16 +32,14 @@ COMPARED = (
 BACKFILL = "fcfs-backfill"
 
 
-@cache
-def load_tables() -> dict[str, FigureTable]:
-    """Return the boards' tables of figures, without stale rows."""
-    boards = [load_board(name, ROOT / "leaderboards") for name in WORLDS]
-    return {board.name: load_fresh_table(board) for board in boards if has_table(board)}
+def world_tables() -> dict[str, FigureTable]:
+    """Return the tables of the boards that are columns of the README."""
+    return {name: load_tables()[name] for name in WORLDS}
 
 
 def compared_table() -> str:
     """Return the README's table: ratios to the reference over families, and in parentheses by family."""
-    tables = load_tables()
+    tables = world_tables()
     first = next(iter(tables.values()))
     found = {row: [compare_with_reference(one, row) for one in tables.values()] for row in COMPARED}
     # The order of the first board; rows that it has no ratio of stand last.
@@ -114,7 +109,7 @@ def describe_limits(one: FigureTable) -> str:
 
 def all_tables() -> str:
     """Return every row of each board's table of figures, with conditions and what does not end."""
-    return "\n\n".join("\n\n".join(_whole(name, one)) for name, one in load_tables().items())
+    return "\n\n".join("\n\n".join(_whole(name, one)) for name, one in world_tables().items())
 
 
 def _whole(name: str, one: FigureTable) -> Iterator[str]:

@@ -6,11 +6,6 @@ plays each policy on the scenarios of a board, at seeds that none of its splits 
 many seconds of work: what a stop without notice loses is the work since the last one. GPU-hours lost are work
 that is undone, saving, and standing still after launches; each is over that of the same policy that stops the
 most recent job without notice: the ratio of the sums over cells, with its 95 % bootstrap interval.
-
-    python benchmarks/stopping.py --board tenants --entries kueue quotas-stop-fcfs
-
-plays nothing, and reads the committed results of these entries and of those whose names add `-cheapest`,
-`-notice` and `-both`, in cells with `scenario.checkpoints`. What failures cost is left out of GPU-hours lost.
 """
 
 from __future__ import annotations
@@ -24,8 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.benchmark.leaderboard.board import Board, Cell, load_board
-from clustergym.benchmark.leaderboard.entry import entry_folder, entry_names, read_results
+from clustergym.benchmark.leaderboard.board import Cell, load_board
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.tables import table
@@ -47,8 +41,6 @@ VARIANTS = {
     "notice": "notice=cheaper",
     "both": "victims=cheapest notice=cheaper",
 }
-ENTRIES = dict(zip(VARIANTS, ("", "-cheapest", "-notice", "-both"), strict=True))
-"""What a variant adds to the name of a board's entry."""
 
 
 def play(scenario: Scenario, policy: str) -> dict[str, float]:
@@ -68,28 +60,6 @@ def measure_loss(metrics: Mapping[str, float | None]) -> dict[str, float]:
     return lost | {"jct": float(metrics["jct_mean"] or np.nan)}
 
 
-def read_entries(board: Board, names: Sequence[str]) -> dict[str, dict[str, Cells]]:
-    """Return what stops lost in a board's cells with checkpoints, by entry and variant, from its results."""
-    saving = {
-        one.name
-        for one in board.scenarios
-        if any(change.startswith("scenario.checkpoints.every_s=") for change in one.overrides)
-    }
-    runs: dict[str, dict[str, Cells]] = {}
-    for name in names:
-        for variant, suffix in ENTRIES.items():
-            if name + suffix not in entry_names(board):
-                continue
-            rows = [
-                row for row in read_results(entry_folder(board, name + suffix)) if row.cell.scenario in saving
-            ]
-            cells = [measure_loss(row.metrics) for row in rows]
-            for row, cell in zip(rows, cells, strict=True):
-                cell["lost"] -= float(row.metrics["failure_gpu_hours"] or 0)
-            runs.setdefault(name, {})[variant] = cells
-    return runs
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Play all and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -99,18 +69,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--policy", nargs="+", default=list(POLICIES))
     parser.add_argument("--variant", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
-    parser.add_argument("--entries", nargs="+", help="read these entries of the board, and play nothing")
     parser.add_argument("--json", type=Path, help="write all runs to a file")
     parser.add_argument("--read", type=Path, help="print the table of a file of --json, and play nothing")
     args = parser.parse_args(argv)
     if args.read:
         print(format_table(json.loads(args.read.read_text(encoding="utf-8"))))
         return
-    if args.entries:
-        print(format_table(read_entries(load_board(args.board), args.entries)))
-        return
     seeds = list(range(FIRST_SEED, FIRST_SEED + args.seeds))
-    board = load_board(args.board).with_keys(seeds=seeds)
+    board = load_board(args.board)
     changes = [f"scenario.checkpoints.every_s={args.every_s}", f"scenario.checkpoints.write_s={args.write_s}"]
     runs: dict[str, dict[str, Cells]] = {}
     for one in board.scenarios:

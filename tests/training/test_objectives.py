@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clustergym.benchmark.leaderboard.agent_board import simulate_policy
+from clustergym.training.played_traces import simulate_policy
 
 NAME = "ClusterGym/Elastic-16-v1"
 PARAMETERS: dict[str, Any] = {"jobs": 6, "max_duration_s": 14400.0}
