@@ -51,7 +51,6 @@ NEEDS = {
 """What a page needs that a plain installation has not."""
 
 ELSEWHERE = {
-    "clustergym leaderboard check fair fcfs --workers 2",  # the notebook
     "clustergym bench environments --only elastic-16 --numbers 1 --seconds 0.01 --json environments.json",
     "clustergym bench placement --quick --states 3 -o placement.md --json placement.json",
     "clustergym reproduce arnold --quick --out arnold.md --json arnold.json",
@@ -423,7 +422,6 @@ LOOKED_AT = {
         "results/",
         "tutorial/",
         "boards/testbed/",
-        "boards/fair/sorted.html",
     ),
 }
 AXE = Path(os.environ.get("AXE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))

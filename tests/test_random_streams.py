@@ -143,7 +143,7 @@ def test_streams_of_today_are_unlike_legacy_ones(seed, indices):
 
 def test_only_these_legacy_streams_coincide():
     assert {stream.name for stream in COINCIDING} == {
-        *("training episodes", "sharing requests", "hindsight search"),
+        *("training episodes", "sharing requests"),
         *("placement states", "placement choices", "placement scale states", "placement ablation"),
     }
     assert all(stream.words is not None for stream in COINCIDING)
@@ -182,7 +182,6 @@ LEGACY = {
     "time limits": [54],
     "training episodes": [],
     "sharing requests": [],
-    "hindsight search": ["i"],
     "placement states": ["i", "i"],
     "placement choices": ["i", "i", "i"],
     "placement scale states": ["i", "i", "i"],

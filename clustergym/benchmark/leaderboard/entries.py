@@ -5,6 +5,7 @@ So too the logs of some rows of the table, which stand in its folder `logs`.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -142,9 +143,10 @@ def replay_entry(table: FigureTable, name: str) -> EnteredPolicy:
     chosen = {"policy": entry.policy, "placer": entry.placer}
     if all(one is None or is_published(component, one.name) for component, one in chosen.items()):
         raise InputError(f"{entry.policy.name!r} is of this project", file=path, remedy="name another policy")
-    others = [
-        read_entry(entry_folder(table.board, one), table.board).title for one in entry_names(table.board)
-    ]
+    others = []
+    for other in entry_names(table.board):
+        with contextlib.suppress(InputError):  # It is told of that entry itself.
+            others.append(read_entry(entry_folder(table.board, other), table.board).title)
     titles = [alike(title) for title in [*others, *(one.title for one in table.policies.values())]]
     if name in table.policies or titles.count(alike(entry.title)) > 1:
         message = "its name or title may be taken for that of another row"

@@ -190,9 +190,7 @@ class ProbePolicy(Policy):
         return Decision.of(chosen)
 
 
-def fingerprint_simulator(
-    board: Board, scenarios: Mapping[str, Sequence[str]], probe: Sequence[str]
-) -> str:
+def fingerprint_simulator(board: Board, scenarios: Mapping[str, Sequence[str]], probe: Sequence[str]) -> str:
     """Return the fingerprint of what the simulator does on a board: digests of a probe run in each scenario.
 
     Parameters
