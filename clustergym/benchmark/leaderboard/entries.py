@@ -128,11 +128,12 @@ def _play_cell(
     table: FigureTable, policy: Policy, placer: Placer, log: Log, limit_s: float | None, cell: Cell
 ) -> bytes:
     from clustergym.sim.engine import StalledError
+    from clustergym.sim.guard import StoppedError
 
     scenario = table.board.scenario(cell, table.keys.overrides(cell.scenario, ""))
     try:
         return play(scenario, policy, placer, cell.seed, log, limit_s).log
-    except StalledError as error:
+    except (StalledError, StoppedError) as error:
         raise InputError(str(error), field=str(cell), remedy="no entry was written") from error
 
 
