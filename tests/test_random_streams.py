@@ -148,7 +148,7 @@ def test_only_these_legacy_streams_coincide():
     }
     assert all(stream.words is not None for stream in COINCIDING)
     same = (
-        random_streams.HINDSIGHT_SEARCH.generator(5, 1).random(),
+        random_streams.PLACEMENT_ABLATION.generator(5, 1).random(),
         random_streams.POLICY.generator(5).random(),
     )
     assert same[0] == same[1]

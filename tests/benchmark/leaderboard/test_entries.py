@@ -121,7 +121,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a policy that is a module": (lambda f: claims(f, policy={"name": "os:system"}), "policy"),
     "another version of the board": (lambda f: claims(f, board_version=2), "board_version: is of small"),
     "another board": (lambda f: claims(f, board="fair"), "board_version: is of fair"),
-    "a title of another": (lambda f: claims(f, title="s r t F"), "title"),
+    "a title of another": (lambda f: claims(f, title=" srtf "), "title"),
     "a title of another entry": (lambda f: claims(f, title="PLACED"), "title"),
     "another information class": (lambda f: claims(f, information_class="none"), "information_class"),
     "another policy": (lambda f: claims(f, policy={"name": "arena"}), "policy: is not that of the entry"),
@@ -181,8 +181,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_tampered(name: str, root: Path) -> None:
     change, expected = TAMPERED[name]
     change(root / "small" / "mine")
-    (line,) = check(root)
-    assert line.startswith("mine: ")
+    (line,) = (found for found in check(root) if found.startswith("mine: "))
     assert expected in line
     assert "\n" not in line
 
