@@ -180,13 +180,13 @@ def list_sealed(table: FigureTable) -> list[str]:
 
 def describe_table(table: FigureTable) -> str:
     """Say in one line what the figures are."""
-    metric = describe_metric(table).removesuffix(", h")
+    metric = "Mean JCT" if table.board.metric == "jct_mean" else f"`{table.board.metric}`"
     of = f"that of the reference ({find_title(table, table.keys.reference)}) on the same trace"
     over, mean, on = "over", "geometric mean", "logarithms"
     if table.keys.compare == "difference":
         over, mean, on = "less", "mean", "differences"
     how = (
-        f"{metric[0].upper()}{metric[1:]} {over} {of}: {mean} over n seeds in each family, families with"
+        f"{metric} {over} {of}: {mean} over n seeds in each family, families with"
         f" equal weight; 95 % intervals by Student's t on {on}"
     )
     better = "" if table.board.metric == "jct_mean" else f" {table.board.better.capitalize()} is better."
