@@ -60,7 +60,7 @@ def describe_entry(root: Path, board: str, entry: str) -> tuple[bool, str]:
         return True, f"{title}replays; the board has no figures of its reference beside it yet.\n"
     low, high = (mine[key] for key in ("low", "high"))
     interval = "too few seeds" if low is None else f"{low:.2f} to {high:.2f}"
-    told = f"Its {mine['kind']} to the reference is {mine['value']:.2f} ({interval}, n {mine['seeds']})."
+    told = f"Its {mine['compare']} to the reference is {mine['value']:.2f} ({interval}, n {mine['seeds']})."
     return True, f"{title}replays. {told}\n"
 
 

@@ -32,7 +32,7 @@ class Ratio(NamedTuple):
         The 95 % interval; None with fewer than `LEAST_SEEDS` seeds in a family.
     seeds : int
         Pairs; over families, the fewest of a family.
-    kind : str
+    compare : str
         `ratio` or `difference`.
     """
 
@@ -40,14 +40,14 @@ class Ratio(NamedTuple):
     low: float | None
     high: float | None
     seeds: int
-    kind: str = "ratio"
+    compare: str = "ratio"
 
     @property
     def width(self) -> float:
         """Upper end of the interval over its lower one, less one; of a difference, their distance."""
         if self.low is None or self.high is None:
             return 0.0
-        return self.high / self.low - 1.0 if self.kind == "ratio" else self.high - self.low
+        return self.high / self.low - 1.0 if self.compare == "ratio" else self.high - self.low
 
 
 class Comparison(NamedTuple):
@@ -68,30 +68,30 @@ class Comparison(NamedTuple):
     stopped: str
 
 
-def aggregate_ratios(families: Sequence[Floats], kind: str = "ratio") -> Ratio:
+def aggregate_ratios(families: Sequence[Floats], compare: str = "ratio") -> Ratio:
     """Return the geometric mean of paired ratios within families and then over families, with its interval.
 
     Parameters
     ----------
     families : sequence of ndarray of float
         Logarithms of the ratios of each family, or the differences, one per seed; at least one each.
-    kind : str
+    compare : str
     """
     from scipy.special import stdtrit  # Slow to import, and most commands need no interval.
 
-    shown = math.exp if kind == "ratio" else float
+    shown = math.exp if compare == "ratio" else float
     count, seeds = len(families), min(len(logs) for logs in families)
     mean = float(np.mean([logs.mean() for logs in families]))
     if seeds < LEAST_SEEDS:
-        return Ratio(shown(mean), None, None, seeds, kind)
+        return Ratio(shown(mean), None, None, seeds, compare)
     parts = [float(logs.var(ddof=1)) / len(logs) / count**2 for logs in families]
     variance = sum(parts)
     if variance == 0.0:
-        return Ratio(shown(mean), shown(mean), shown(mean), seeds, kind)
+        return Ratio(shown(mean), shown(mean), shown(mean), seeds, compare)
     # Satterthwaite's degrees of freedom: families differ in their spread, of which each is estimated apart.
     freedom = variance**2 / sum(part**2 / (len(logs) - 1) for part, logs in zip(parts, families, strict=True))
     half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
-    return Ratio(shown(mean), shown(mean - half), shown(mean + half), seeds, kind)
+    return Ratio(shown(mean), shown(mean - half), shown(mean + half), seeds, compare)
 
 
 def compare_with_reference(
@@ -103,21 +103,21 @@ def compare_with_reference(
     """
     of = table.keys.reference if reference is None else reference
     under = table.condition_of(name) if condition is None else condition
-    kind, logs, stopped = table.keys.compare, dict[str, Floats](), ""
+    compare, logs, stopped = table.keys.compare, dict[str, Floats](), ""
     for family in table.keys.scenarios:
         mine, other = (_values(table, one, family, under) for one in (name, of))
         both = [(mine[seed], other[seed]) for seed in mine if seed in other]
-        ratios = [math.log(one / two) for one, two in both if one > 0 < two] if kind == "ratio" else []
-        logs[family] = np.array(ratios if kind == "ratio" else [one - two for one, two in both])
+        ratios = [math.log(one / two) for one, two in both if one > 0 < two] if compare == "ratio" else []
+        logs[family] = np.array(ratios if compare == "ratio" else [one - two for one, two in both])
     for place, row in sorted(table.rows.items()):
         if (place.policy, place.condition) == (name, under) and row.stopped and not stopped:
             stopped = f"{place.scenario}-{place.seed}: {row.stopped}"
             logs[place.scenario] = np.array([])
     found = {
-        family: aggregate_ratios([values], kind) if len(values) else None for family, values in logs.items()
+        family: aggregate_ratios([values], compare) if len(values) else None for family, values in logs.items()
     }
     whole = all(len(values) for values in logs.values())
-    return Comparison(found, aggregate_ratios([*logs.values()], kind) if whole else None, stopped)
+    return Comparison(found, aggregate_ratios([*logs.values()], compare) if whole else None, stopped)
 
 
 def find_width(table: FigureTable, name: str) -> float:

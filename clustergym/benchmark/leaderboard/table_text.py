@@ -90,7 +90,7 @@ def format_ratio(found: Ratio | None) -> str:
     """Return a ratio with its interval, or with a question mark where there are too few seeds for one."""
     if found is None:
         return "-"
-    sign = "" if found.kind == "ratio" else "+"
+    sign = "" if found.compare == "ratio" else "+"
     if found.low is None or found.high is None:
         return f"{found.value:{sign}.2f} [?]"
     return f"{found.value:{sign}.2f} [{found.low:{sign}.2f}, {found.high:{sign}.2f}]"
