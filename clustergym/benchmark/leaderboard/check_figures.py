@@ -109,8 +109,11 @@ def compare_replay(table: FigureTable, replayed: Row) -> list[str]:
     row = table.rows.get(replayed.place)
     if row is None:
         return []
-    values = [("sha256", row.sha256, replayed.sha256), ("digest", row.digest, replayed.digest)]
-    values += [(name, row.metrics[name], value) for name, value in replayed.metrics.items()]
+    values: list[tuple[str, str | float | None, str | float | None]] = [
+        ("sha256", row.sha256, replayed.sha256),
+        ("digest", row.digest, replayed.digest),
+        *((name, row.metrics[name], value) for name, value in replayed.metrics.items()),
+    ]
     return [
         f"{row.place}: {name} is {new} by its log, and {old} in the table"
         for name, old, new in values

@@ -101,7 +101,8 @@ def add_entry(
         licence=LICENCE,
         command=command,
     )
-    cells, log = table.keys.least_cells, "schedule" if own else "decisions"
+    log: Log = "schedule" if own else "decisions"
+    cells = table.keys.least_cells
     table.board.compose()
     task = partial(_play_cell, table, policy, placer, log, limit_s)
     made = in_order(task, cells, workers, f"run {name} on {table.board.name}")

@@ -114,7 +114,8 @@ def compare_with_reference(
             stopped = f"{place.scenario}-{place.seed}: {row.stopped}"
             logs[place.scenario] = np.array([])
     found = {
-        family: aggregate_ratios([values], compare) if len(values) else None for family, values in logs.items()
+        family: aggregate_ratios([values], compare) if len(values) else None
+        for family, values in logs.items()
     }
     whole = all(len(values) for values in logs.values())
     return Comparison(found, aggregate_ratios([*logs.values()], compare) if whole else None, stopped)

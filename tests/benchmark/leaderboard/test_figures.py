@@ -250,7 +250,7 @@ def test_a_killed_fill_goes_on_beside_another_and_the_figures_are_the_same(
     ]
     first = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert first.stdout is not None
-    while "mean JCT" not in first.stdout.readline():
+    while "jct_mean" not in first.stdout.readline():
         time.sleep(0.01)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
