@@ -180,7 +180,7 @@ def _run(checked: Mapping[str, tuple[FigureTable, Fingerprints]], task: tuple[st
     try:
         return run_place(*checked[board], place)
     except (InputError, MemoryError) as error:
-        return f"cannot be run: {error}"
+        return f"cannot be run: {str(error) or 'out of memory'}"
 
 
 def draw_rows(rows: Sequence[tuple[str, Row]], count: int) -> list[tuple[str, Row]]:

@@ -205,7 +205,7 @@ def _run_claimed(
         try:
             row = run_place(table, prints, place)
         except (InputError, MemoryError) as error:  # Nothing that a policy did: the table says nothing of it.
-            return f"{place}: not run: {error or 'out of memory'}"
+            return f"{place}: not run: {str(error) or 'out of memory'}"
         if shared:
             _add_row(table, row, prints)
         return row
