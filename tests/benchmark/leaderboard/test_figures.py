@@ -176,6 +176,7 @@ def test_what_no_policy_did_is_no_row(
         ({"metrics": {"jct_mean": -5.0}}, "jct_mean is -5.0"),
         ({"metrics": {"jct_mean": None}}, "neither a figure nor a reason"),
         ({"stopped": "it took too long"}, "or both"),
+        ({"stopped": "it took too long", "digest": "", "metrics": {"jct_mean": None}}, "stopped is"),
         ({"keys": "{}"}, "keys is"),
         ({"sha256": "0" * 64}, "sha256 is"),
     ],
