@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import yaml
 from committed_figures import WORLDS, load_tables, speeds_of
@@ -11,14 +11,10 @@ from figure_sentences import state_findings
 from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable
 from clustergym.benchmark.leaderboard.pairs import BEST, Comparison, compare_with_reference, mean_hours
 from clustergym.benchmark.leaderboard.table_text import (
-    describe_halves,
     describe_table,
     find_title,
     format_ratio,
-    list_headers,
     list_sealed,
-    list_stopped,
-    list_table_rows,
 )
 from clustergym.common.paths import conf_dir
 from clustergym.common.tables import table
@@ -28,7 +24,7 @@ COMPARED = (
     *("learned-none", "hesrpt-guarded", "hesrpt", "optimus-guarded", "optimus", "sia", "pollux", "arena"),
     *("gandiva-guarded", "ares", "fcfs-backfill", "fcfs", "random", BEST, BOUND),
 )
-"""Rows of the README; docs/results.md has all."""
+"""Rows of the README; a board's page has all."""
 BACKFILL = "fcfs-backfill"
 
 
@@ -105,18 +101,3 @@ def describe_limits(one: FigureTable) -> str:
         f"for a parallel plan costs at most {longest_s:.0f} s; the boards' conditions change both."
     )
     return " ".join([text, *saw])
-
-
-def all_tables() -> str:
-    """Return every row of each board's table of figures, with conditions and what does not end."""
-    return "\n\n".join("\n\n".join(_whole(name, one)) for name, one in world_tables().items())
-
-
-def _whole(name: str, one: FigureTable) -> Iterator[str]:
-    yield f"### {WORLDS[name]}"
-    yield f"The board [{name}](leaderboards/{name}/README.md). {describe_table(one)}{describe_halves(one)}"
-    yield speeds_of([one.board])
-    yield table(list_headers(one), list(list_table_rows(one)), words=(0, 1))
-    stopped = list_stopped(one)
-    if stopped:
-        yield "\n".join(f"- {line}" for line in stopped)

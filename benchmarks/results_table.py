@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import metric_tables
-import stability
 import yaml
 from committed_figures import (
     ROOT,
@@ -23,29 +22,17 @@ from committed_figures import (
     other_boards,
     validated,
 )
-from figure_tables import all_tables, compared_table
+from figure_tables import compared_table
 
 import clustergym
 from clustergym.common.paths import conf_dir
 from clustergym.common.processes import cores, in_order
 from clustergym.common.tables import table
-from clustergym.scenario.policy import KNOWS, InformationClass
 from clustergym.scenario.registry import make_policy
 
 PAGES = ("README.md", "docs/index.md", "docs/results.md", "docs/concepts.md", "docs/metrics.md")
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-SCENARIOS: dict[str, tuple[str, ...]] = {
-    "testbed": (),
-    "testbed, free": ("costs=profiled-free",),
-    "ares": (),
-    "ares-light": (),
-}
-POLICIES = (
-    *("random", "tiresias", "gandiva", "las", "fcfs", "pollux", "sia", "learned", "optimus"),
-    *("ares work_conserving=true", "ares", "allox", "lucid", "elasticflow-ls", "themis", "gavel", "hesrpt"),
-    *("arena-tuned", "arena", "crius", "srtf elastic=true", "srtf", "sjf"),
-)
 WAITS = {
     "as published": "arena",
     "profiles are free": "arena, free",
@@ -54,10 +41,6 @@ WAITS = {
     "every job may pass a blocked one": "arena overtaking=any",
     "running jobs are halved up to five times to make room, not three": "arena search_depth=5",
 }
-HEADERS = (
-    *("knows", "policy", "`testbed`: mean JCT", "free", "p99", "unfair", "restarts"),
-    *("`ares`: mean JCT", "p99", "unfair", "`ares-light`: mean JCT", "unfair"),
-)
 
 
 def make(label: str) -> Any:
@@ -70,41 +53,11 @@ def make(label: str) -> Any:
 
 
 def run(cell: tuple[str, str]) -> dict[str, float]:
-    """Return the metrics of a policy on a scenario."""
+    """Return the metrics of a policy on a scenario, whose name may end in ", free": profiles cost nothing."""
     label, scenario = cell
-    overrides = list(SCENARIOS[scenario])
-    return dict(
-        clustergym.simulate(clustergym.load_scenario(scenario.split(",")[0], overrides), make(label)).metrics
-    )
-
-
-def row(label: str, found: dict[str, dict[str, float]]) -> list[str]:
-    """Return the cells of a policy after its class."""
-
-    def hours(scenario: str, metric: str, decimals: int) -> str:
-        return f"{found[scenario][metric] / 3600:.{decimals}f} h"
-
-    def unfair(scenario: str) -> str:
-        return f"{100 * found[scenario]['unfair_fraction']:.0f} %"
-
-    cells = [label, hours("testbed", "jct_mean", 2), hours("testbed, free", "jct_mean", 2)]
-    cells += [hours("testbed", "jct_p99", 1), unfair("testbed"), f"{found['testbed']['restarts_mean']:.2f}"]
-    cells += [hours("ares", "jct_mean", 2), hours("ares", "jct_p99", 1), unfair("ares")]
-    return [*cells, hours("ares-light", "jct_mean", 2), unfair("ares-light")]
-
-
-def runs(processes: int) -> str:
-    """Run all policies on all scenarios; return the table, by class and then by mean JCT on `testbed`."""
-    cells = [(label, scenario) for label in POLICIES for scenario in SCENARIOS]
-    metrics = dict(zip(cells, in_order(run, cells, processes), strict=True))
-    rows = []
-    for known in reversed(InformationClass):
-        mine = [label for label in POLICIES if make(label).information_class == known]
-        mine.sort(key=lambda label: metrics[label, "testbed"]["jct_mean"])
-        for label in mine:
-            found = {scenario: metrics[label, scenario] for scenario in SCENARIOS}
-            rows.append([KNOWS[known] if label == mine[0] else "", *row(label, found)])
-    return table(HEADERS, rows, words=range(len(HEADERS)))
+    name, _, free = scenario.partition(", ")
+    loaded = clustergym.load_scenario(name, ["costs=profiled-free"] if free else [])
+    return dict(clustergym.simulate(loaded, make(label)).metrics)
 
 
 def waits(processes: int) -> str:
@@ -123,8 +76,6 @@ def waits(processes: int) -> str:
 
 BLOCKS = {
     "best": compared_table,
-    "worlds": all_tables,
-    "stability": stability.tabulate_stability,
     "boards": other_boards,
     "newest": newest_board,
     "validated": validated,
@@ -133,7 +84,7 @@ BLOCKS = {
     "timeline_columns": metric_tables.timeline_columns,
     "event_kinds": metric_tables.event_kinds,
 }
-"""What is made of committed files; the blocks `runs` and `waits` are of runs."""
+"""What is made of committed files; the block `waits` is of runs."""
 
 
 def written(page: str, made: Mapping[str, str]) -> str:
@@ -157,12 +108,12 @@ def with_docs_links(text: str) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Write the pages."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", action="store_true", help="run the tables of single scenarios anew too")
+    parser.add_argument("--runs", action="store_true", help="run the table of docs/concepts.md anew too")
     parser.add_argument("--processes", type=int, default=cores())
     options = parser.parse_args(argv)
     made = {name: make_block() for name, make_block in BLOCKS.items()}
     if options.runs:
-        made |= {"runs": runs(options.processes), "waits": waits(options.processes)}
+        made["waits"] = waits(options.processes)
     for page in PAGES:
         (ROOT / page).write_text(written(page, made), encoding="utf-8")
         print(f"wrote {page}")

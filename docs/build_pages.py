@@ -61,7 +61,7 @@ TABLES_SEARCHED = ("environments/elastic.md", "environments/placement.md", "envi
 def on_config(config: Any) -> Any:
     """Let every page link to the repository, once pyproject.toml says where it is, and list the policies."""
     config.repo_url = repository_url()
-    every = next(one["Compare schedulers"] for one in config.nav if "Compare schedulers" in one)
+    every = next(one["Reference"] for one in config.nav if "Reference" in one)
     policies: list[str] = next(one["Policies"] for one in every if "Policies" in one)
     policies += [f"policies/{path.stem}.md" for path in PRESETS]
     return config

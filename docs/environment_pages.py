@@ -40,25 +40,24 @@ OF_PICTURE = {"Knobs": {"hold": 2}}
 CURVE = "![On dev windows or traces, as {name} trains](../learned-agents/{name}.svg)\n\n"
 EVOLVED = CURVE + "`{name}`, trained by evolution ([the objective](../learned-agents/training.md)). "
 REACHED = {
-    "Elastic": CURVE.format(name="elastic-16")
-    + "Masked PPO on `Elastic-16`, after imitation of a policy: [networks](../learned-agents/networks.md). "
-    "From scratch, [credit by job](../learned-agents/networks.md#edits-with-50-jobs) on episodes of 50 jobs, "
+    "Elastic": CURVE.format(name="elastic-16") + "Masked PPO on `Elastic-16`, after imitation of a policy. "
+    "From scratch, [credit by job](../learned-agents/training.md#credit-by-job) on episodes of 50 jobs, "
     "five seeds, by `python benchmarks/tiers.py elastic-16 --learner by_job --steps 3000000 --env jobs=50 "
     "--seeds 5`: mean JCT on the 40 test traces over heSRPT's 0.941 [0.921, 0.962], in 333 to 433 s "
     "of processor time a seed; random play has 1.691. On `Elastic-64` three seeds have 0.964 [0.928, 1.003], "
-    "in 1,461 to 1,721 s. MaskablePPO of sb3-contrib [hardly learns](../learned-agents/networks.md#stock-"
-    "learners-from-scratch) on `Elastic-16`: 1.485 [1.405, 1.560] over five seeds, in 227 to 248 s.",
-    "Elastic-homogeneous": EVOLVED.format(name="elastic-384")
-    + "[64 to 1,280 GPUs of one type](../learned-agents/other-clusters.md).",
-    "Fair": EVOLVED.format(name="fair") + "[Fairness](../learned-agents/deadlines-fairness.md#fairness). "
-    "From scratch: [credit by job](../learned-agents/networks.md#other-objectives).",
+    "in 1,461 to 1,721 s. MaskablePPO of sb3-contrib hardly learns on `Elastic-16`: 1.485 [1.405, 1.560] "
+    "over five seeds, in 227 to 248 s.",
+    "Elastic-homogeneous": EVOLVED.format(name="elastic-384") + "For 384 GPUs of one type.",
+    "Fair": EVOLVED.format(name="fair")
+    + "The board [fair](../../leaderboards/fair/README.md) has its score. "
+    "From scratch: [credit by job](../learned-agents/training.md#credit-by-job).",
     "Deadline": EVOLVED.format(name="deadline")
-    + "[Deadlines](../learned-agents/deadlines-fairness.md#deadlines). From scratch: "
-    "[credit by job](../learned-agents/networks.md#other-objectives).",
+    + "The board [deadline](../../leaderboards/deadline/README.md) has its score. From scratch: "
+    "[credit by job](../learned-agents/training.md#credit-by-job).",
     "Auction": EVOLVED.format(name="none") + "[How an auction is trained](../learned-agents/training.md).",
     "Burst": CURVE.format(name="burst-16")
-    + "[Credit by job](../learned-agents/networks.md#bursts) from scratch on `Burst-16`, five seeds, by "
-    "`python benchmarks/tiers.py burst-16 --learner by_job --steps 1500000 --set learning_rate=7e-4 "
+    + "[Credit by job](../learned-agents/training.md#credit-by-job) from scratch on `Burst-16`, five seeds, "
+    "by `python benchmarks/tiers.py burst-16 --learner by_job --steps 1500000 --set learning_rate=7e-4 "
     "num_envs=128 n_steps=32 n_epochs=4 value_weight=0.5`: mean JCT on the 40 test traces over heSRPT's "
     "0.999 [0.967, 1.038], in 118 to 153 s of processor time a seed; "
     "random play has 1.503. CMA-ES over a linear score has 1.040 "
@@ -68,12 +67,12 @@ REACHED = {
     "heuristics and the best known weights come to: [tiers](README.md#tiers).\n\n"
     + CURVE.format(name="burst-64").rstrip(),
     "Priority": CURVE.format(name="priority-16")
-    + "[Credit by job](../learned-agents/networks.md#credit-by-job) from scratch on `Priority-16`, by "
+    + "[Credit by job](../learned-agents/training.md#credit-by-job) from scratch on `Priority-16`, by "
     "`python benchmarks/tiers.py priority-16 --learner by_job --steps 1650000 --env traces=200`: mean JCT on "
     "the 40 test traces over heSRPT's 0.936 [0.922, 0.951] over five seeds, in 164 to 228 s of processor "
     "time a seed; random play has 1.824. On `Priority-64` three seeds have 0.956 [0.942, 0.971], and on "
     "`Priority-1280` 0.907 [0.895, 0.920]. "
-    "[Stock learners](../learned-agents/networks.md#stock-learners-from-scratch): PPO of Stable-Baselines3 "
+    "Stock learners: PPO of Stable-Baselines3 "
     "with `baseline=hesrpt` and `gamma=0.98` has 1.315 on `Priority-16` after a million steps (five "
     "seeds), and SAC does not learn there. "
     "What heuristics and the best known weights come to: [tiers](README.md#tiers).\n\n"
@@ -93,13 +92,13 @@ REACHED = {
     + CURVE.format(name="knobs-16")
     + CURVE.format(name="knobs-1280").rstrip(),
     "Tenants": "From scratch, for mean JCT alone: [credit by "
-    "job](../learned-agents/networks.md#other-objectives). Policies under quotas, the learned auction among "
+    "job](../learned-agents/training.md#credit-by-job). Policies under quotas, the learned auction among "
     "them: [tenants](../tenants.md).",
     "Placement": "No agent is trained in it. Placement algorithms, and how far they are from the optimum: "
-    "[placement](../placement.md).",
+    "[Arnold](../reproduction/arnold.md).",
     "Sharing": EVOLVED.format(name="sharing")
     + "It allocates more than FGD, and rejects more requests for several GPUs: "
-    "[parts of GPUs](../learned-agents/sharing.md).",
+    "the board [sharing](../../leaderboards/sharing/README.md).",
     "Rack": "Hours that gangs wait, a mean weighted by GPUs, over the episodes of seeds 0 to 199, by `python "
     "benchmarks/rack_table.py --episodes 200 --hindsight 0 --evolve 3`, with 95 % bootstrap intervals over "
     "episodes:\n\n"

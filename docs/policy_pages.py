@@ -21,7 +21,7 @@ Rows = dict[str, tuple[str, Comparison]]
 """Title and comparison by the name of a row."""
 BOARDS = ("testbed", "ares", "scale", "llm-2026", "fair", "deadline", "faults")
 DIFFERS = re.compile(
-    "Differences from the paper|Every departure|Where the text leaves|As its published|"
+    "Differences from the (paper|program)|Every departure|Where the text leaves|As its published|"
     "The paper has no gangs|We generalise|The paper's ablations"
 )
 """How a paragraph begins that says where a policy leaves its paper."""

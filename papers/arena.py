@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import Any
-
-from clustergym.common.tables import table
 
 from . import arena_scenarios as scenarios
 from . import arena_sections as parts
@@ -30,14 +27,11 @@ def reproduce(options: Options) -> page.Report:
     scenarios.check_data(options.data)
     chosen, note = choose(POLICIES, options.policies)
     whole = not options.quick
-    horizons: list[tuple[str, int | None]] = [("philly", 664)]
-    horizons += [("philly", 2000), ("venus", 664), ("venus", None)] if whole else []
     lengths = [664, 2000] if whole else [664]
-    sections = [_comparison(chosen, *where) for where in horizons]
+    sections = [_comparison(chosen, "philly", rounds) for rounds in lengths]
     if "arena" in chosen:
-        sections += [_policy_or_rules(chosen, horizons)] if len(chosen) > 1 else []
         sections += [parts.DEPARTURES, *([parts.CHANCE] if whole else [])]
-        sections += [make(rounds) for rounds in lengths for make in (parts.ablations, parts.depths)]
+        sections += [parts.ablations(lengths[-1]), parts.depths(lengths[-1])]
         sections += [parts.deadlines(), parts.QUEUES]
         sections += [parts.FIDELITY, parts.CLASSES] if "sia" in chosen else []
         sections += [parts.LIFESPANS] if whole else []
@@ -118,26 +112,3 @@ def _gap(policy: str, known: Figures, figures: Figures) -> str:
     dropped = int(figures["jobs_dropped"])
     rule = f"; {dropped:,} jobs fit nowhere under the memory rule and are dropped at once" if dropped else ""
     return f"- {policy}: {', '.join(gaps)}{rule}."
-
-
-def _policy_or_rules(policies: Sequence[str], horizons: Sequence[tuple[str, int | None]]) -> page.Section:
-    """Return how much of Arena's gain is left when the rules are the same for all."""
-    metrics = {
-        "jobs_finished": "finished",
-        "throughput_mean": "samples/s",
-        "jct_mean_censored": "JCT censored",
-    }
-    pairs = [(metric, setting) for metric in metrics for setting in SETTINGS]
-    headers = ["trace", "against", *(f"{metrics[metric]}, {setting}" for metric, setting in pairs)]
-
-    def text(found: Found) -> str:
-        rows = []
-        for where, baseline in product(horizons, (policy for policy in policies if policy != "arena")):
-            shares = (
-                change(*(found[make_run(*where, s, policy)][metric] for policy in ("arena", baseline)))
-                for metric, s in pairs
-            )
-            rows.append([describe_length(*where), baseline, *shares])
-        return f"{page.passage('arena', 'policy or rules')}\n\n{table(headers, rows)}"
-
-    return page.Section((), text)

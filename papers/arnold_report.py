@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from clustergym.common.tables import percent, table
 from clustergym.oracle.roofline.devices import PORT_SHARE
 from clustergym.results.report.colours import choose_style
 
-from .arnold_benchmark import BASELINES, EITHER_UNIT, WHOLE_GROUPS, estimates
+from .arnold_benchmark import BASELINES, WHOLE_GROUPS, estimates
 from .page import passage
 
 MODELS = ("dense", "MoE")
@@ -20,14 +20,9 @@ MODELS = ("dense", "MoE")
 
 def report(figures: dict[str, Any]) -> str:
     """Return the Markdown report on the results of `placement_figures`."""
-    found, alphas = figures["characterisation"], figures["alphas"]
-    settings = [
-        _text("setting", **setting, table=_score_table(setting["scores"], alphas))
-        for setting in figures["settings"]
-    ]
-    parts = [_text("head", **figures), _summary(figures), _fullness(figures["fullness"]), *settings]
+    found = figures["characterisation"]
+    parts = [_text("head", **figures), _summary(figures), _fullness(figures["fullness"])]
     parts += [
-        _cells(figures),
         _characterisation(found),
         _scale(found["scale"]),
         _ablation(figures["ablation"]),
@@ -86,23 +81,6 @@ def _fullness(rows: list[dict[str, Any]]) -> str:
     return _text("fullness", table=table(["setting", *heads], by_name.values()))
 
 
-def _score_table(scores: dict[str, Any], alphas: Sequence[float]) -> str:
-    rows = [
-        [_name(name), *(f"{e.mean:.2f} ± {(e.high - e.low) / 2:.2f}" for e in estimates(by_alpha))]
-        for name, by_alpha in scores.items()
-    ]
-    return table(["algorithm", *(f"alpha {alpha}" for alpha in alphas)], rows)
-
-
-def _cells(figures: dict[str, Any]) -> str:
-    tables = []
-    for setting in figures["settings"]:
-        scores = setting["cell_scores"].items()
-        rows = {"arnold, either unit" if name == EITHER_UNIT else name: row for name, row in scores}
-        tables.append(f"Setting ({setting['name']})\n\n{_score_table(rows, figures['alphas'])}")
-    return _text("cells", tables="\n\n".join(tables))
-
-
 def _characterisation(found: dict[str, Any]) -> str:
     rows, means = found["two_minipods"], []
     models = list(dict.fromkeys(row["model"] for row in rows))
@@ -114,19 +92,7 @@ def _characterisation(found: dict[str, Any]) -> str:
         "worth",
         **{"core": found["core_oversubscription"], "share": 100 * PORT_SHARE},
         **{"gains": _gains(rows), "means": "; ".join(means)},
-        without_overlap=_gains(found["without_overlap"]),
-        by_core=_by_parameter("core", found["core_factors"], models),
-        by_share=_by_parameter("share", found["network_shares"], models),
-        inside="; ".join(f"{100 * v:.3f} % ({name})" for name, v in found["inside_a_minipod"].items()),
     )
-
-
-def _by_parameter(name: str, found: dict[str, Any], models: Sequence[str]) -> str:
-    rows = [
-        [value, *(f"{percent(g['pp_aligned'])} / {percent(g['dp_aligned'])}" for g in by_model.values())]
-        for value, by_model in found.items()
-    ]
-    return table([name, *models], rows)
 
 
 def _gains(rows: list[dict[str, Any]]) -> str:
@@ -146,25 +112,21 @@ def _gain(row: Mapping[str, Any]) -> str:
 
 def _scale(rows: list[dict[str, Any]]) -> str:
     once = [row for row in rows if row["model"] == rows[0]["model"]]
-    job, chosen, by_core = ["GPUs", "minipods x nodes", "model"], [], []
+    job, chosen = ["GPUs", "minipods x nodes", "model"], []
     for row in rows:
         cells = [f"{row['gpus']:,}", f"{row['minipods']} x {row['minipod_nodes']}", row["model"]]
         ratios = _two_digits((row["dp_spread_ratio"], row["pp_spread_ratio"]))
         chosen.append([*cells, row["unit"].upper(), f"{row['alpha']:g}", _gain(row), *ratios])
-        by_core.append([*cells, *map(percent, (*row["gain_by_core"].values(), row["gain_unsplit"]))])
-    cores = [f"core {factor}" for factor in rows[0]["gain_by_core"]]
     return _text(
         "scale",
         chosen=table([*job, "unit", "alpha", "gain", "DP spread ratio", "PP spread ratio"], chosen),
-        by_core=table([*job, *cores, "no PP group split"], by_core),
         **{key: sum(row[key] for row in once) for key in ("proven", "solved")},
     )
 
 
 def _ablation(found: dict[str, Any]) -> str:
     """Return the section on the results of `arnold_ablation.ablate`."""
-    rules, scale = _rules(found), _ablation_at_scale(found["scale"])
-    return _text("ablation", coefficient=found["coefficient"], rules=rules, scale=scale)
+    return _text("ablation", coefficient=found["coefficient"], rules=_rules(found))
 
 
 def _model(row: dict[str, Any]) -> str:
@@ -182,23 +144,6 @@ def _rules(found: dict[str, Any]) -> str:
         rows.append([name, *map(percent, (*gains, *(spreads[key] for key in at_scale)))])
     heads = [f"96 GPUs, {model}: {to}" for model, to in columns]
     return table(["rule", *heads, *(f"{gpus:,} GPUs, {model}" for gpus, model in at_scale)], rows)
-
-
-def _ablation_at_scale(rows: list[dict[str, Any]]) -> str:
-    shown = [["the paper", "-", "+5.7 %", "3 and 2", "-", "+10.6 %", "1.5 and 1.3", "30-50 %"]]
-    for name in dict.fromkeys(row["variation"] for row in rows):
-        mine = {(row["gpus"], _model(row)): row for row in rows if row["variation"] == name}
-        line = [name]
-        for gpus in (208, 9600):
-            row = mine[gpus, "MoE"]
-            spreads = f"{row['dp_spread_ratio']:.2f} and {row['pp_spread_ratio']:.2f}"
-            line += [percent(mine[gpus, "dense"]["gain"][0]), _gain(row), spreads]
-        shares = (f"{100 * mine[9600, model]['communication_share']:.0f} %" for model in MODELS)
-        shown.append([*line, " and ".join(shares)])
-    heads = [
-        f"{g} GPUs: {h}" for g in ("208", "9,600") for h in ("dense", "MoE", "DP and PP spread lower by")
-    ]
-    return table(["changed", *heads, "communication"], shown)
 
 
 def draw(figures: dict[str, Any], path: Path, option: str) -> None:

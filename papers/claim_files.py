@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.yaml_file import YamlMapping, field_name, read_mapping
 
-from .claims import FAIR, NO_FIGURE, PUBLISHED, REPRODUCED, REVERSED, PaperClaim
+from .claims import FAIR, NO_FIGURE, PUBLISHED, REPRODUCED, REVERSED, UNKNOWN, PaperClaim
 
 FOLDER = Path(__file__).parent / "published"
 RULES: Mapping[str, dict[str, Any]] = {
@@ -57,7 +57,6 @@ KEYS = (
     "claims",
 )
 SIGNS = {"above": 1, "below": -1}
-UNKNOWN = "not known"
 _NAMED = re.compile(r"\{([^{}:]+)(?::([^{}]*))?\}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -16,6 +16,8 @@ _ROUNDING = 1e-9
 REPRODUCED, SMALLER, LARGER, REVERSED = "reproduced", "smaller", "larger", "reversed"
 NO_FIGURE, NOT_SIMULATED, NOT_RUN = "no figure in the text", "not simulated", "not run"
 VERDICTS = (REPRODUCED, SMALLER, LARGER, REVERSED, NO_FIGURE, NOT_SIMULATED, NOT_RUN)
+UNKNOWN = "not known"
+"""The reason of a gap of which no cause was found."""
 FAIR, PUBLISHED = "fair", "as published"
 """Our two settings: one set of rules for all policies, or the rules of the paper's own simulator."""
 
@@ -129,10 +131,10 @@ class PaperClaim:
         return next(name for name in VERDICTS if self.verdict.startswith(name))
 
     @property
-    def cells(self) -> list[str]:
-        """The paper's claim as a row of a table with the columns `HEADERS`."""
-        figures = (self.format_figure(value) for value in (self.fair, self.as_published))
-        return [self.claim, self.source, self.shown_paper, *figures, self.verdict, self.why]
+    def note(self) -> str:
+        """The reason of a verdict that is not plainly that of the paper; empty where none is known."""
+        plainly_kept = self.verdict in (REPRODUCED, NO_FIGURE)
+        return "" if plainly_kept or self.why == UNKNOWN else self.why
 
     def plain(self) -> dict[str, Any]:
         """Return the paper's claim and our verdict as JSON values, unrounded."""
@@ -162,12 +164,36 @@ class PaperClaim:
         return f"{value:{sign},.{self.decimals}f}{gap}{self.unit}"
 
 
-HEADERS = ("claim", "source", "paper", "ours, fair", "ours, as published", "verdict", "why")
-
-
 def claims_table(claims: Iterable[PaperClaim]) -> str:
-    """Return a Markdown table of papers' claims beside our figures."""
-    return table(HEADERS, (claim.cells for claim in claims), words=(0, 1, 5, 6))
+    """Return Markdown tables of a paper's claims beside our figures, one for each place in the paper.
+
+    A table leaves out a setting that none of its claims has. Reasons stand below it, each once, by number.
+    """
+    places: dict[str, list[PaperClaim]] = {}
+    for claim in claims:
+        places.setdefault(claim.source, []).append(claim)
+    return "\n\n".join(f"### {place}\n\n{_table_of_place(rows)}" for place, rows in places.items())
+
+
+def _table_of_place(claims: Sequence[PaperClaim]) -> str:
+    notes = list(dict.fromkeys(claim.note for claim in claims if claim.note))
+    settings = {
+        "ours, fair": [claim.fair for claim in claims],
+        "ours": [claim.as_published for claim in claims],
+    }
+    shown = {name: values for name, values in settings.items() if any(value is not None for value in values)}
+    rows = [
+        [
+            claim.claim,
+            claim.shown_paper,
+            *(claim.format_figure(values[at]) for values in shown.values()),
+            claim.verdict + (f" ({notes.index(claim.note) + 1})" if claim.note else ""),
+        ]
+        for at, claim in enumerate(claims)
+    ]
+    made = table(("claim", "paper", *shown, "verdict"), rows, words=(0, len(shown) + 2))
+    listed = "\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))
+    return f"{made}\n\n{listed}".strip()
 
 
 def difference(ours: float, theirs: float) -> float:

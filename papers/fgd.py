@@ -82,7 +82,7 @@ def reproduce(options: Options) -> Report:
     done = list(in_order(_fills, runs, options.workers, label="workloads and seeds"))
     rows = [row for run, fills in zip(runs, done, strict=True) for row in _rows(run, fills, published)]
     introduction = "\n\n".join(filter(None, [passage("fgd", "introduction"), note]))
-    sections = [words(part) for part in _parts(runs, done, rows)]
+    sections = [words(part) for part in _parts(rows)]
     report = make_report(introduction, judge_claims("fgd", _figures(rows)), sections, {})
     return replace(report, figures=rows)
 
@@ -166,19 +166,13 @@ def _rows(
             if at <= LAST and np.isfinite(fill.curves[ALLOCATED][at]):
                 row = {"workload": run.workload, "policy": key[1], "placer": placer, "seed": run.seed}
                 row |= {"arrived_pct": at} | {name: float(fill.curves[name][at]) for name in COLUMNS}
+                row["rejected"] = fill.rejected
                 expected = {name: published[name].get((*key, at)) for name in COLUMNS}
                 yield row | {"expected": expected if at in told else None}
 
 
-def _parts(
-    runs: Sequence[Run], done: Sequence[Mapping[str, FillCurves]], rows: Sequence[Row]
-) -> Iterator[str]:
-    yield from (_agreement(rows), passage("fgd", "means"), _means(rows), passage("fgd", "rejected"))
-    lines = []
-    for run, fills in zip(runs, done, strict=True):
-        counts = [fills[run.placers[0]].arrivals, *(fills[placer].rejected for placer in run.placers)]
-        lines.append([run.workload, str(run.seed), *map(str, counts)])
-    yield table(["workload", "seed", "arrivals", *runs[0].placers], lines)
+def _parts(rows: Sequence[Row]) -> Iterator[str]:
+    yield from (_agreement(rows), passage("fgd", "means"), _means(rows))
 
 
 def _compare_rows(rows: Iterable[Row], column: str) -> list[float]:

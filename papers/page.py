@@ -18,7 +18,7 @@ from clustergym.common.figures import draw_figure
 from clustergym.common.tables import table
 from clustergym.results.report.colours import COLOURS, choose_style
 
-from .claims import HEADERS, TOLERANCE, VERDICTS, PaperClaim, claims_table
+from .claims import TOLERANCE, VERDICTS, PaperClaim, claims_table
 from .reproduction import Figures, Found, RunSpec, change, compute_padded_jct, number
 from .titles import PAPERS
 
@@ -269,11 +269,10 @@ def find_claims(folder: Path) -> dict[str, list[PaperClaim]]:
 
 
 def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
-    """Return one Markdown page of all papers' claims; it names the papers that have none."""
+    """Return the Markdown page of verdicts by paper; it names the papers that have no claims."""
     head = passage("all", "head", papers=len(PAPERS), command="all" + " --quick" * quick)
     reading = passage("all", "reading", tolerance=100 * TOLERANCE)
-    parts = [head, verdict_table(claims, quick), reading, "## Claims", _rows(claims)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([head, verdict_table(claims, quick), reading]) + "\n"
 
 
 def verdict_counts(claims: Sequence[PaperClaim]) -> dict[str, int]:
@@ -303,12 +302,6 @@ def verdict_table(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
 
 def _command(paper: str, quick: bool) -> str:
     return f"`clustergym reproduce {paper}{' --quick' * quick}`"
-
-
-def _rows(claims: dict[str, list[PaperClaim]]) -> str:
-    headers = ["paper's" if name == "paper" else name for name in HEADERS]
-    rows = ([_link(paper), *claim.cells] for paper in PAPERS for claim in claims.get(paper, ()))
-    return table(["paper", *headers], rows, words=(0, 1, 2, 6, 7))
 
 
 def _link(paper: str) -> str:

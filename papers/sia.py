@@ -36,11 +36,11 @@ from .reproduction import (
 
 SUMMARY = "64 GPUs of three types, its workloads and profiles (SOSP '23)"
 POLICIES = ("sia", "gavel", "pollux", "ares", "fcfs")
-TRACE_TYPES = ("philly", "saturn", "newtrace")
-QUICK = (("philly", 1), ("saturn", 1))
+WORKLOADS = (("philly", 1), ("saturn", 1))
+"""Those of which its own simulator's figures are published."""
 JITTER_S, JITTERS = 60.0, 6
 SLOW = ("pollux",)
-"""The quick form and the workloads of 960 jobs leave these policies out."""
+"""The quick form leaves these policies out."""
 
 _FIRST_LAUNCH = ("costs=sia", "scenario.counts=any", "costs.first_launch=true")
 SETTINGS: Mapping[str, tuple[str, ...]] = {
@@ -87,18 +87,16 @@ PUBLISHED_ROWS = {label for rows in REFERENCE.values() for label in rows}
 
 def reproduce(options: Options) -> page.Report:
     """Simulate the runs that reproduce the paper Sia, and return its page with the results."""
-    every = tuple((trace_type, at) for trace_type in TRACE_TYPES for at in (1, 2, 3, 4))
-    workloads = QUICK if options.quick else every
     folder = options.data / "sia" / "workloads"
-    check_published(folder / trace_type / f"workload-{at}.csv" for trace_type, at in workloads)
+    check_published(folder / trace_type / f"workload-{at}.csv" for trace_type, at in WORKLOADS)
     chosen, note = choose(POLICIES, options.policies)
-    traces = [f"{trace_type}-{at}" for trace_type, at in workloads]
+    traces = [f"{trace_type}-{at}" for trace_type, at in WORKLOADS]
     known = [
         (name, label) for name in traces for label in REFERENCE.get(name, ()) if ROWS[label][0] in chosen
     ]
     sections = [page.words(page.passage("sia", "settings"))]
     for name in traces:
-        slow = () if options.policies or not (options.quick or "newtrace" in name) else SLOW
+        slow = SLOW if options.quick and not options.policies else ()
         labels = [label for label, (policy, _) in ROWS.items() if policy in chosen and policy not in slow]
         sections.append(_workload(name, labels))
         if not options.quick and name in REFERENCE:

@@ -65,7 +65,6 @@ MARKS = {
         "test_journeys.py",
         "test_labs.py",
         "test_notebooks.py",
-        "test_outcome_ranks.py",
         "test_pictures.py",
         "test_readme.py",
         "test_results_table.py",

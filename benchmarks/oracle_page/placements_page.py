@@ -8,7 +8,7 @@ from typing import Any
 
 from clustergym.commands.oracle.common import percent
 from clustergym.common.tables import table
-from clustergym.oracle.calibration.placements import COMPARED, STACK, validate_placements
+from clustergym.oracle.calibration.placements import STACK, validate_placements
 from clustergym.oracle.calibration.step_fit import FREE
 
 Figures = Mapping[str, Any]
@@ -17,21 +17,14 @@ HEAD = f"""\
 ## Plans and placements of another laboratory
 
 Morphling's authors (MLSys '25) measured steps of five models on up to 64 A800, by plan and by the GPUs that
-each node has (AlibabaPAI/reconfigurable-dl-scheduler, Apache-2.0; `clustergym oracle validate --data
-morphling`). Plans are data parallelism with and without recomputation, ZeRO-2, ZeRO-Offload, and degrees of
-tensor and pipeline parallelism. The stack `{STACK}` has {len(FREE[STACK][0])} constants, none of which
-belongs to one model; in the rows `left out`, each model is predicted by a fit to the four others. The network
-of these nodes is not known: `network_rate` is one of the constants. A ring over nodes is taken to be as fast
-as where it has the fewest GPUs.
+each node has (`clustergym oracle validate --data morphling`). The stack `{STACK}` has
+{len(FREE[STACK][0])} constants, none of which belongs to one model. In the rows `left out`, each model is
+predicted by a fit to the four others. *usual rows* are without two groups that are unlike their neighbours:
+ViT on an odd number of GPUs of a node, and T5 by pipeline parallelism on one GPU at a time. Why is not known.
 
-Two groups of rows are unlike their neighbours, and no constant is fitted to them: ViT is several times
-slower where a node of several has an odd number of GPUs, which no other model is, and T5 by pipeline
-parallelism on one GPU at a time is more than twice as slow as on one GPU. The causes are not known. *usual
-rows* are all but these.
-
-In the next table, *lost* is how much slower the plan that is predicted to be the fastest of a placement runs
-than the one that is; *ratio* is the error of the ratio of step times of a plan on eight GPUs of one node
-(`{COMPARED[0]}`) and on four GPUs of each of two (`{COMPARED[1]}`). The targets are 5 % and 15 %.
+*lost* is how much slower the plan that is predicted to be the fastest of a placement runs than the one that
+is. *ratio* is the error of the ratio of step times of a plan on eight GPUs of one node and on four GPUs of
+each of two.
 """
 
 
@@ -66,16 +59,4 @@ def placements_section(figures: Figures) -> str:
         "ratio, median",
         "most",
     )
-    models = figures["left out, usual rows"]
-    by_model = [
-        (
-            name,
-            percent(found["median_ape"]),
-            percent(models["plans"][name]["within_5_percent"], 0),
-            percent(models["plans"][name]["lost_mean"]),
-            percent(models["plans"][name]["lost_most"]),
-        )
-        for name, found in models["by_model"].items()
-    ]
-    names = ("left out, usual rows", "median error", "lost up to 5 %", "lost, mean", "most")
-    return "\n".join((HEAD, table(("", *heads), rows), "", table(names, by_model), ""))
+    return "\n".join((HEAD, table(("", *heads), rows), ""))

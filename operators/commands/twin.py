@@ -1,10 +1,11 @@
-"""`clustergym twin rules|fit|whatif|eta|advise|score`: a twin of one's own cluster."""
+"""`clustergym twin rules|fit|whatif|eta|advise|admit|score`: a twin of one's own cluster."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,11 +48,30 @@ def _parser() -> argparse.ArgumentParser:
     eta.add_argument("--draws", type=int, default=49, metavar="N", help="of run times (default: 49)")
     eta.add_argument("--seed", type=int, default=0, help="of the drawn run times (default: 0)")
     advise.add_argument("--shadow", type=Path, metavar="FILE", help="append what it would have done to FILE")
+    admit = commands.add_parser(
+        "admit", help="when a job that is not submitted yet would start, or what refuses it"
+    )
+    _admit_arguments(admit)
     score = commands.add_parser("score", help="compare what advise --shadow wrote with a later log")
     score.add_argument("folder", type=Path, metavar="FOLDER", help="the folder with the later log.csv")
     score.add_argument("shadow", type=Path, metavar="FILE", help="what advise --shadow wrote")
     score.add_argument("--json", type=Path, metavar="FILE", help="write the same figures")
     return parser
+
+
+def _admit_arguments(parser: argparse.ArgumentParser) -> None:
+    _folder_arguments(parser, words=False)
+    add = parser.add_argument
+    add("job", type=Path, metavar="JOB", help="an sbatch script, or a Kueue Workload (JSON or YAML)")
+    add("words", nargs="*", metavar="KEY=VALUE", help="as clustergym run takes them")
+    words = (
+        "what squeue, sacct -P or kubectl get workloads -o json prints of the present (default: nothing runs)"
+    )
+    add("--queue", type=Path, metavar="FILE", help=words)
+    add("--now", metavar="TIME", help="when it was printed (default: when the file was written)")
+    add("--user", default="", metavar="NAME", help="whose past run times a script's job has (default: all)")
+    add("--draws", type=int, default=19, metavar="N", help="of run times (default: 19)")
+    add("--seed", type=int, default=0, help="of the drawn run times (default: 0)")
 
 
 def _rules_arguments(parser: argparse.ArgumentParser) -> None:
@@ -310,6 +330,38 @@ def print_advice(options: argparse.Namespace) -> int:
     return 0
 
 
+def print_admission(options: argparse.Namespace) -> int:
+    """Print when a job that is not submitted yet would start, or what refuses it; return the exit status."""
+    from clustergym.operators.twin.admit import Admission, read_request
+    from clustergym.operators.twin.folder import TwinFolder
+    from clustergym.operators.twin.present import Present, read_queue
+
+    from clustergym.common.columns import iso, parse_seconds
+    from clustergym.common.tables import table
+
+    require(options.draws > 0, "--draws", options.draws, "give more than 0")
+    if options.queue is not None:
+        present = read_queue(options.queue, options.now)
+    else:
+        present = Present(parse_seconds(options.now) if options.now else round(time.time()), (), ())
+    request = read_request(options.job, present.now_s, options.user)
+    admission = Admission(TwinFolder(options.folder), present, options.policy, options.words)
+    found = admission.answer(request, options.draws, options.seed)
+    now = iso(round(present.now_s))
+    head = {"schema": "clustergym.twin-admit/1", "now": now, "job_id": request.job.job_id}
+    write_json(options.json, head | found)
+    print(f"{request.job.job_id} at {now}: {found['now']['what']}, {found['now']['why']}")
+    lines = []
+    for row in found["requests"]:
+        at = (row[name] for name in ("p10_s", "p50_s", "p90_s"))
+        times = ["later" if value is None else iso(round(present.now_s + value)) for value in at]
+        lines.append([str(row["gpus"]), *(["never"] * 3 if row["refused"] else times), row["refused"]])
+    print(table(["GPUs", "10 %", "50 %", "90 %", ""], lines, words=(4,)))
+    smaller = found["sooner"]
+    print("no smaller request starts sooner" if smaller is None else f"{smaller} GPUs would start sooner")
+    return 0
+
+
 def print_score(options: argparse.Namespace) -> int:
     """Print how a later log of the cluster compares with recorded advice; return the exit status."""
     from clustergym.operators.twin.advice import score_shadow
@@ -331,6 +383,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "whatif": ask_whatif,
     "eta": print_starts,
     "advise": print_advice,
+    "admit": print_admission,
     "score": print_score,
 }
 

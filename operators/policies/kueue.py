@@ -110,6 +110,10 @@ class Kueue(MovingPolicy):
         self._counters, self._cycles_run = Counter(), 0
         self._evictions = Evictions(self._book.tree.settings.eviction_s)
 
+    def note_admissions(self, admitted_s: Mapping[int, float]) -> None:
+        """Say when the jobs that run were admitted, below 0, in a run that begins with them."""
+        self._admitted = dict(admitted_s)
+
     def counters(self) -> Mapping[str, int]:
         """Return how many jobs were preempted for jobs of their own queue, and of other queues."""
         return dict(self._counters)

@@ -1,5 +1,7 @@
 """Verdicts on claims, each worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 from clustergym.papers.claims import PaperClaim, claims_table
 
@@ -102,8 +104,19 @@ def test_table_shows_units_and_signs():
             PaperClaim("gain", "Fig. 2", 1.5, 1.5, unit="x", neutral=1.0),
         ]
     )
-    assert "| mean JCT | section 5 | -50.0 % | +2.0 % | - | reversed |  |" in text
-    assert "| gain | Fig. 2 | 1.5x | 1.5x | - | reproduced |  |" in text
+    assert text.split("\n\n")[0] == "### section 5"
+    assert "| mean JCT | -50.0 % | +2.0 % | reversed |" in text
+    assert "| gain | 1.5x | 1.5x | reproduced |" in text
+
+
+def test_a_reason_stands_once_below_the_table_of_its_place():
+    kept = PaperClaim("kept", "Fig. 1", 1.0, as_published=1.0, why="costs are free")
+    gaps = [replace(kept, claim=name, as_published=3.0) for name in ("a", "b")]
+    text = claims_table([kept, *gaps, replace(kept, claim="c", as_published=3.0, why="not known")])
+    assert "| kept | +1.0 % | +1.0 % | reproduced |" in text
+    assert text.count("| +1.0 % | +3.0 % | larger (1) |") == 2
+    assert "| c | +1.0 % | +3.0 % | larger |" in text
+    assert text.endswith("\n\n1. costs are free")
 
 
 def test_a_figure_that_is_none_is_refused():

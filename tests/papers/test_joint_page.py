@@ -1,4 +1,4 @@
-"""The page of all claims: counts, rows, and that the committed one is what its files make."""
+"""The page of all claims: counts, and that the committed one is what its files make."""
 
 from __future__ import annotations
 
@@ -50,8 +50,6 @@ def test_verdicts_are_counted_by_paper():
     assert "| [Sia (SOSP '23)](sia.md) | `clustergym reproduce sia` | 1 | 1 |" in text
     assert "| all | `clustergym reproduce all` | 4 | 2 | 0 | 0 | 1 | 0 | 1 | 0 | 0 | 2 |" in text
     assert "| `clustergym reproduce arena` | no claims kept |" in text
-    figures = "-50.0 % | -20.0 % | -48.0 % | reproduced (fair: smaller)"
-    assert f"| [Arnold](arnold.md) | mean JCT | Fig. 1 | {figures} | profiling free: -48 % |" in text
 
 
 def test_a_figure_taken_over_from_a_preprint_counts_there_alone():

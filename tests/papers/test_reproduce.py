@@ -136,7 +136,7 @@ def test_gavel_reproduces_its_simulator(capsys):
 @pytest.mark.nightly
 def test_sia_and_gavel_are_within_10_percent_of_sias_simulator(capsys, monkeypatch):
     # One of its two traces; `.ci/nightly` holds the verdicts on both.
-    monkeypatch.setattr(sia, "QUICK", (("philly", 1),))
+    monkeypatch.setattr(sia, "WORKLOADS", (("philly", 1),))
     assert main(["sia", "--quick", "--data", str(DATA), "--json", "figures.json", "--work", "w"]) == 0
     figures = json.loads(Path("figures.json").read_text())
     rows = [row for row in figures["runs"] if row["published_jct_s"] is not None]

@@ -13,7 +13,7 @@ import pytest
 from python_process import printed_by
 
 POLICIES = "allox arena ares crius elasticflow-ls fcfs fcfs-backfill gandiva gavel hesrpt las learned lucid"
-POLICIES += " optimus pollux random sia sjf srtf themis tiresias"
+POLICIES += " morphling optimus pollux random sia sjf srtf themis tiresias"
 
 
 def digest(*arrays):

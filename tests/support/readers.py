@@ -31,7 +31,7 @@ from clustergym.cluster.node_lists import cluster_keys, read_nodes
 from clustergym.cluster.parts import read_divisible
 from clustergym.commands.oracle.common import what_is_measured
 from clustergym.envs.sharing import openb
-from clustergym.oracle.calibration.measured_steps import read_shares, validate_steps
+from clustergym.oracle.calibration.measured_steps import validate_steps
 from clustergym.oracle.calibration.placements import read_placements as read_step_times
 from clustergym.oracle.calibration.validation import validate_memory
 from clustergym.oracle.measured.iteration_times import read_measurements
@@ -280,7 +280,6 @@ READERS: Mapping[str, Reader] = {
     "policy-parameters": _written("mine.yaml", lambda path: simulate(scenario(), str(path))),
     "oracle-memory": _written("memory.csv", validate_memory),
     "oracle-steps": _written("steps.csv", validate_steps),
-    "oracle-rates": _written("curves.csv", read_shares),
     "oracle-collectives": _written("all_reduce.csv", lambda path: validate_collectives(path, "H100-80")),
     "oracle-data": _written("data.csv", lambda path: what_is_measured(str(path))),
     "arena-memory": _written("memory.csv", read_memory),

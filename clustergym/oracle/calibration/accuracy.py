@@ -12,7 +12,6 @@ from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.planning import (
     PlanningOutcomes,
     arena_classes,
-    by_gpus,
     join_outcomes,
     outcomes,
     summary,
@@ -20,7 +19,7 @@ from clustergym.oracle.calibration.planning import (
 from clustergym.oracle.calibration.validation import validate_memory
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-from clustergym.oracle.stacks.stack_oracle import StackOracle, make_operators_oracle
+from clustergym.oracle.stacks.stack_oracle import StackOracle
 
 Figures = dict[str, Any]
 
@@ -34,18 +33,6 @@ SOURCES = {
     "memory": "arena/arena_dp_memory.csv",
 }
 """What is read from the folder of data."""
-
-READINGS: dict[str, dict[str, Any]] = {
-    "`strategy=frontier`": {},
-    "`strategy=frontier overlap=true`": {"overlap": True},
-    "`strategy=least_bias`": {"strategy": "least_bias"},
-    "`strategy=least_bias overlap=true`": {"strategy": "least_bias", "overlap": True},
-    "`strategy=least_bias micro_batches=stages`": {"strategy": "least_bias", "micro_batches": "stages"},
-    "`strategy=assembly`": {"strategy": "assembly"},
-    "`strategy=assembly overlap=true`": {"strategy": "assembly", "overlap": True},
-    "`strategy=assembly micro_batches=four_stages`": {"strategy": "assembly", "micro_batches": "four_stages"},
-}
-"""Ours and the papers' rules: parameters of the oracle by name."""
 
 
 def measure_figures(data: Path, progress: Callable[[str], None] = lambda message: None) -> Figures:
@@ -73,7 +60,7 @@ def measure_figures(data: Path, progress: Callable[[str], None] = lambda message
     progress("planning and searching")
     return {
         "accuracy": found,
-        "planning": planning(oracle.operators) | {"variants": variants()},
+        "planning": planning(oracle.operators),
         "memory": validate_memory(paths["memory"]),
         "sources": {
             SOURCES[name]: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in paths.items()
@@ -103,9 +90,6 @@ def planning(oracle: GridOracle) -> Figures:
     return {
         "all": summary(every),
         "as_measured": summary(every.where(every.gpus <= max(PAPER_COUNTS))),
-        "by_cluster": {name: summary(rows) for name, rows in found.items()},
-        "by_gpus": by_gpus(every),
-        "rules": {name: summary(evaluate_oracle(**rules)) for name, rules in READINGS.items()},
     }
 
 
@@ -113,18 +97,3 @@ def plan_clusters(oracle: GridOracle, counts: Sequence[int]) -> dict[str, Planni
     """Search plans for the Arena paper's models; return iteration times and search costs by cluster."""
     classes = arena_classes(oracle.catalog)
     return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}
-
-
-def evaluate_oracle(**parameters: Any) -> PlanningOutcomes:
-    """Search plans by an oracle with these parameters on 1 to 16 GPUs of all clusters; return outcomes."""
-    return join_outcomes(list(plan_clusters(make_operators_oracle(**parameters), PAPER_COUNTS).values()))
-
-
-def variants() -> Figures:
-    """Compare plan searches for the pipeline schedules 1F1B and GPipe on one cluster; return the figures."""
-    oracles = {"1F1B": make_operators_oracle(), "GPipe": make_operators_oracle(schedule="gpipe")}
-    cluster = load_cluster(CLUSTERS[0])
-    return {
-        name: summary(outcomes(oracle, arena_classes(oracle.catalog), cluster, COUNTS))
-        for name, oracle in oracles.items()
-    }

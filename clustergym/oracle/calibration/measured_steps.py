@@ -17,12 +17,10 @@ from clustergym.common.columns import integers, numbers
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_csv
 from clustergym.oracle.calibration.validation import Figures, summary
-from clustergym.oracle.models.shape import Machine, ParallelPlan
-from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
 from clustergym.oracle.stacks.catalog import choose_for_shape, current_stacks, load_stack
 from clustergym.oracle.stacks.memory import activation_bytes, loss_bytes, state_bytes, usable_bytes
 from clustergym.oracle.stacks.search import assess_plan
-from clustergym.oracle.stacks.step_time import ATTENTION_BACKWARD, StackConstants
+from clustergym.oracle.stacks.step_time import StackConstants
 from clustergym.oracle.stacks.throughput import OPTIONAL, REQUIRED, Setting, make_rows
 
 MEASURED = Path("benchmarks/measured/h100-steps.csv")
@@ -34,8 +32,6 @@ BESIDE = (
     *("loss_peak_bytes", "backward_peak_bytes", "optimizer_peak_bytes", "gpu", "driver", "torch"),
 )
 """Columns of a measurement that are not compared with predictions."""
-CURVE_COLUMNS = ("tokens", "inside", "outside", "sequence_length", "heads", "width", "bytes", "seconds")
-"""Columns that say at which size a point of a curve was measured."""
 WITHOUT_LOSS, DROPPED, COMPILED = "loss", "gradients_kept", "compiled"
 SEGMENTS, REPEATED = "segments", "repeat"
 """Values of `changed`: what differs from the usual step; the last has a number."""
@@ -331,57 +327,3 @@ def validate_steps(path: Path, shapes: Path | None = None, accelerators: Path | 
             "refused": _count_refused([step for step in changed[SEGMENTS] if not step.fits]),
         },
     }
-
-
-def read_shares(path: Path) -> dict[str, Figures]:
-    """Return, by operator in a CSV file, the measured shares of the peak rate, and those that stacks assume.
-
-    Returns
-    -------
-    dict
-        `matmul` and `attention`: `least`, `median` and `most` share of the bf16 peak, and those of `stacks`;
-        `copy`: the same of the memory's rate, which no stack has by itself.
-
-    Raises
-    ------
-    InputError
-        Names file, line and column of what is missing or malformed.
-    """
-    table = read_csv(path, ("curve", "gpu_type", "tflops", "gb_s"), optional=CURVE_COLUMNS)
-    try:
-        machine = load_accelerator(table.columns["gpu_type"][0])
-    except InputError as error:
-        line, remedy = table.line[0], error.remedy
-        raise InputError(error.message, file=path, line=line, field="gpu_type", remedy=remedy) from None
-    flops = numbers(table, "tflops", low=0.0, default=0.0) / machine.bf16_tflops
-    shares = flops + numbers(table, "gb_s", low=0.0, default=0.0) / machine.memory_gbs
-    names = np.array(table.columns["curve"], dtype=np.str_)
-    stacks = stack_shares(machine)
-    return {
-        name: {
-            "rows": int((names == name).sum()),
-            "least": float(shares[names == name].min()),
-            "median": float(np.median(shares[names == name])),
-            "most": float(shares[names == name].max()),
-            "stacks": {stack: held[name] for stack, held in stacks.items() if name in held},
-        }
-        for name in sorted(set(names.tolist()))
-    }
-
-
-def stack_shares(machine: Machine) -> dict[str, dict[str, float]]:
-    """Return, by stack, the shares of the bf16 peak that its `matmul` and `attention` reach on a machine."""
-    shape, length, found = load_transformer("mpt-1B"), 2048, {}
-    plan = ParallelPlan(recompute=0.0)
-    for stack in current_stacks():
-        if stack.of_steps:
-            step = assess_plan(
-                shape, machine, plan, stack.step_constants, global_batch=1, sequence_length=length
-            )
-            peak = machine.bf16_tflops * 1e12
-            scores = (1 + ATTENTION_BACKWARD) * length * shape.score_flops(length)
-            found[stack.name] = {
-                "matmul": 6 * length * shape.shared_parameters / step.parts.linear_s / peak,
-                "attention": scores / step.parts.attention_s / peak,
-            }
-    return found

@@ -103,11 +103,6 @@ RELATED = {
 }
 """Stacks whose rows together say where the fit of a stack starts, and the widths of the priors about that, of
 dense models and of mixtures of experts."""
-OPTIONAL = (
-    "traffic", "layer_us", "power_decline", "attention_decline", "straggling", "tensor_exposed",
-    "exchange_exposed", "expert_traffic", "expert_half_tokens", "expert_layer_us",
-)  # fmt: skip
-"""Constants that can be 0: the step then lacks a part."""
 
 
 def compute_rate(setting: Setting, seconds: float) -> float:
@@ -163,13 +158,8 @@ def list_priors(stack: str) -> dict[str, Prior]:
     return {name: known[name] for names in FREE[stack] for name in names}
 
 
-def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> StackConstants:
-    """Return a stack's constants, fitted to its measured rows; the one named by `without` is fixed at 0.
-
-    Parameters
-    ----------
-    without : str, optional
-        A constant that is switched off: it is 0, and the others are fitted without it.
+def fit_stack(rows: Sequence[ThroughputRow], stack: str) -> StackConstants:
+    """Return a stack's constants, fitted to its measured rows.
 
     Raises
     ------
@@ -181,15 +171,12 @@ def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> S
     if not usable_rows(rows, stack):
         raise InputError(f"no row is of stack {stack}", field="--data", remedy="give rows of its source")
     dense, experts = FREE[stack]
-    known = list_priors(stack)
-    priors = {name: prior for name, prior in known.items() if name != without}
-    constants = StackConstants(**{name: prior.centre for name, prior in known.items()}, **ASSUMED)
+    priors = list_priors(stack)
+    constants = StackConstants(**{name: prior.centre for name, prior in priors.items()}, **ASSUMED)
     if stack.startswith(FRAMEWORKS["fsdp"]):
         # A share of its exchanges is exposed, whatever there is to hide them: groups of llm-foundry that are
         # left out have a mean error of 4.1 instead of 5.2 %.
         constants = replace(constants, overlap=0.0)
-    if without:
-        constants = replace(constants, **{without: 0.0})
     # Releases of one framework, and frameworks of one time, differ little: what all have in common is where
     # each starts.
     shared = usable_rows(rows, stack)
@@ -226,7 +213,7 @@ def _fit_both(
     for free, mixtures in zip(FREE[stack], (False, True), strict=True):
         chosen = [row for row in rows if row.setting and bool(row.setting.shape.experts) == mixtures]
         if chosen and free:
-            start = _fit(chosen, start, {name: priors[name] for name in free if name in priors}, kernels)
+            start = _fit(chosen, start, {name: priors[name] for name in free}, kernels)
     return start
 
 

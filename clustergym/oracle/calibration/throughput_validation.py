@@ -13,7 +13,6 @@ import numpy as np
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.step_fit import (
     FREE,
-    OPTIONAL,
     compute_rate,
     fit_stack,
     fitted_stack,
@@ -25,7 +24,7 @@ from clustergym.oracle.calibration.validation import summarise_groups, summary
 from clustergym.oracle.models.shape import Machine, Precision, TransformerShape
 from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, choose_for_shape, load_stack, of_framework
 from clustergym.oracle.stacks.search import assess_plan, search_plans
-from clustergym.oracle.stacks.step_time import ASSUMED, StackConstants, StepParts
+from clustergym.oracle.stacks.step_time import StackConstants, StepParts
 from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest, read_throughput
 
 PUBLISHED = tuple(Path(name) / "throughput.csv" for name in ("modern", "modern-2026-11"))
@@ -351,31 +350,6 @@ def leave_out_sources(rows: Sequence[ThroughputRow], tell: Callable[[str], None]
                 "any_median_ape": float(np.median(np.abs(untold - 1))),
             }
     return found
-
-
-def errors_without_constants(
-    rows: Sequence[ThroughputRow], tell: Callable[[str], None]
-) -> dict[str, dict[str, Any]]:
-    """Return, by constant, the errors of a fit without that constant, on the rows that it is fitted to."""
-    kept, table = _scored(rows), {}
-    for name in ("", *OPTIONAL):
-        tell(f"fitting without {name}" if name else "fitting with all constants")
-        constants = {}
-        for stack, free in FREE.items():
-            if any(row.stack == stack for row, *_ in kept):
-                off = name if name in (*free[0], *free[1], *ASSUMED) else ""
-                constants[stack] = fit_stack(rows, stack, off)
-        errors = np.array(
-            [_error(row, tokens_per_s_per_gpu(one, constants[row.stack])) for row, one, _ in kept]
-        )
-        experts = np.array([bool(one.shape.experts) for _, one, _ in kept], dtype=bool)
-        table[name or "nothing"] = {
-            "dense_median_ape": summary(errors[~experts])["median_ape"],
-            "dense_mape": summary(errors[~experts])["mape"],
-            "experts_median_ape": summary(errors[experts])["median_ape"],
-            "experts_mape": summary(errors[experts])["mape"],
-        }
-    return table
 
 
 def draw(

@@ -26,7 +26,7 @@ from clustergym.oracle.roofline.work import STATE_BYTES
 USABLE, USABLE_BY_EXPERTS = 0.8, 0.9
 """Share of a GPU's memory that a plan may fill: what Arena's artifact takes for usable in its own test.
 Memory of mixtures of experts is predicted an eighth too high (13 % over arena_dp_memory.csv), for which they
-have more. docs/oracle-accuracy.md has what each rule does to plans that ran and to those that failed."""
+have more."""
 
 ALL_TO_ALL_SHARE = {"pcie": 0.84, "nvlink": 0.57}
 """What all-to-alls reach on a link inside a node, as a share of what all-reduces do: 11.1 of 13.4 GB/s on

@@ -10,8 +10,7 @@ equal biases count as equal (`BIAS_STEP`; the text: exactly equal ones), and the
 the transfers between stages (the text leaves them out, as small and overlapped). Ours where the text says
 nothing: `NORMALISATIONS` and `WIDEST`; powers of two of stages are Crius's (section 6.1). Where a frontier
 has more plans than a threshold, the text drops, of the two plans most alike in their partition, the one that
-communicates more; it gives neither the threshold nor the measure of likeness. Here all plans stay:
-docs/oracle-accuracy.md has the greatest number of plans on a frontier.
+communicates more; it gives neither the threshold nor the measure of likeness. Here all plans stay.
 """
 
 from __future__ import annotations

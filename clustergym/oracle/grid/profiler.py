@@ -4,8 +4,7 @@ Each operator of a proxy plan is timed alone on one GPU, and each collective alo
 pipeline's latency is the sum of all stages' times + (micro-batches - 1) x the slowest stage's time, for GPipe
 and for 1F1B alike: the two differ in memory, not in the length of the schedule (Arena section 3.4; Crius
 section 5.1; Narayanan et al., SC '21). Both papers take the transfers between stages out of the second term,
-as overlapped with computation; here they do so with `oracle.overlap`, and docs/oracle-accuracy.md has the
-errors with and without.
+as overlapped with computation; here they do so with `oracle.overlap`.
 
 Both papers set the micro-batches by the stages (Arena section 5.1: as many; Crius, Fig. 10: four times as
 many). The measured times of the artifact are those of 16, so that is what is estimated unless

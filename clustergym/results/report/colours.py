@@ -32,7 +32,7 @@ _ORDERS = (
         *("arena", "fcfs", "ares", "sia", "gavel", "pollux", "learned", "srtf"),
         *("hesrpt", "elasticflow", "optimus", "themis", "tiresias", "allox", "lucid", "las"),
         *("gandiva", "crius", "sjf", "random", "elasticflow-ls", "quotas"),
-        *("kai", "kueue", "capacity", "slurm-multifactor"),
+        *("kai", "kueue", "capacity", "slurm-multifactor", "morphling"),
     ),
     ("arnold", "best-fit", "random-fit", "gpu-packing", "topology-aware", "round-robin", "buddy", "minipod"),
 )

@@ -24,7 +24,7 @@ SIZES = "#CLUSTERGYM sizes="
 OPTIONS = (
     *(("-N", "--nodes"), ("--gres",), ("--gpus-per-node",), ("-G", "--gpus"), ("-t", "--time")),
     *(("-A", "--account"), ("-p", "--partition"), ("--signal",), ("-a", "--array"), ("-D", "--chdir")),
-    *(("--reservation",),),
+    *(("--reservation",), ("--segment",)),
 )
 
 
@@ -52,6 +52,10 @@ class Script:
         What it needs from the signal to its end.
     sizes : tuple of int
         Numbers of GPUs at which it can run.
+    any_nodes : bool
+        Whether it names GPUs in all and no nodes.
+    segment : int
+        Nodes of each block that must lie in one NVLink domain; 0: they lie anywhere.
     """
 
     path: Path
@@ -68,6 +72,8 @@ class Script:
     batch: bool = False
     grace_s: float = GRACE_S
     sizes: tuple[int, ...] = ()
+    any_nodes: bool = False
+    segment: int = 0
 
     @property
     def name(self) -> str:
@@ -156,6 +162,8 @@ def _make(path: Path, sha256: str, given: Any, sizes: str) -> Script:
         batch=bool(signal and "B" in (signal["batch"] or "")),
         grace_s=float(signal["grace"]) if signal and signal["grace"] else GRACE_S,
         sizes=tuple(sorted({gpus, *(_count(size, SIZES) for size in sizes.split(",") if size.strip())})),
+        any_nodes=bool(given.gpus and not given.nodes),
+        segment=_count(given.segment, "--segment") if given.segment else 0,
     )
     for size in script.sizes:
         if math.prod(script.shape(size)) != size:

@@ -13,9 +13,7 @@ from refusals import Said, refused
 from benchmarks.oracle_page.accuracy_page import misses_section
 from benchmarks.oracle_page.measured_page import measure_steps, steps_section
 from clustergym.commands.oracle import main
-from clustergym.common.errors import InputError
 from clustergym.oracle.calibration import measured_steps as measured
-from clustergym.oracle.stacks.catalog import load_stack
 
 ROOT = Path(__file__).parents[3]
 ROW: dict[str, Any] = {
@@ -111,22 +109,6 @@ def test_figures_of_a_small_table_by_hand(tmp_path: Path) -> None:
 def test_a_bad_row_is_one_clear_line(tmp_path: Path, given: dict[str, Any], said: Said) -> None:
     with said.of_error(tmp_path):
         measured.validate_steps(table(tmp_path, row(**given)))
-
-
-def test_rates_by_hand(tmp_path: Path) -> None:
-    path = tmp_path / "curves.csv"
-    path.write_text(
-        "curve,gpu_type,tflops,gb_s\nmatmul,H100,494.7,\nmatmul,H100,247.35,\nattention,H100,98.94,\ncopy,H100,,3015\n"
-    )
-    found = measured.read_shares(path)
-    assert [found["matmul"][key] for key in ("least", "median", "most")] == pytest.approx([0.25, 0.375, 0.5])
-    assert found["copy"]["most"] == pytest.approx(0.9)
-    # The stack's share x (989.4 / 700 W over 312 / 400 W)^-0.3333 of its file.
-    share = load_stack("fsdp-2023").step_constants.linear_rate
-    assert found["matmul"]["stacks"]["fsdp-2023"] == pytest.approx(share * (989.4 / 700 / 0.78) ** -0.3333)
-    path.write_text("curve,gpu_type,tflops,gb_s\nmatmul,H101,494.7,\n")
-    with pytest.raises(InputError, match=r"curves\.csv:2: gpu_type: unknown accelerator 'H101'"):
-        measured.read_shares(path)
 
 
 def test_committed_measurements(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,247 @@
+"""A job that is not submitted yet: when it would start, what refuses it, what smaller one starts sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.common import random_streams
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.kubernetes import looks_like_objects
+from clustergym.common.text_files import first_lines
+from clustergym.scenario.registry import make_policy
+from clustergym.scenario.tenants.queue_tree import get_most_gpus, load_queues
+from clustergym.sim.from_now import MARK, Moment, drop_rows
+from clustergym.trace.readers import kueue
+from clustergym.trace.readers.sacct import SlurmJob
+
+from ..live.own.script import find_gpu_type, read_script
+from ..policies.kueue import Kueue
+from .advice import advise, estimate_starts
+from .ahead import Ahead
+from .folder import CLUSTER, QUEUES, TwinFolder
+from .hosts import Pools
+from .present import Present
+
+SOONER_S = 60.0
+"""A smaller request counts as sooner if half of the draws start it earlier by more than this."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job that is not submitted yet.
+
+    Attributes
+    ----------
+    job : SlurmJob
+        As one that waits since now.
+    segment : int
+        GPUs of each block that must lie in one NVLink domain; 0: they lie anywhere.
+    """
+
+    job: SlurmJob
+    segment: int = 0
+
+    def list_smaller(self) -> Iterator[Request]:
+        """Yield the request with a half, a quarter, ... of its GPUs, on fewer nodes where it names nodes."""
+        gpus, nodes = self.job.gpus, self.job.nodes
+        while gpus % 2 == 0:
+            gpus, nodes = gpus // 2, max(nodes // 2, 1) if nodes else 0
+            if not nodes or gpus % nodes == 0:
+                yield Request(replace(self.job, gpus=gpus, nodes=nodes), min(self.segment, gpus))
+
+
+def read_request(path: Path, now_s: float, user: str = "") -> Request:
+    """Read a job from an sbatch script's options, or from a Kueue Workload (JSON or YAML).
+
+    Parameters
+    ----------
+    path : Path
+        A LocalQueue beside the Workload, in the same file, says of which ClusterQueue its queue is.
+    now_s : float
+        When it is submitted, since 1970.
+    user : str
+        Whose past run times a script's job has; a Workload names its namespace.
+    """
+    if looks_like_objects(first_lines(path)):
+        jobs, parts, _ = kueue.read_rows(path)
+        if len(jobs) != 1 or parts or not jobs[0].gpus:
+            told = f"has {len(jobs) + sum(parts.values())} Workloads" if len(jobs) != 1 else "asks for no GPU"
+            raise InputError(told, file=path, remedy="give one Workload, of whole GPUs")
+        waiting = replace(jobs[0], state="PENDING", start_s=float("nan"), end_s=float("nan"), submit_s=now_s)
+        return Request(waiting)
+    script = read_script(path)
+    job = SlurmJob(
+        line=0,
+        job_id=script.name,
+        user=user,
+        account=script.account,
+        partition=script.partition,
+        qos="0",
+        state="PENDING",
+        outcome="",
+        submit_s=now_s,
+        start_s=float("nan"),
+        end_s=float("nan"),
+        duration_s=float("nan"),
+        limit_s=script.limit_s,
+        gpus=script.gpus,
+        gpu_type=find_gpu_type(script),
+        from_request=True,
+        nodes=0 if script.any_nodes else script.nodes,
+    )
+    return Request(job, script.segment * script.gpus // script.nodes)
+
+
+class Admission:
+    """Questions about jobs that are not submitted yet, to a twin of the cluster as it is now.
+
+    Parameters
+    ----------
+    twin : TwinFolder
+    present : Present
+    policy : str, optional
+        `NAME KEY=VALUE …` or a YAML file; None: the rules of the folder.
+    more : sequence of str
+        Further overrides.
+    """
+
+    def __init__(
+        self, twin: TwinFolder, present: Present, policy: str | None = None, more: Sequence[str] = ()
+    ) -> None:
+        self.twin, self.present, self._rules = twin, present, (policy, more)
+        self._content = twin.content(CLUSTER)
+        nobody = replace(present, running=(), waiting=())
+        self._cluster = Ahead(twin, nobody, policy, more).conditions.cluster
+        self._pools = Pools(self._content, "" if twin.queues is None else str(twin.content(QUEUES)))
+
+    def _look_ahead(self, job: SlurmJob, alone: bool = False) -> Ahead:
+        """Return the simulation of the cluster with the job in the queue, or of the job alone."""
+        running, waiting = ((), ()) if alone else (self.present.running, self.present.waiting)
+        present = replace(self.present, running=running, waiting=(*waiting, job))
+        return Ahead(self.twin, present, *self._rules)
+
+    def find_refusal(self, request: Request) -> str:
+        """Return why a job would never start, however long it waits; empty if it could."""
+        job = request.job
+        found = self._pools.find_type(job.gpu_type, job.partition)
+        partitions = {
+            name for one in self._content.get("hosts") or () for name in one.get("partitions") or ()
+        }
+        if job.partition and partitions and job.partition not in partitions and not _is_kueue(job):
+            return f"there is no partition {job.partition} ({nearest(job.partition, partitions)})"
+        if found is None:
+            return f"{job.partition or 'the cluster'} has no {job.gpu_type}"
+        return self._refuse_by_size(request, found) or self._refuse_by_queue(job) or self._refuse_alone(job)
+
+    def _refuse_by_size(self, request: Request, gpu_type: str) -> str:
+        job, cluster = request.job, self._cluster
+        types = [at for at, name in enumerate(cluster.gpu_types) if not gpu_type or name == gpu_type]
+        most = max(int(cluster.capacity[at]) for at in types)
+        if job.gpus > most:
+            return f"asks for {job.gpus} GPUs, and there are {most} {gpu_type or 'of one type'}"
+        each = job.gpus // job.nodes if job.nodes else 0
+        fitting = np.isin(cluster.node_type, types) & (cluster.node_gpus >= each)
+        if np.count_nonzero(fitting) < job.nodes:
+            return f"asks for {job.nodes} nodes of {each} GPUs, and there are {np.count_nonzero(fitting)}"
+        domain = max(int(cluster.domain_gpus[at]) for at in types)
+        if request.segment > domain:
+            return f"a segment of {request.segment} GPUs is larger than an NVLink domain of {domain}"
+        return ""
+
+    def _refuse_by_queue(self, job: SlurmJob) -> str:
+        if self.twin.queues is None:
+            return ""
+        tree = load_queues(self.twin.queues)
+        member = job.user if tree.settings.assign_by == "user" else job.account
+        try:
+            path = tree.path(tree.leaf(member, job.job_id))
+        except InputError as error:
+            return error.message
+        types = {group["gpu_type"] for group in self._content["nodes"]}
+        for name in reversed(path):
+            most = max(get_most_gpus(tree.queues[name], gpu_type) for gpu_type in types)
+            if most < job.gpus:
+                return f"asks for {job.gpus} GPUs, and queue {name} may have {most:g} of one type"
+        return ""
+
+    def _refuse_alone(self, job: SlurmJob) -> str:
+        """Refuse what the rules do not start on an empty cluster either."""
+        ahead = self._look_ahead(job, alone=True)
+        answer = self._answer_now(ahead, job)
+        return "" if answer["what"] == "start" else f"would not start on an empty cluster: {answer['why']}"
+
+    def decide_now(self, request: Request) -> dict[str, Any]:
+        """Return what the rules do with a job now: `what` (start, wait, ... or refuse) and `why`."""
+        if refused := self.find_refusal(request):
+            return {"what": "refuse", "why": refused}
+        return self._answer_now(self._look_ahead(request.job), request.job)
+
+    def _answer_now(self, ahead: Ahead, job: SlurmJob) -> dict[str, Any]:
+        moment = ahead.now()
+        rows = [] if moment is None else advise(_as_admitted(ahead, moment), ahead.present)
+        wait = {"what": "wait", "why": "the rules leave it in the queue"}
+        return next((row for row in rows if row["job_id"] == job.job_id), wait)
+
+    def estimate(self, request: Request, draws: int, seed: int) -> dict[str, Any]:
+        """Return when a job would start, s from now, by 10, 50 and 90 % of draws; None: not in 30 days."""
+        rows = estimate_starts(self._look_ahead(request.job), draws, seed)
+        return next(row for row in rows if row["job_id"] == request.job.job_id)
+
+    def answer(self, request: Request, draws: int, seed: int) -> dict[str, Any]:
+        """Return all that is asked of a job, with the largest smaller request that starts sooner.
+
+        Returns
+        -------
+        dict
+            `refused` (empty: it is not), `now`, `requests` (GPUs, nodes, `refused`, quantiles), the first of
+            which is the job's own, and `sooner`: the GPUs of the largest request that starts sooner, or None.
+        """
+        rows = list[dict[str, Any]]()
+        for one in (request, *request.list_smaller()):
+            refused = self.find_refusal(one)
+            found = {} if refused else self.estimate(one, draws, seed)
+            starts = {name: found.get(name) for name in ("p10_s", "p50_s", "p90_s")}
+            rows.append({"gpus": one.job.gpus, "nodes": one.job.nodes, "refused": refused} | starts)
+        own = np.inf if rows[0]["p50_s"] is None else rows[0]["p50_s"]
+        sooner = [
+            row["gpus"] for row in rows[1:] if row["p50_s"] is not None and row["p50_s"] < own - SOONER_S
+        ]
+        now = {key: value for key, value in self.decide_now(request).items() if key in ("what", "why")}
+        largest = max(sooner, default=None)
+        return {"refused": rows[0]["refused"], "now": now, "requests": rows, "sooner": largest}
+
+
+def _is_kueue(job: SlurmJob) -> bool:
+    """Whether a job is a Workload, whose `partition` is a local queue."""
+    return "/" in job.job_id
+
+
+def _as_admitted(ahead: Ahead, moment: Moment) -> Moment:
+    """Return the moment as Kueue decides it with the times at which jobs were created and admitted.
+
+    A simulation begins with the jobs that run, so that it does not know them; other rules do not ask.
+    """
+    policy = make_policy(ahead.config["policy"])
+    if not isinstance(policy, Kueue):
+        return moment
+    now_s, jobs = ahead.present.now_s, {job.job_id: job for job in ahead.present.running}
+    view = moment.view
+    running = {row: jobs[moment.job_id[row]] for row in view.job.tolist() if moment.job_id[row] in jobs}
+    submit_s = [
+        running[row].submit_s - now_s if row in running else float(view.submit_s[at]) - view.now_s
+        for at, row in enumerate(view.job.tolist())
+    ]
+    policy.reset(view.setting, random_streams.POLICY.generator(0))
+    # Admissions during the run are counted from 0 on.
+    policy.note_admissions({row: job.start_s - now_s - 1.0 for row, job in running.items()})
+    shown = view.with_columns({"submit_s": np.array(submit_s)})
+    marks = [row for row in view.job.tolist() if moment.job_id[row] == MARK]
+    decision = policy.schedule(drop_rows(shown, marks))
+    given = set(decision.job.tolist())
+    waited = view.job[view.gpus == 0].tolist()
+    return replace(moment, decision=decision, started=frozenset(given.intersection(waited)))
