@@ -176,7 +176,8 @@ def correlate_halves(table: FigureTable, names: Sequence[str], tied: float = 1.0
     both = [name for name in names if all(name in half for half in halves)]
     if len(both) < 2:
         return None
-    return float(kendalltau(*([_level(half, name, tied) for name in both] for half in halves)).statistic)
+    tau = float(kendalltau(*([_level(half, name, tied) for name in both] for half in halves)).statistic)
+    return None if math.isnan(tau) else tau  # All rows of a half are ties.
 
 
 def _level(values: Mapping[str, float], name: str, tied: float) -> int:
