@@ -3,7 +3,7 @@
     python .github/comment_on_entries.py BASE COMMENT.md [--root leaderboards]
 
 BASE is the commit that the pull request is to be merged into. The exit status is 2 if an entry does not
-replay to its figures, if another file changed, or if there is no entry; COMMENT.md says why.
+replay, if another file changed, or if there is no entry; COMMENT.md says why.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def list_changes(base: str, root: Path) -> tuple[list[tuple[str, str]], list[str
         inside = path.relative_to(root).parts if path.is_relative_to(root) else ()
         if len(inside) > 2 and all(NAME.fullmatch(part) for part in inside[:2]):
             entries.add((inside[0], inside[1]))
-        # `clustergym leaderboard add` writes a board's pages anew.
-        elif not (len(inside) == 2 and inside[1] in ("README.md", "index.html")):
+        # `clustergym leaderboard render` writes a board's page anew.
+        elif not (len(inside) == 2 and inside[1] == "README.md"):
             others.append(str(path))
     return sorted(entries), others
 
@@ -53,18 +53,15 @@ def describe_entry(root: Path, board: str, entry: str) -> tuple[bool, str]:
     if status:
         failed = f"does not pass `clustergym leaderboard check {board} {entry}`"
         return False, f"{title}{failed}:\n\n````text\n{printed}````\n"
-    _, standings, _ = run_command(root, "score", board)
-    assert isinstance(standings, list)
-    mine = next(one for one in standings if one["entry"] == entry)
-    score, low, high = (mine["score"][key] for key in ("value", "low", "high"))
-    place = f"rank {mine['rank']} of its division, {mine['rank_all']} over all {len(standings)} entries"
-    told = f"{title}replays to its figures. Score {score:.2f} [{low:.2f}, {high:.2f}]: {place}."
-    gained = mine["gained"]
-    if gained is None:
-        return True, f"{told}\n"
-    share = f"{gained['value']:.2f} [{gained['low']:.2f}, {gained['high']:.2f}]"
-    beaten = " Random play beats it." if gained["high"] < 0 else ""
-    return True, f"{told} Gained over chance, of what the best known schedules gain: {share}.{beaten}\n"
+    _, rows, _ = run_command(root, "table", board)
+    assert isinstance(rows, list)
+    mine = next(one for one in rows if one["policy"] == entry)["overall"]
+    if mine is None:
+        return True, f"{title}replays; the board has no figures of its reference beside it yet.\n"
+    low, high = (mine[key] for key in ("low", "high"))
+    interval = "too few seeds" if low is None else f"{low:.2f} to {high:.2f}"
+    told = f"Its {mine['compare']} to the reference is {mine['value']:.2f} ({interval}, n {mine['seeds']})."
+    return True, f"{title}replays. {told}\n"
 
 
 def main() -> int:

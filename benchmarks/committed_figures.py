@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,46 +14,54 @@ from clustergym.papers.claims import LARGER, REPRODUCED, REVERSED, SMALLER, TOLE
 from clustergym.papers.planning import PAPER_COUNTS
 
 from clustergym.benchmark.leaderboard.board import Board, board_names, load_board
-from clustergym.benchmark.leaderboard.cells import has_table, read_rows
-from clustergym.benchmark.leaderboard.score import gap_text, optimum, standings
+from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, read_rows
+from clustergym.benchmark.leaderboard.fill import load_fresh_table
+from clustergym.benchmark.leaderboard.pairs import BEST, Comparison
+from clustergym.benchmark.leaderboard.table_text import compare_all, find_title, format_ratio
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.tables import table
-from clustergym.results.metrics.statistics import Aggregate
 from clustergym.scenario.environments import ENVIRONMENTS
 from clustergym.trace.formats import FORMATS
 
 ROOT = Path(__file__).parent.parent
 WORLDS = {
-    "llm-2026": "LLM cluster of 2026: 1,024 H100 and 576 GB200",
     "testbed": "Arena's testbed: 64 GPUs of two types",
     "ares": "Ares's cluster: 64 GPUs of one type",
     "scale": "Arena's simulation: 1,280 GPUs of four types",
+    "llm-2026": "LLM cluster of 2026: 1,024 H100 and 576 GB200",
 }
 """Clusters of boards whose jobs run for up to a week; a table of figures is a column of the README's."""
 
 
-def interval(found: Aggregate) -> str:
-    """Return a figure with its brackets, to two digits after the point, or three where it is small."""
-    decimals = 2 if abs(found.value) >= 0.1 else 3
-    return " ".join((f"{found.value:.{decimals}f}", f"[{found.low:.{decimals}f}, {found.high:.{decimals}f}]"))
+@cache
+def load_tables() -> dict[str, FigureTable]:
+    """Return the tables of figures of all boards, without stale rows; those of `WORLDS` first."""
+    names = [*WORLDS, *(name for name in board_names(ROOT / "leaderboards") if name not in WORLDS)]
+    return {name: load_fresh_table(load_board(name, ROOT / "leaderboards")) for name in names}
+
+
+def rank_policies(one: FigureTable) -> list[tuple[str, Comparison]]:
+    """Return the rows of a table that have a figure, the best first, without what is no policy."""
+    found = compare_all(one).items()
+    return [(name, of) for name, of in found if of.overall and name not in (BEST, BOUND)]
 
 
 def other_boards() -> str:
-    """Return the best entry of each board whose figures are entries, oracles left out."""
+    """Return the best row of each board that is no column of the README, and what it is compared with."""
     rows = []
-    for name in board_names(ROOT / "leaderboards"):
-        board = load_board(name, ROOT / "leaderboards")
-        if has_table(board):
+    for name, one in load_tables().items():
+        if name in WORLDS:
             continue
-        real = [one for one in standings(board) if not one.division.startswith("clairvoyant")]
-        best = max(real, key=lambda one: one.score.value)
-        title = f"[{board.title}](leaderboards/{name}/README.md)"
-        entry = f"[{best.entry.title}](leaderboards/{name}/{best.name}/README.md)"
-        gap = gap_text(optimum(board).gap(board, best.rows))
-        rows.append([title, f"`{board.metric}`", str(len(board.cells)), entry, interval(best.score), gap])
-    return table(
-        ["board", "scored by", "cells", "best entry", "score", "gap to optimum"], rows, words=(0, 1, 3)
-    )
+        title = f"[{one.board.title}](leaderboards/{name}/README.md)"
+        reference = find_title(one, one.keys.reference)
+        best, of = next(iter(rank_policies(one)), ("", None))
+        figure = format_ratio(of.overall if of else None)
+        how = f"{one.keys.compare}, {one.board.better} is better"
+        rows.append(
+            [title, f"`{one.board.metric}`", how, reference, find_title(one, best) if best else "-", figure]
+        )
+    heads = ["board", "compared by", "how", "reference", "best row", "over families"]
+    return table(heads, rows, words=(0, 1, 2, 3, 4))
 
 
 def claims(paper: str) -> list[dict[str, Any]]:
@@ -246,8 +255,8 @@ def list_claims() -> str:
     stated, _, papers = count_verdicts()
     tables = {board: ROOT / "leaderboards" / board / "cells.csv.gz" for board in ("testbed", "ares")}
     figures = {f"{board}_rows": sum(1 for _ in read_rows(path)) for board, path in tables.items()}
-    figures |= {"fair_cells": len(load_board("fair", ROOT / "leaderboards").cells), "papers": papers}
     figures |= {
+        "papers": papers,
         "reproduced": stated[REPRODUCED],
         "stated": stated.total(),
         "drawn": int(simulated_instances()),

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 
 import yaml
 from clustergym.papers.planning import PAPER_COUNTS
-from committed_figures import ROOT, WORLDS, speeds_of
+from committed_figures import WORLDS, load_tables, speeds_of
 from figure_sentences import find_side, state_findings
 
-from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, has_table
-from clustergym.benchmark.leaderboard.fill import load_fresh_table
+from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable
 from clustergym.benchmark.leaderboard.pairs import compare_with_reference, mean_hours
 from clustergym.benchmark.leaderboard.table_text import (
     describe_halves,
@@ -35,16 +32,14 @@ COMPARED = (
 BACKFILL = "fcfs-backfill"
 
 
-@cache
-def load_tables() -> dict[str, FigureTable]:
-    """Return the boards' tables of figures, without stale rows."""
-    boards = [load_board(name, ROOT / "leaderboards") for name in WORLDS]
-    return {board.name: load_fresh_table(board) for board in boards if has_table(board)}
+def world_tables() -> dict[str, FigureTable]:
+    """Return the tables of the boards that are columns of the README."""
+    return {name: load_tables()[name] for name in WORLDS}
 
 
 def compared_table() -> str:
     """Return the README's table: ratios to the reference over families, of boards that have any."""
-    tables = {name: one for name, one in load_tables().items() if count_ratios(one)}
+    tables = {name: one for name, one in world_tables().items() if count_ratios(one)}
     first = next(iter(tables.values()))
     found = {row: [compare_with_reference(one, row).overall for one in tables.values()] for row in COMPARED}
     # The order of the first board; rows that it has no ratio of stand last.
@@ -62,7 +57,7 @@ def count_ratios(one: FigureTable) -> int:
 
 def state_main_findings() -> str:
     """Return in two sentences how papers' schedulers, backfill and a learned auction compare with heSRPT."""
-    tables = {name: one for name, one in load_tables().items() if count_ratios(one)}
+    tables = {name: one for name, one in world_tables().items() if count_ratios(one)}
     papers: dict[str, list[float]] = {}
     ahead, backfilled, learned = set(), [], []
     for name, one in tables.items():
@@ -124,7 +119,7 @@ def describe_limits(one: FigureTable) -> str:
 
 def all_tables() -> str:
     """Return every row of each board's table of figures, with conditions, findings and limits."""
-    tables = load_tables()
+    tables = world_tables()
     parts = ["\n\n".join(_whole(name, one)) for name, one in tables.items()]
     sealed = [f"- `{name}`: {line}." for name, one in tables.items() for line in list_sealed(one)]
     findings = [state_findings(tables, COMPARED), *sealed]

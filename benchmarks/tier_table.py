@@ -18,9 +18,9 @@ from typing import Any
 
 from tiers import TRACES, Judge, find_tier
 
-from clustergym.benchmark.leaderboard.agent_board import HEURISTICS, play_best_known
 from clustergym.common.errors import InputError, exits_on_bad_input
 from clustergym.common.writing import atomic_path
+from clustergym.training.played_traces import HEURISTICS, play_best_known
 
 
 def measure(name: str, traces: int) -> dict[str, Any]:

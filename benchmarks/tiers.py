@@ -34,13 +34,6 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.agents.auction_checkpoints import load
-from clustergym.benchmark.leaderboard.agent_board import (
-    Played,
-    load_agent_board,
-    play_traces,
-    simulate_policy,
-)
-from clustergym.benchmark.leaderboard.agent_entry import Run, record_run
 from clustergym.common.errors import InputError, exits_on_bad_input, require_known
 from clustergym.common.figures import check_figure, draw_figure
 from clustergym.common.writing import atomic_path
@@ -48,6 +41,7 @@ from clustergym.envs.episodes import trace_seed
 from clustergym.envs.registration import register_envs
 from clustergym.results.metrics.statistics import interquartile_mean
 from clustergym.scenario.environments import ENVIRONMENTS
+from clustergym.training.played_traces import Played, play_traces, simulate_policy
 from clustergym.training.vector_envs import SchedulingVecEnv
 
 TRACES = 40
@@ -359,8 +353,6 @@ def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
         started = test.measure(lambda *_: weights) / test.hesrpt_s
     for seed in range(len(figures["seeds"]), given.seeds):
         decide, curve = LEARNERS[given.learner](name, given, seed, dev)
-        if given.entry is not None:
-            record_run(load_agent_board("rl"), given.entry, Run(given.tier, seed), decide)
         ratios = test.measure(decide) / test.hesrpt_s
         figures["seeds"].append({"seed": seed, "test": ratios.tolist(), "curve": curve})
         tested = np.array([row["test"] for row in figures["seeds"]])
@@ -424,7 +416,6 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--start", metavar="CHECKPOINT", help="weights of an auction that PPO begins with")
     parser.add_argument("--json", type=Path, help="seeds that it has already are not trained again")
-    parser.add_argument("--entry", metavar="NAME", help="record what is played on the board rl as its entry")
     parser.add_argument("--svg", type=Path, help="a picture of the curves")
     given = parser.parse_args(argv)
     given.set, given.env = read_values("--set", given.set), read_values("--env", given.env)

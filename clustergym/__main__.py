@@ -14,7 +14,7 @@ COMMANDS = {
     "evaluate": "compare policies and checkpoints on the windows of a split",
     "bound": "prove what no schedule of a scenario can beat",
     "replay": "rebuild a result from its decision log and compare digests",
-    "leaderboard": "check, score, render and add leaderboard entries",
+    "leaderboard": "fill, print and check the tables of boards",
     "study": "run scenarios x policies x seeds of a file; write tables and plots",
     "tune": "search for the values of keys that better a metric",
     "offline": "write episodes of an environment for offline learning",

@@ -36,17 +36,10 @@ def repository_url() -> str | None:
 
 
 def board_pages() -> dict[str, str | bytes]:
-    """Return the boards and their entries, and the pages that sort and filter, by path."""
+    """Return the boards' pages, by path."""
     found: dict[str, str | bytes] = {}
     for path in sorted((ROOT / "leaderboards").rglob("README.md")):
         text, place = path.read_text(encoding="utf-8"), path.relative_to(ROOT / "leaderboards")
-        if (path.parent / "index.html").is_file():
-            found[f"boards/{place.parent}/sorted.html"] = (path.parent / "index.html").read_bytes()
-            text = text.replace("`index.html` sorts", "[Another page](sorted.html) sorts")
-            # On the site the first column stays where a table scrolls: it has the names.
-            text = re.sub(
-                r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|", r"| \3 | \1 | \2 |", text, flags=re.MULTILINE
-            )
         found[f"boards/{place}"] = text
     return found
 

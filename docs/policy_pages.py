@@ -5,18 +5,21 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.score import RankedEntry, interval, standings
+from clustergym.benchmark.leaderboard.fill import load_fresh_table
+from clustergym.benchmark.leaderboard.pairs import Comparison
+from clustergym.benchmark.leaderboard.table_text import compare_all, find_title, format_ratio
 from clustergym.scenario.policy import KNOWS
 from clustergym.scenario.registry import make_policy
 
 ROOT = Path(__file__).parent.parent
 PRESETS = sorted((ROOT / "conf" / "policy").glob("*.yaml"))
-BOARDS = ("llm-2026", "fair", "deadline", "faults")
+Rows = dict[str, tuple[str, Comparison]]
+"""Title and comparison by the name of a row."""
+BOARDS = ("testbed", "ares", "scale", "llm-2026", "fair", "deadline", "faults")
 DIFFERS = re.compile(
     "Differences from the (paper|program)|Every departure|Where the text leaves|As its published|"
     "The paper has no gangs|We generalise|The paper's ablations"
@@ -42,9 +45,7 @@ CAPTION = (
 
 def policy_pages() -> dict[str, str | bytes]:
     """Return the page of each policy, and the gallery, by path."""
-    found = {
-        name: {one.name: one for one in standings(load_board(name, ROOT / "leaderboards"))} for name in BOARDS
-    }
+    found = {name: _rows_of(name) for name in BOARDS}
     pages: dict[str, str | bytes] = {"policies.md": _gallery()}
     return pages | {f"policies/{path.stem}.md": _page(path, found) for path in PRESETS}
 
@@ -90,7 +91,7 @@ def _class(path: Path) -> tuple[str, type]:
     return f"{cls.__module__}.{cls.__qualname__}", cls
 
 
-def _page(path: Path, boards: dict[str, dict[str, RankedEntry]]) -> str:
+def _page(path: Path, boards: dict[str, Rows]) -> str:
     name, text = path.stem, path.read_text(encoding="utf-8").strip()
     where, cls = _class(path)
     how, more, differs = parts(cls)
@@ -115,16 +116,24 @@ def _page(path: Path, boards: dict[str, dict[str, RankedEntry]]) -> str:
     return "\n\n".join(blocks)
 
 
-def _stands(name: str, boards: dict[str, dict[str, RankedEntry]]) -> str:
-    rows: list[str] = []
-    for board, found in boards.items():
-        one: Any = found.get(name)
-        if one is not None:
-            score = f"[{interval(one.score)}](../boards/{board}/{name}/README.md)"
-            rows.append(f"| [{board}](../boards/{board}/README.md) | {one.rank} | {one.rank_all} | {score} |")
-    table = "\n".join(
-        ["| board | rank in its class | rank, all | score |", "| --- | ---: | ---: | ---: |", *rows]
-    )
+def _rows_of(board: str) -> Rows:
+    """Return title and comparison of each row of a board, with its class and parameters' name."""
+    table = load_fresh_table(load_board(board, ROOT / "leaderboards"))
+    return {
+        name: (find_title(table, name), of)
+        for name, of in compare_all(table).items()
+        if name in table.policies
+    }
+
+
+def _stands(name: str, boards: dict[str, Rows]) -> str:
+    rows = [
+        f"| [{board}](../boards/{board}/README.md) | {title} | {format_ratio(of.overall)} |"
+        for board, found in boards.items()
+        for row, (title, of) in found.items()
+        if row.removesuffix("-guarded") == name
+    ]
+    table = "\n".join(["| board | row | to the reference |", "| --- | --- | ---: |", *rows])
     papers = ", ".join(f"[{paper}](../reproduction/{paper}.md)" for paper in REPRODUCED.get(name, ()))
     said = (
         f"Beside published figures: {papers}." if papers else "No published figure of it is reproduced here."

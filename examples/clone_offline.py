@@ -1,4 +1,4 @@
-"""Imitate recorded actions: behaviour cloning, or weighted by advantage, on an environment of the board `rl`.
+"""Imitate recorded actions: behaviour cloning, or weighted by advantage, in an environment.
 
 clustergym offline elastic-16 jobs=50 --episodes 60
 python examples/clone_offline.py elastic-16 --kinds expert
@@ -6,7 +6,7 @@ python examples/clone_offline.py elastic-16 --kinds expert medium random --metho
 
 Pomerleau (1988), with a softmax over the legal actions, or squares where actions are numbers; Peng et al.,
 "Advantage-Weighted Regression" (2019): each step weighted by the exponential of what followed it less what a
-critic expected. Mean JCTs are those of greedy play on the board's 40 test traces, beside random play, heSRPT
+critic expected. Mean JCTs are those of greedy play on the 40 test traces, beside random play, heSRPT
 and the expert.
 """
 
@@ -18,19 +18,23 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
 from clustergym.agents.auction_checkpoints import load
-from clustergym.benchmark.leaderboard.agent_board import load_agent_board, play_traces, read_constants
-from clustergym.benchmark.leaderboard.agent_entry import Run, record_run
-from clustergym.common.errors import InputError, exits_on_bad_input
+from clustergym.common.errors import InputError, exits_on_bad_input, require_known
+from clustergym.envs.episodes import trace_seed
+from clustergym.envs.registration import register_envs
+from clustergym.scenario.environments import ENVIRONMENTS
 from clustergym.training.offline import choose_action
+from clustergym.training.played_traces import play_best_known, play_traces, simulate_policy
 from clustergym.training.row_network import RowNetwork
 
 RATE, BATCH, DISCOUNT, TEMPERATURE, LARGEST = 1e-3, 256, 0.99, 0.5, 10.0
+TRACES = 40
 
 
 def load_steps(folders: list[Path]) -> tuple[list[np.ndarray], Any]:
@@ -159,25 +163,34 @@ def play_recorded(env: Any, seeds: list[int]) -> float:
     return float(np.mean(jct_s)) / 3600
 
 
+def make_envs(name: str, jobs: int | None) -> Any:
+    """Make the environment's test episodes on the compiled simulation, with observations as flat arrays."""
+    known = {row.short_name: row.id for row in ENVIRONMENTS if row.schedules}
+    require_known(name, known, "environment", "env")
+    register_envs()
+    own = {} if jobs is None else {"jobs": jobs}
+    return gymnasium.make_vec(
+        known[name], num_envs=TRACES, observation="flat", autoreset_mode="Disabled", **own
+    )
+
+
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("env", help="of the board rl, as elastic-16")
+    parser.add_argument("env", help="as elastic-16")
+    parser.add_argument("--jobs", type=int, help="of an episode, where they are not those of the environment")
     parser.add_argument("--data", type=Path, help="folder of data sets (outputs/offline/ENV)")
     parser.add_argument("--kinds", nargs="+", default=["expert"], metavar="KIND")
     parser.add_argument("--method", choices=["clone", "awr"], default="clone")
     parser.add_argument("--updates", type=int, default=3000, help="steps of gradient")
     parser.add_argument("--seeds", type=int, default=1, help="trainings")
-    parser.add_argument("--entry", metavar="NAME", help="record what is played as an entry of the board")
     parser.add_argument("--json", type=Path, help="write the figures")
     given = parser.parse_args(argv)
     for name, least in {"updates": 1, "seeds": 1}.items():
         if getattr(given, name) < least:
             raise InputError(str(getattr(given, name)), field=f"--{name}", remedy=f"give at least {least}")
-    board = load_agent_board("rl")
-    envs = board.environment(given.env).make(board.traces)
-    known = read_constants(board)[given.env]
+    envs, seeds = make_envs(given.env, given.jobs), [trace_seed("test", at) for at in range(TRACES)]
     torch.set_num_threads(1)
     data = given.data or Path("outputs/offline") / given.env
     steps, env = load_steps([data / f"{kind}-v0" for kind in given.kinds])
@@ -191,16 +204,17 @@ def main(argv: list[str] | None = None) -> int:
         clone = make(env, steps[0])
         learn(clone, steps, given.updates, given.method == "awr", seed)
         spent_s.append(time.process_time() - began_s)
-        if given.entry:
-            found = record_run(board, given.entry, Run(given.env, seed), clone.decide)
-        else:
-            found = play_traces(envs, board.seeds, lambda seen, masks, _, by=clone: by.decide(seen, masks))
+        found = play_traces(envs, seeds, lambda seen, masks, _, by=clone: by.decide(seen, masks))
         hours.append(found.jct_s.mean() / 3600)
     name = f"{given.method} of {' '.join(given.kinds)}"
-    beside = {"random": known.random, "hesrpt": known.heuristics["hesrpt"], "expert": known.best_known}
+    beside = {
+        "random": play_traces(envs, seeds, lambda *_: envs.sample_actions()).jct_s,
+        "hesrpt": simulate_policy(envs, seeds, "hesrpt"),
+        "expert": play_best_known(envs.single.parameters, seeds),
+    }
     figures = {name: hours, **{key: [np.mean(one) / 3600] for key, one in beside.items()}}
     if make is PriorityClone:
-        figures["expert"] = [play_recorded(env, board.seeds)]
+        figures["expert"] = [play_recorded(env, seeds)]
     expert = figures["expert"][0]
     for key, one in figures.items():
         print(f"{key}: {np.mean(one):.3f} h, {np.mean(one) / expert:.3f} of the expert")

@@ -39,7 +39,6 @@ MARKS = {
     "compiled": (
         "agents/test_beliefs.py",
         "agents/test_lookahead.py",
-        "benchmark/leaderboard/test_best_known.py",
         "envs/test_compiled_views.py",
         "envs/test_copies.py",
         "envs/test_drive.py",
@@ -96,7 +95,6 @@ MARKS = {
     "slurm": ("operators/live/test_own_slurm.py", "operators/live/test_slurm.py"),
     "timed": (),
     "training": (
-        "benchmark/leaderboard/test_retrain.py",
         "envs/test_recipes.py",
         "envs/test_torchrl_example.py",
         "test_measure_training.py",

@@ -141,12 +141,12 @@ def test_streams_of_today_are_unlike_legacy_ones(seed, indices):
 
 def test_only_these_legacy_streams_coincide():
     assert {stream.name for stream in COINCIDING} == {
-        *("training episodes", "sharing requests", "hindsight search"),
+        *("training episodes", "sharing requests"),
         *("placement states", "placement choices", "placement scale states", "placement ablation"),
     }
     assert all(stream.words is not None for stream in COINCIDING)
     same = (
-        random_streams.HINDSIGHT_SEARCH.generator(5, 1).random(),
+        random_streams.PLACEMENT_ABLATION.generator(5, 1).random(),
         random_streams.POLICY.generator(5).random(),
     )
     assert same[0] == same[1]
@@ -180,7 +180,6 @@ LEGACY = {
     "time limits": [54],
     "training episodes": [],
     "sharing requests": [],
-    "hindsight search": ["i"],
     "placement states": ["i", "i"],
     "placement choices": ["i", "i", "i"],
     "placement scale states": ["i", "i", "i"],

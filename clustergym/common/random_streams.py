@@ -108,7 +108,6 @@ WRONG_FAMILY = RandomStream("wrong family")
 # Learning.
 TRAINING_EPISODES = RandomStream("training episodes", words=())
 SHARING_REQUESTS = RandomStream("sharing requests", words=())
-HINDSIGHT_SEARCH = RandomStream("hindsight search", 1, ())
 TRAINING_WINDOWS = RandomStream("training windows", 2, (611,))
 EVOLUTION = RandomStream("evolution", words=(613,))
 TRAINING_SEGMENTS = RandomStream("training segments", 1, (614,))
@@ -117,7 +116,6 @@ RANDOM_EPISODES = RandomStream("random episodes", words=(17,))
 AUCTION_UNITS = RandomStream("auction units")
 
 # Boards, benchmarks and experiments.
-CELLS_RUN_AGAIN = RandomStream("cells run again", 1)
 RANDOM_FIT = RandomStream("random fit of parts")
 PLACEMENT_STATES = RandomStream("placement states", 2, ())
 PLACEMENT_CHOICES = RandomStream("placement choices", 3, ())
@@ -147,7 +145,7 @@ FIXED = (
 """Streams of fixed numbers in the code, as of a bootstrap's resamples."""
 
 COINCIDING = (
-    *(TRAINING_EPISODES, SHARING_REQUESTS, HINDSIGHT_SEARCH),
+    *(TRAINING_EPISODES, SHARING_REQUESTS),
     *(PLACEMENT_STATES, PLACEMENT_CHOICES, PLACEMENT_SCALE_STATES, PLACEMENT_ABLATION),
 )
 """Legacy streams that are equal to other legacy ones at some indices. They are never drawn in one run.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,6 @@ from clustergym.agents import auction, auction_episode
 from clustergym.agents import auction_features as features
 from clustergym.agents.auction_checkpoints import save
 from clustergym.agents.beliefs import nothing_observed, split
-from clustergym.agents.plan import Plan, PlanPolicy
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import InformationClass, Policy
@@ -44,15 +43,6 @@ def auction_episodes(scenario: Scenario, information: InformationClass) -> Calla
     except UncoveredError:
         return lambda weights: _jct_s(scenario, _make_learned_policy(weights, information))
     return episode.run
-
-
-def plan_episodes(scenario: Scenario) -> Callable[[Plan], Floats]:
-    """Return a function that simulates a plan (an auction's weights and biases), and returns JCTs."""
-    try:
-        episode = AuctionEpisode.from_scenario(replace(scenario, tenants=None), InformationClass.CLAIRVOYANT)
-    except UncoveredError:
-        return lambda plan: _jct_s(scenario, PlanPolicy(plan))
-    return lambda plan: episode.run(*plan)
 
 
 def _make_learned_policy(weights: Floats, information: InformationClass) -> Policy:

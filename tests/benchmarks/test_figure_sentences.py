@@ -25,11 +25,15 @@ def rows_of(name: str, values: dict[tuple[str, str], float], spread: float = 0.0
 def test_sentences_follow_the_intervals_and_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     sentences = importlib.import_module("figure_sentences")
-    titles = {name: SimpleNamespace(title=name.upper()) for name in ("ref", "fast", "slow", "same")}
+    titles = {
+        name: SimpleNamespace(title=name.upper(), rules="simple") for name in ("ref", "fast", "slow", "same")
+    }
     keys = SimpleNamespace(
         reference="ref",
         scenarios={"philly": [], "pai": []},
         policies=[*titles],
+        compare="ratio",
+        sealed=False,
         conditions={"late": Condition(overrides=["x=1"]), "never-run": Condition(overrides=["x=2"])},
     )
     everywhere = {
@@ -43,7 +47,8 @@ def test_sentences_follow_the_intervals_and_conditions(monkeypatch: pytest.Monke
     # 4 times on one family, as on the other: no families in its text; the geometric mean is 2.
     rows |= rows_of("slow", {("philly", ""): 100.0, ("pai", ""): 400.0})
     rows |= rows_of("same", {("philly", ""): 100.0, ("pai", ""): 100.0}, spread=0.2)
-    table = FigureTable(None, keys, titles, rows)  # type: ignore[arg-type]
+    board = SimpleNamespace(metric="jct_mean", sign=1.0)
+    table = FigureTable(board, keys, titles, rows)  # type: ignore[arg-type]
     assert sentences.state_board("b", table, titles) == (
         "`b`: Ahead of REF: FAST 0.80. Behind REF: SLOW 2.00 (philly 1.00, pai 4.00). "
         "Not told apart from it: SAME 0.98. Reversed under late: FAST (late)."

@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
-from boards import small_board
+from boards import write_board
 from error_lines import error_line
 
 from clustergym.commands import collect, evaluate, run
@@ -58,7 +57,6 @@ class Odd(FirstComeFirstServed):
             kept.append(np.empty(1 << 28))
 """
 SMALL = ["compare=null", "cluster=arena-16", "trace=philly-like", "trace.jobs=6", "progress=false"]
-BOARD = small_board((5, 6))
 
 
 @pytest.fixture
@@ -115,10 +113,7 @@ def test_a_sweep_goes_on_after_a_policy_that_ends_the_process(plugin, capsys):
 
 @pytest.mark.slow
 def test_an_entry_of_a_policy_that_ends_the_process_or_loops_is_not_written(plugin, capsys):
-    folder = Path("boards/small")
-    folder.mkdir(parents=True)
-    (folder / "board.yaml").write_text(yaml.safe_dump(BOARD))
-    assert leaderboard(["--root", "boards", "freeze", "small"]) == 0
+    folder = write_board(Path("boards")).board.folder
     add = ["--root", "boards", "add", "small", "mine", "policy=odd"]
     for act, said in (
         ("leave", "ended its process with exit status 0"),
@@ -126,8 +121,8 @@ def test_an_entry_of_a_policy_that_ends_the_process_or_loops_is_not_written(plug
     ):
         capsys.readouterr()
         assert leaderboard([*add, f"policy.act={act}", "--decision-limit-s", "0.3"]) == 2
-        assert f"error: philly-5: policy odd: {said} in decision 2" in error_line(capsys)
-        assert [path.name for path in folder.iterdir()] == ["board.yaml"]
+        assert f"error: philly-1: policy odd: {said} in decision 2" in error_line(capsys)
+        assert [path.name for path in sorted(folder.iterdir())] == ["board.yaml", "cells.yaml"]
 
 
 @pytest.mark.slow

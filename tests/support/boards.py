@@ -1,24 +1,38 @@
-"""A board of one scenario that is small enough to be run in a test, and what its check finds."""
+"""A board of one scenario that is small enough to be run in a test, and entries on it."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import yaml
-from checked_entries import check
-from entry_logs import change_headers
 
-from clustergym.benchmark.leaderboard.add import freeze
-from clustergym.benchmark.leaderboard.board import Board, board_names, boards_dir, load_board
-from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagReason
-from clustergym.benchmark.leaderboard.cells import KEYS_FILE
+from clustergym.benchmark.leaderboard import entries
+from clustergym.benchmark.leaderboard.board import load_board
+from clustergym.benchmark.leaderboard.cells import FigureTable, load_table
 
-WITH_ENTRIES = [name for name in board_names() if not (boards_dir() / name / KEYS_FILE).is_file()]
-"""Committed boards whose figures are entries."""
+POLICIES = {
+    "drawn": {"title": "drawn", "rules": "learned", "policy": {"name": "random"}},
+    "srtf": {"title": "SRTF", "rules": "simple", "policy": {"name": "srtf"}},
+    "fcfs": {"title": "FCFS", "rules": "simple", "policy": {"name": "fcfs"}},
+}
+KEYS = {
+    "reference": "srtf",
+    "first_seed": 1,
+    "least": 8,
+    "most": 10,
+    "width": 0.01,
+    "scenarios": {"philly": []},
+    "policies": ["srtf", "fcfs", "lower-bound"],
+    "conditions": {"late": {"overrides": ["trace.load=3.0"], "seeds": 2, "policies": ["srtf", "fcfs"]}},
+    "logged": ["srtf"],
+}
 
 
-def small_board(seeds: Sequence[int], jobs: int = 24) -> dict[str, Any]:
-    """Return a board.yaml: some jobs, at a load at which they queue, on 16 GPUs, with each seed."""
+def small_board(jobs: int = 24) -> dict[str, Any]:
+    """Return a board.yaml: some jobs, at a load at which they queue, on 16 GPUs."""
     overrides = ["scenario=testbed", "cluster=arena-16", "trace=philly-like", f"trace.jobs={jobs}"]
     return {
         "name": "small",
@@ -27,37 +41,29 @@ def small_board(seeds: Sequence[int], jobs: int = 24) -> dict[str, Any]:
         "summary": "Jobs.",
         "metric": "jct_mean",
         "better": "lower",
-        "split": "test",
-        "seeds": list(seeds),
         "placer": {"name": "buddy"},
-        "reference": {"name": "srtf"},
         "scenarios": [
             {"name": "philly", "overrides": [*overrides, "trace.load=6.0", "trace.max_duration_s=3600"]}
         ],
     }
 
 
-def found(root: Path, entry: str, strict: int = 0) -> list[Flag]:
-    """Return the flags of an entry of the one board in a folder."""
-    (board,) = (folder.name for folder in root.iterdir() if (folder / "board.yaml").is_file())
-    return list(check(load_board(board, root), entry, strict))
-
-
-def flags(root: Path, entry: str, strict: int = 0) -> list[str]:
-    return [str(flag) for flag in found(root, entry, strict)]
-
-
-def kinds(root: Path, entry: str, strict: int = 0) -> set[FlagReason]:
-    return {flag.reason for flag in found(root, entry, strict)}
-
-
-def frozen(root: Path, content: Mapping[str, Any]) -> Board:
-    """Write a board's content below a folder, freeze it, and return it."""
+def write_board(root: Path, board: Mapping[str, Any] | None = None, **changes: object) -> FigureTable:
+    """Write a board, what is run on it, and the policies below a folder, and return its table."""
+    content = dict(board or small_board())
     folder = root / content["name"]
-    folder.mkdir()
-    (folder / "board.yaml").write_text(yaml.safe_dump(dict(content), sort_keys=False))
-    freeze(load_board(folder.name, root))
-    return load_board(folder.name, root)
+    folder.mkdir(parents=True, exist_ok=True)
+    (root / "policies.yaml").write_text(yaml.safe_dump({"policies": POLICIES}))
+    (folder / "board.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    (folder / "cells.yaml").write_text(yaml.safe_dump(KEYS | changes))
+    return load_table(load_board(folder.name, root))
+
+
+def enter(root: Path, name: str, **chosen: Mapping[str, Any]) -> Path:
+    """Enter a policy of this project as if it were that of others."""
+    table = load_table(load_board("small", root))
+    with mock.patch.object(entries, "is_published", return_value=False):
+        return entries.add_entry(table, name, chosen, name, ["A. Author"], "leaderboard add")
 
 
 def claims(folder: Path, **changes: Any) -> None:
@@ -66,14 +72,3 @@ def claims(folder: Path, **changes: Any) -> None:
     content = yaml.safe_load(path.read_text()) | changes
     kept = {key: value for key, value in content.items() if value is not None}
     path.write_text(yaml.safe_dump(kept, allow_unicode=True))
-
-
-def claims_throughout(folder: Path, **changes: Any) -> None:
-    """Change keys of entry.yaml, and the headers of its logs so that they agree with it."""
-    claims(folder, **changes)
-    same = {key: value for key, value in changes.items() if key == "information_class"}
-    if "policy" in changes:
-        same["policy"] = changes["policy"]["name"]
-    if "placer" in changes:
-        same["placer"] = {"name": changes["placer"]["name"], **changes["placer"]["parameters"]}
-    change_headers(folder, **same)

@@ -1,6 +1,5 @@
 """Every reader of files that users bring, as one function of a file's bytes: for fuzzing and regressions."""
 
-import contextlib
 import gzip
 import hashlib
 from collections.abc import Callable, Mapping
@@ -17,24 +16,18 @@ from clustergym.operators.twin.folder import TwinFolder, read_rules
 from clustergym.operators.twin.present import read_queue
 from clustergym.papers.arena_scenarios import read_memory
 from clustergym.papers.gavel_packing import read_rates
-from gymnasium.spaces import Box, Discrete
 from scenarios import Job, small_scenario
 
 from clustergym.agents import auction_checkpoints, checkpoints
-from clustergym.benchmark.leaderboard.agent_board import AgentBoard, load_agent_board, read_constants
-from clustergym.benchmark.leaderboard.agent_entry import read_actions, read_agent_entry
-from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.bounds import read_bounds
+from clustergym.benchmark.leaderboard.board import Cell, load_board
 from clustergym.benchmark.leaderboard.cell_logs import read_logs
 from clustergym.benchmark.leaderboard.cells import load_table, read_rows
-from clustergym.benchmark.leaderboard.entry import read_entry, read_results
-from clustergym.benchmark.leaderboard.entry_curves import read_curves
+from clustergym.benchmark.leaderboard.entry import read_entry
 from clustergym.benchmark.study.study_file import read_study
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.node_lists import cluster_keys, read_nodes
 from clustergym.cluster.parts import read_divisible
 from clustergym.commands.oracle.common import what_is_measured
-from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.measured_steps import validate_steps
 from clustergym.oracle.calibration.placements import read_placements as read_step_times
 from clustergym.oracle.calibration.validation import validate_memory
@@ -165,13 +158,12 @@ def _journal(path: Path) -> object:
     return journal.make_clock(path.parent)(0.0)
 
 
-def _bounds(path: Path) -> object:
-    return [bound.certificate for bound in read_bounds(path.parent).values()]
+CELLS = [Cell("philly", seed) for seed in range(1, 9)]
 
 
 def _cell_log(path: Path) -> object:
-    logs = read_logs(path.parent)
-    return [logs.read_packed(cell) for cell in load_board("fair").cells if str(cell) in logs.labels]
+    logs = read_logs(path)
+    return [logs.read_packed(cell) for cell in CELLS if str(cell) in logs.labels]
 
 
 def _table_cache(path: Path) -> object:
@@ -197,34 +189,6 @@ def _board(content: bytes, folder: Path) -> object:
     (folder / "fair").mkdir(exist_ok=True)
     (folder / "fair" / "board.yaml").write_bytes(content)
     return load_board("fair", folder)
-
-
-def _agent_board(content: bytes, folder: Path) -> object:
-    (folder / "rl").mkdir(exist_ok=True)
-    (folder / "rl" / "agents.yaml").write_bytes(content)
-    return load_agent_board("rl", folder)
-
-
-def _beside_agents(name: str, read: Callable[[AgentBoard], object]) -> Reader:
-    """Return the reader of a file of the board `rl`, beside its agents.yaml."""
-
-    def reader(content: bytes, folder: Path) -> object:
-        board = _agent_board((ROOT / "leaderboards/rl/agents.yaml").read_bytes(), folder)
-        assert isinstance(board, AgentBoard)
-        (folder / "rl" / name).parent.mkdir(exist_ok=True)
-        (folder / "rl" / name).write_bytes(content)
-        return read(board)
-
-    return reader
-
-
-def _actions(path: Path) -> object:
-    """Read actions as those of two episodes, of edits and of boxes."""
-    edits, boxes = load_agent_board("rl").environments[:2]
-    for environment, space in ((edits, Discrete(20)), (boxes, Box(-1.0, 1.0, (4,)))):
-        with contextlib.suppress(InputError):
-            read_actions(path, environment, 2, space)
-    return read_actions(path, edits, 2, Discrete(20))
 
 
 def _about(read: Callable[[str], object], name: str) -> Reader:
@@ -329,19 +293,10 @@ READERS: Mapping[str, Reader] = {
     "jobs": _written("jobs.csv", _jobs_csv),
     "timeline": _written("timeline.csv", lambda path: _timeline(path, 2000.0, 500)),
     "board": _board,
-    "bounds": _written("bounds.json", _bounds),
     "entry": _written("entry.yaml", _in_board(lambda folder: read_entry(folder, load_board("fair")))),
-    "entry-results": _written("results.csv", _in_board(read_results)),
-    "entry-curves": _written(
-        "curves.json", _in_board(lambda folder: read_curves(load_board("fair"), folder))
-    ),
     "entry-logs": _written("decisions.jsonl.gz", _cell_log),
     "figures": _written("cells.csv.gz", lambda path: [*read_rows(path)]),
     "figure-keys": _figure_keys,
-    "agent-board": _agent_board,
-    "agent-constants": _beside_agents("constants.json", read_constants),
-    "agent-entry": _beside_agents("a/entry.yaml", lambda board: read_agent_entry(board, "a")),
-    "agent-actions": _packed("burst-16-0.jsonl.gz", _actions),
     "checkpoint": _about(auction_checkpoints.load, "elastic"),
     "checkpoint-weights": _weights(auction_checkpoints.load, "elastic"),
     "network": _about(network_checkpoints.load, "elastic-16"),
@@ -357,7 +312,6 @@ READERS: Mapping[str, Reader] = {
 SEEDS: Mapping[str, tuple[Path, ...]] = {
     "queues": (ROOT / "conf/queues/philly.yaml",),
     "study": (ROOT / "examples/studies/what-if.yaml",),
-    "bounds": (ROOT / "leaderboards/tenants/bounds.json",),
     "result-config": (ROOT / "tests/regressions/config/valid.yaml",),
     "result-cluster": (ROOT / "tests/regressions/config/valid.yaml",),
     "override-folder": (ROOT / "tests/regressions/config/valid.yaml",),
@@ -374,14 +328,7 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "twin-policy": (ROOT / "conf/policy/kueue.yaml",),
     "policy-parameters": (ROOT / "conf/policy/kueue.yaml",),
     "board": (ROOT / "leaderboards/fair/board.yaml", ROOT / "leaderboards/placement/board.yaml"),
-    "entry": (ROOT / "leaderboards/fair/fcfs/entry.yaml",),
-    "entry-results": (ROOT / "leaderboards/fair/fcfs/results.csv",),
-    "entry-curves": (ROOT / "leaderboards/fair/fcfs/curves.json",),
-    "entry-logs": (ROOT / "leaderboards/fair/fcfs/decisions.jsonl.gz",),
     "figure-keys": (ROOT / "leaderboards/ares/cells.yaml",),
-    "agent-board": (ROOT / "leaderboards/rl/agents.yaml",),
-    "agent-constants": (ROOT / "leaderboards/rl/constants.json",),
-    "agent-entry": (ROOT / "leaderboards/rl/ppo/entry.yaml",),
     "checkpoint": (checkpoints.TRAINED / "elastic.yaml",),
     "checkpoint-weights": (checkpoints.TRAINED / "elastic.safetensors",),
     "network": (checkpoints.TRAINED / "elastic-16.yaml",),

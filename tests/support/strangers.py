@@ -11,8 +11,8 @@ import yaml
 WORD = "xq_made_up"
 NAMES = """
 figures figure-keys
-agent-actions agent-board agent-constants agent-entry arena-memory board bounds checkpoint checkpoint-schema
-checkpoint-weights config decisions entry entry-curves entry-logs entry-results events gzip journal jobs
+arena-memory board checkpoint checkpoint-schema
+checkpoint-weights config decisions entry entry-logs events gzip journal jobs
 live-scripts network network-weights openb-orders oracle-cache oracle-data override-folder placements placer
 placer-weights policy-parameters program result result-cluster result-config result-key schedule sharing
 sharing-weights timeline trace-auto trace-provenance training-history twin-policy

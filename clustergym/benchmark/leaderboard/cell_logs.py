@@ -1,4 +1,4 @@
-"""The log file of an entry: a line of contents, then the packed decision log of every cell."""
+"""A file of logs: a line of contents, then the packed log of every cell."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGEST_PACKED_BYTES = 20_000_000
 
 GZIP = 31
 """zlib's name for a gzip stream; its header has neither a time nor a name, so that bytes stay the same."""
-REMEDY = "make it anew with `leaderboard add`"
+REMEDY = "make it anew"
 Label = Annotated[str, Field(pattern=f"^{NAME}-[0-9]{{1,19}}$")]
 
 
@@ -83,18 +83,16 @@ def pack(lines: Iterable[object]) -> bytes:
     return zlib.compress(text.encode(), 9, wbits=GZIP)
 
 
-def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]) -> None:
-    """Write an entry's compressed logs, one per cell (scenario, seed), to one file in order of `cells`."""
+def write_logs(path: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]) -> None:
+    """Write compressed logs, one per cell (scenario, seed), to one file in order of `cells`."""
     # A stream for each cell, so that one can be read without unpacking the others.
-    there = [cell for cell in cells if cell in packed]
-    parts = [{"cell": str(cell), "bytes": len(packed[cell])} for cell in there]
+    parts = [{"cell": str(cell), "bytes": len(packed[cell])} for cell in cells]
     contents = {"schema": SCHEMA, "cells": parts}
-    write_files({folder / FILE: pack([contents]) + b"".join(packed[cell] for cell in there)})
+    write_files({path: pack([contents]) + b"".join(packed[cell] for cell in cells)})
 
 
-def read_logs(folder: Path) -> CellLogs:
-    """Read the table of contents of an entry's log file: where each scenario's and seed's log is."""
-    path = folder / FILE
+def read_logs(path: Path) -> CellLogs:
+    """Read the table of contents of a file of logs: where each scenario's and seed's log is."""
     try:
         with open_regular_file(path, REMEDY) as stream:
             # What an unknown file unpacks to is limited before it is parsed, not after.

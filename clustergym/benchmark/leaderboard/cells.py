@@ -12,19 +12,20 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from clustergym.benchmark.leaderboard.board import NAME, Board, Name, Seed
-from clustergym.benchmark.leaderboard.entry import NUMBER, WHOLE, Line
+from clustergym.benchmark.leaderboard.board import NAME, Board, Cell, Line, Name, Seed
 from clustergym.cluster.schema import StrictSchema, Text, validate_content
 from clustergym.common.errors import InputError, nearest, shorten_text
 from clustergym.common.reading import read_regular
 from clustergym.common.writing import write_files
 from clustergym.common.yaml_file import read_mapping
+from clustergym.results.metrics.catalogue import METRICS
+from clustergym.scenario.policy import Placer, Policy
 
 KEYS_FILE, POLICIES_FILE, TABLE_FILE = "cells.yaml", "policies.yaml", "cells.csv.gz"
 LARGEST_BYTES = 2**26
@@ -32,7 +33,9 @@ LEAST_SEEDS = 8
 """No interval is of fewer: where tails are heavy, Student's t on logs would cover too little."""
 BOUND = "lower-bound"
 """The row of what no schedule beats; it is computed, and no policy."""
-METRICS = ("jct_mean", "jct_p99", "ftf_mean", "unfair_fraction", "restarts_mean", "gpu_utilization")
+USUAL = ("jct_mean", "jct_p99", "ftf_mean", "unfair_fraction", "restarts_mean", "gpu_utilization")
+"""Metrics that a table has where cells.yaml names none."""
+NUMBER, WHOLE = r"-?[0-9.]{1,30}(e[+-]?[0-9]{1,3})?", r"[0-9]{1,12}"
 
 
 class ComparedPolicy(StrictSchema):
@@ -43,17 +46,25 @@ class ComparedPolicy(StrictSchema):
     title : str
     rules : str
         `published`: the rules and parameters of its paper. `guarded`: besides, the one rule for all
-        policies that do not count restarts themselves. `simple`, `learned`: of no paper.
-    policy : dict
-        Name and parameters.
+        policies that do not count restarts themselves. `simple`, `learned`: of no paper. `entered`: its
+        figures come from the logs of an entry.
+    policy, placer : dict, optional
+        Name and parameters; the board's own where one is left out.
     seen : list of str
         What its training saw of the boards: jobs, cluster, speeds, prices; empty where it saw none.
     """
 
     title: Line
-    rules: Literal["published", "guarded", "simple", "learned"]
-    policy: dict[str, Any]
+    rules: Literal["published", "guarded", "simple", "learned", "entered"]
+    policy: dict[str, Any] | None = None
+    placer: dict[str, Any] | None = None
     seen: list[Literal["jobs", "cluster", "speeds", "prices"]] = Field(default_factory=list)
+
+    @property
+    def keys(self) -> str:
+        """Names and parameters as a row holds them."""
+        both = {"policy": self.policy, "placer": self.placer}
+        return shorten_keys(self.policy or {} if self.placer is None else both)
 
 
 class ListedPolicies(StrictSchema):
@@ -96,6 +107,17 @@ class TableKeys(StrictSchema):
     policies : list of str
         Rows, in the order in which they are run.
     conditions : dict of str to Condition
+    metrics : list of str
+        Columns of the table; the board's metric is one of them.
+    compare : str
+        A policy and the reference by the `ratio` of the board's metric, or by the `difference` where that may
+        be 0.
+    sealed : bool
+        Learned rows are run on seeds that their parameters and weights determine, and on no others.
+    logged : list of str
+        Rows of which the runs on the first seed are kept as logs.
+    probe : list of str
+        Overrides of the runs that tell whether the simulator does what it did: a few jobs, all scored.
     """
 
     reference: Name
@@ -106,6 +128,11 @@ class TableKeys(StrictSchema):
     scenarios: Annotated[dict[Name, list[Text]], Field(min_length=1)]
     policies: Annotated[list[Name], Field(min_length=1)]
     conditions: dict[Name, Condition] = Field(default_factory=dict)
+    metrics: list[Literal[tuple(METRICS)]] = Field(default_factory=lambda: [*USUAL])  # type: ignore[valid-type]
+    compare: Literal["ratio", "difference"] = "ratio"
+    sealed: bool = False
+    logged: list[Name] = Field(default_factory=list)
+    probe: list[Text] = Field(default_factory=lambda: ["trace.jobs=60", "scenario.scored_s=null"])
 
     def overrides(self, scenario: str, condition: str) -> list[str]:
         """Return the overrides of a scenario under a condition; the condition's come last and win."""
@@ -115,6 +142,17 @@ class TableKeys(StrictSchema):
     def sealed_label(self, policy: str) -> str:
         """Return what stands for a condition in rows of a policy's sealed test."""
         return f"sealed-{policy}"
+
+    @property
+    def first_cells(self) -> list[Cell]:
+        """The scenarios with the first seed, of which logs are kept."""
+        return [Cell(name, self.first_seed) for name in self.scenarios]
+
+    @property
+    def least_cells(self) -> list[Cell]:
+        """The scenarios with the seeds that every row gets."""
+        seeds = range(self.first_seed, self.first_seed + self.least)
+        return [Cell(name, seed) for name in self.scenarios for seed in seeds]
 
 
 class Place(NamedTuple):
@@ -184,12 +222,17 @@ class FigureTable(NamedTuple):
 
     def reread(self) -> FigureTable:
         """Return the table with the rows that its file has now."""
-        return self._replace(rows={row.place: row for row in read_rows(self.path)})
+        return self._replace(rows={row.place: row for row in read_rows(self.path, self.keys.metrics)})
 
+    def contestants(self, name: str) -> tuple[Policy, Placer]:
+        """Build the policy and the placer of a row."""
+        return self.board.contestants(self.policies[name].policy, self.policies[name].placer)
 
-def has_table(board: Board) -> bool:
-    """Return whether a board's figures are rows of a table, and not entries in folders."""
-    return (board.folder / KEYS_FILE).is_file()
+    def condition_of(self, name: str) -> str:
+        """Return the condition under which a row's main figures are run: none, or its sealed test."""
+        known = self.policies.get(name)
+        sealed = self.keys.sealed and known is not None and known.rules == "learned"
+        return self.keys.sealed_label(name) if sealed else ""
 
 
 def load_table(board: Board) -> FigureTable:
@@ -203,6 +246,8 @@ def load_table(board: Board) -> FigureTable:
         ("policies", keys.policies, [*policies, BOUND]),
         ("reference", [keys.reference], keys.policies),
         ("scenarios", keys.scenarios, names),
+        ("logged", keys.logged, keys.policies),
+        ("metrics", [board.metric], keys.metrics),
         *(("conditions", one.policies or (), keys.policies) for one in keys.conditions.values()),
     ):
         for name in given:
@@ -218,8 +263,8 @@ def load_table(board: Board) -> FigureTable:
     return FigureTable(board, keys, policies, {}).reread()
 
 
-def read_rows(path: Path) -> Iterator[Row]:
-    """Read a table of figures; a file that is not there has no rows."""
+def read_rows(path: Path, metrics: Sequence[str] = USUAL) -> Iterator[Row]:
+    """Read a table of figures with columns of `metrics`; a file that is not there has no rows."""
     if not path.exists():
         return
     remedy = "run `clustergym leaderboard fill`"
@@ -231,18 +276,19 @@ def read_rows(path: Path) -> Iterator[Row]:
     if len(text) > LARGEST_BYTES:
         raise InputError("is too large a table", file=path, remedy=remedy)
     reader = csv.DictReader(io.StringIO(text))
-    names = [*FIXED, *METRICS]
+    names = [*FIXED, *metrics]
+    patterns = PATTERNS | dict.fromkeys(metrics, f"({NUMBER})?")
     if reader.fieldnames != names:
         raise InputError("its columns are not those of a table of figures", file=path, line=1, remedy=remedy)
     places = set[Place]()
     for values in reader:
-        wrong = next((name for name in names if not _is_valid(name, values.get(name))), None)
+        wrong = next((name for name in names if not _is_valid(patterns[name], values.get(name))), None)
         if wrong is not None or None in values:
             shown = shorten_text(str(values.get(wrong or "", "more fields than columns")), 60)
             raise InputError(
                 f"{shown!r} is not valid", file=path, line=reader.line_num, field=wrong, remedy=remedy
             )
-        row = _parse(values)
+        row = _parse(values, metrics)
         if row.place in places:
             raise InputError("stands twice", file=path, line=reader.line_num, remedy=remedy)
         places.add(row.place)
@@ -257,36 +303,35 @@ PATTERNS = {
     **dict.fromkeys(("code", "simulator"), "[0-9a-f]{12}"),
     "sha256": "[0-9a-f]{64}",
     "digest": "([0-9a-f]{64})?",
-    **dict.fromkeys(METRICS, f"({NUMBER})?"),
     **dict.fromkeys(("keys", "solvers", "stopped"), "[ -~]{0,2000}"),
 }
 
 
-def _is_valid(name: str, value: str | None) -> bool:
+def _is_valid(pattern: str, value: str | None) -> bool:
     # The pattern before `float`: Python reads `1_000` and `infinity` as numbers.
-    if value is None or not re.fullmatch(PATTERNS[name], value):
+    if value is None or not re.fullmatch(pattern, value):
         return False
     try:
-        return name not in METRICS or not value or math.isfinite(float(value))
+        return NUMBER not in pattern or not value or math.isfinite(float(value))
     except ValueError:
         return False
 
 
-def _parse(values: Mapping[str, Any]) -> Row:
+def _parse(values: Mapping[str, Any], metrics: Sequence[str]) -> Row:
     place = Place(values["policy"], values["scenario"], int(values["seed"]), values["condition"])
-    metrics = {name: float(values[name]) if values[name] else None for name in METRICS}
+    found = {name: float(values[name]) if values[name] else None for name in metrics}
     words = {name: values[name] for name in Row._fields[1:-1] if name != "cpu_s"}
-    return Row(place=place, metrics=metrics, cpu_s=float(values["cpu_s"]), **words)
+    return Row(place=place, metrics=found, cpu_s=float(values["cpu_s"]), **words)
 
 
-def write_rows(path: Path, rows: Iterable[Row]) -> None:
+def write_rows(path: Path, rows: Iterable[Row], metrics: Sequence[str] = USUAL) -> None:
     """Write a table of figures, in an order and a form that depend on the rows alone."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*FIXED, *METRICS])
+    writer.writerow([*FIXED, *metrics])
     for row in sorted(rows, key=lambda row: row.place):
-        metrics = ["" if row.metrics[name] is None else row.metrics[name] for name in METRICS]
-        writer.writerow([*row.place, *row[1:-1], *metrics])
+        values = ["" if row.metrics[name] is None else row.metrics[name] for name in metrics]
+        writer.writerow([*row.place, *row[1:-1], *values])
     write_files({path: gzip.compress(text.getvalue().encode("utf-8"), mtime=0)})
 
 

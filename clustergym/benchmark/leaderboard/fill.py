@@ -16,16 +16,18 @@ from typing import NamedTuple
 from clustergym.benchmark.leaderboard.board import Board, Cell
 from clustergym.benchmark.leaderboard.cells import (
     BOUND,
-    METRICS,
     FigureTable,
     Place,
     Row,
     load_table,
-    shorten_keys,
     write_rows,
 )
+from clustergym.benchmark.leaderboard.entries import replay_entry
+from clustergym.benchmark.leaderboard.entry import entry_names
 from clustergym.benchmark.leaderboard.fingerprint import fingerprint_policy, fingerprint_simulator
-from clustergym.benchmark.leaderboard.pairs import compare_with_reference
+from clustergym.benchmark.leaderboard.pairs import find_width
+from clustergym.benchmark.leaderboard.runs import play
+from clustergym.benchmark.leaderboard.sealing import list_sealed_places
 from clustergym.common.errors import InputError, shorten_text
 from clustergym.common.processes import Processes, cores, in_order
 from clustergym.scenario.scenario import Scenario
@@ -48,17 +50,27 @@ class Fingerprints(NamedTuple):
 
 def take_fingerprints(table: FigureTable) -> Fingerprints:
     """Return the fingerprints of a board's policies and of the simulator on it."""
-    made = {
-        name: ("0" * 12, "") if name == BOUND else fingerprint_policy(table.policies[name].policy)
-        for name in table.keys.policies
-    }
-    return Fingerprints(made, fingerprint_simulator(table.board, table.keys.scenarios))
+    made = {BOUND: ("0" * 12, "")}
+    for name in table.keys.policies:
+        if name != BOUND:
+            chosen = table.policies[name]
+            made[name] = fingerprint_policy(chosen.policy or table.board.policy or {}, chosen.placer)
+    return Fingerprints(made, fingerprint_simulator(table.board, table.keys.scenarios, table.keys.probe))
 
 
 def load_fresh_table(board: Board) -> FigureTable:
-    """Read a board's table of figures, without stale rows."""
+    """Read a board's table of figures, without stale rows, and with those of entries."""
     table = load_table(board)
-    return drop_stale(table, take_fingerprints(table))
+    return add_entered_rows(drop_stale(table, take_fingerprints(table)))
+
+
+def add_entered_rows(table: FigureTable) -> FigureTable:
+    """Return the table with a row for each log of an entry."""
+    found = {name: replay_entry(table, name) for name in entry_names(table.board)}
+    rows = {row.place: row for one in found.values() for row in one.rows}
+    policies = {name: one.compared for name, one in found.items()}
+    keys = table.keys.model_copy(update={"policies": [*table.keys.policies, *policies]})
+    return table._replace(keys=keys, policies={**table.policies, **policies}, rows=table.rows | rows)
 
 
 def drop_stale(table: FigureTable, prints: Fingerprints) -> FigureTable:
@@ -127,12 +139,14 @@ def run_places(
         tried.update(batch)
         shared = workers != "ray"
         for row in in_order(partial(_run_claimed, table, prints, end, shared), batch, workers):
-            if row is not None:
+            if isinstance(row, Row):
                 if not shared:
                     _add_row(table, row, prints)
                 count += 1
-                value = row.stopped or f"mean JCT {row.metrics['jct_mean']:.6g} s"
+                value = row.stopped or f"{table.board.metric} {row.metrics[table.board.metric]:.6g}"
                 say(f"{row.place}: {value} ({row.cpu_s:.3g} CPU-s)")
+            elif row is not None:
+                say(row)
     return count
 
 
@@ -147,7 +161,10 @@ def list_missing(table: FigureTable, policies: Sequence[str] = ()) -> Iterator[P
     chosen = [name for name in keys.policies if not policies or name in policies or name == keys.reference]
     order = sorted(chosen, key=lambda name: name != keys.reference)
     seeds = range(keys.first_seed, keys.first_seed + keys.least)
-    places = [Place(name, family, seed, "") for seed, family, name in product(seeds, keys.scenarios, order)]
+    plain = [name for name in order if not table.condition_of(name)]
+    places = [Place(name, family, seed, "") for seed, family, name in product(seeds, keys.scenarios, plain)]
+    for name in order:
+        places += list_sealed_places(table, name) if table.condition_of(name) else []
     for label, condition in keys.conditions.items():
         under = [name for name in order if condition.policies is None or name in condition.policies]
         few = seeds[: condition.seeds]
@@ -160,32 +177,23 @@ def list_missing(table: FigureTable, policies: Sequence[str] = ()) -> Iterator[P
     yield from missing
     if missing:
         return
-    wide = _widest_first(table, order)
+    widths = {name: find_width(table, name) for name in plain if name not in (BOUND, keys.reference)}
+    wide = max(widths, key=lambda name: widths[name], default=None)
+    if wide is None or widths[wide] <= keys.width:
+        return
     for seed in range(keys.first_seed + keys.least, keys.first_seed + keys.most):
-        for name, family in product(wide, keys.scenarios):
-            pair = (Place(keys.reference, family, seed, ""), Place(name, family, seed, ""))
+        for family in keys.scenarios:
+            pair = (Place(keys.reference, family, seed, ""), Place(wide, family, seed, ""))
             found = [place for place in pair if place not in table.rows]
             yield from found
             if found:
                 return
 
 
-def _widest_first(table: FigureTable, names: Sequence[str]) -> list[str]:
-    """Return the one row whose interval is widest, if it is wider than cells.yaml asks."""
-    width = {}
-    for name in names:
-        found = compare_with_reference(table, name).overall
-        if name not in (BOUND, table.keys.reference) and found is not None and found.high is not None:
-            assert found.low is not None
-            width[name] = found.high / found.low - 1.0
-    widest = max(width, key=lambda name: width[name], default=None)
-    return [] if widest is None or width[widest] <= table.keys.width else [widest]
-
-
 def _run_claimed(
     table: FigureTable, prints: Fingerprints, end: float, shared: bool, place: Place
-) -> Row | None:
-    """Run a cell, unless time is over or another process runs it or has run it.
+) -> Row | str | None:
+    """Run a cell, unless time is over or another process runs it or has run it; or say why it cannot be run.
 
     Where the table is on this machine, the row is added before the claim ends: nobody runs it in between.
     """
@@ -194,41 +202,54 @@ def _run_claimed(
     with _locked(table, str(place), wait=False) as mine:
         if not mine or place in drop_stale(table.reread(), prints).rows:
             return None
-        row = run_place(table, prints, place)
+        try:
+            row = run_place(table, prints, place)
+        except (InputError, MemoryError) as error:  # Nothing that a policy did: the table says nothing of it.
+            return f"{place}: not run: {str(error) or 'out of memory'}"
         if shared:
             _add_row(table, row, prints)
         return row
 
 
 def run_place(table: FigureTable, prints: Fingerprints, place: Place) -> Row:
-    """Run a policy in one place, and return its row; if it does not end, with the reason for figures."""
-    board, cell = table.board, Cell(place.scenario, place.seed)
-    policy = {} if place.policy == BOUND else table.policies[place.policy].policy
+    """Run a policy in one place, and return its row; if it does not end, with the reason for figures.
+
+    Raises
+    ------
+    InputError, MemoryError
+        If the run cannot be made here, as where something is not installed.
+    """
+    from clustergym.sim.decision_checks import DecisionError
+    from clustergym.sim.engine import StalledError
+    from clustergym.sim.guard import StoppedError
+
     started, stopped, digest = _cpu_s(), "", ""
-    metrics: dict[str, float | None] = dict.fromkeys(METRICS)
-    scenario = board.scenario(cell, table.keys.overrides(place.scenario, place.condition))
+    metrics: dict[str, float | None] = dict.fromkeys(table.keys.metrics)
+    overrides = table.keys.overrides(place.scenario, place.condition)
+    scenario = table.board.scenario(Cell(place.scenario, place.seed), overrides)
     try:
-        found, digest = _measure(board, scenario, policy, cell)
-        metrics |= {name: found.get(name) for name in METRICS}
-    except InputError as error:
-        stopped = shorten_text(error.message, 200).encode("ascii", "replace").decode()
+        if place.policy == BOUND:
+            metrics |= measure_bounds(table.board, scenario)
+        else:
+            run = play(scenario, *table.contestants(place.policy), place.seed)
+            digest, metrics = run.digest, {name: run.metrics.get(name) for name in metrics}
+    except (DecisionError, StalledError, StoppedError) as error:
+        stopped = shorten_text(getattr(error, "message", str(error)), 200)
+        stopped = stopped.encode("ascii", "replace").decode()
     code, solvers = prints.policies[place.policy]
+    keys = "{}" if place.policy == BOUND else table.policies[place.policy].keys
     cpu_s = round(_cpu_s() - started, 2)
-    keys, sha256 = shorten_keys(policy), scenario.sha256
-    return Row(place, keys, code, prints.simulator, sha256, digest, cpu_s, solvers, stopped, metrics)
+    return Row(place, keys, code, prints.simulator, scenario.sha256, digest, cpu_s, solvers, stopped, metrics)
 
 
-def _measure(
-    board: Board, scenario: Scenario, policy: Mapping[str, object], cell: Cell
-) -> tuple[Mapping[str, float | None], str]:
-    """Return the metrics of a run and the digest of its events; for no policy, the bound on the mean JCT."""
-    from clustergym.benchmark.leaderboard.run_cells import run_scenario
-    from clustergym.results.bounds.bounds import lower_bounds
+def measure_bounds(board: Board, scenario: Scenario) -> dict[str, float]:
+    """Return what no schedule beats: of the mean JCT, where no job may be dropped, and of the metric."""
+    from clustergym.results.bounds.bounds import build_programme, lower_bounds
+    from clustergym.results.bounds.price_search import search
 
-    if not policy:
-        return {"jct_mean": lower_bounds(scenario).jct_mean}, ""
-    row = run_scenario(board, scenario, policy, cell).row
-    return row.metrics, row.digest
+    if board.metric == "jct_mean":
+        return {"jct_mean": lower_bounds(scenario).jct_mean}
+    return {board.metric: search(build_programme(scenario, board.metric)).value}
 
 
 def _cpu_s() -> float:
@@ -240,7 +261,7 @@ def _add_row(table: FigureTable, row: Row, prints: Fingerprints) -> None:
     """Add a row to the file, which other processes may have changed; stale rows go."""
     with _locked(table, "table", wait=True):
         rows = drop_stale(table.reread(), prints).rows
-        write_rows(table.path, [*({**rows, row.place: row}).values()])
+        write_rows(table.path, [*({**rows, row.place: row}).values()], table.keys.metrics)
 
 
 @contextlib.contextmanager
@@ -257,3 +278,18 @@ def _locked(table: FigureTable, name: str, wait: bool) -> Iterator[bool]:
             yield False
             return
         yield True
+
+
+def seal(
+    table: FigureTable,
+    prints: Fingerprints,
+    name: str,
+    hours: float,
+    workers: Processes = 1,
+    say: Callable[[str], object] = print,
+) -> int:
+    """Run what a policy's sealed test lacks, until `hours` have passed; return how many runs were made."""
+    places = list_sealed_places(table, name)
+    return run_places(
+        table, prints, lambda found: [one for one in places if one not in found.rows], hours, workers, say
+    )

@@ -25,18 +25,16 @@ from clustergym.benchmark.leaderboard.board import Board, Cell
 from clustergym.benchmark.leaderboard.cells import shorten_keys
 from clustergym.common.paths import PACKAGE
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
-from clustergym.scenario.registry import entry_points, list_parameters, make_policy
+from clustergym.scenario.registry import list_parameters, make_placer, make_policy, parse_policy
 
 DECIDING = ("clustergym.policies", "clustergym.agents", "clustergym.operators")
 """Packages whose files decide for a policy that imports them; the probes see what it is given."""
 SOLVERS = {"pyscipopt": "pyscipopt", "highspy": "highspy", "scipy.optimize": "scipy", "scipy": "scipy"}
 """Distributions by the module that a policy's files import."""
-PROBE = ("trace.jobs=60", "scenario.scored_s=null")
-"""Overrides of a probe run: of a few jobs, all of which are scored."""
 LENGTH = 12
 
 
-def fingerprint_policy(policy: Mapping[str, Any]) -> tuple[str, str]:
+def fingerprint_policy(policy: Mapping[str, Any], placer: Mapping[str, Any] | None = None) -> tuple[str, str]:
     """Return the fingerprint of what decides for a policy, and the versions of the solvers it may call.
 
     Parameters
@@ -44,22 +42,27 @@ def fingerprint_policy(policy: Mapping[str, Any]) -> tuple[str, str]:
     policy : mapping
         Its name and parameters. All parameters count, those left out with their defaults, and the
         bytes of weights.
+    placer : mapping, optional
+        So too, where a row names one; what the board's own does is seen in the simulator's fingerprint.
     """
-    made = make_policy(policy)
-    parameters = {name: str(value) for name, value in list_parameters(made).items()}
-    module = type(made).__module__
-    # Options may be decided by a file that the class names, as backfill is for FCFS.
-    names = [module, *(getattr(made, "with_options", None) or "").split()]
-    names += [entry_points("policy").get(word, "").partition(":")[0] for word in _inner_policies(parameters)]
     files = dict[str, str]()
     imported = set[str]()
-    for name in filter(None, names):
-        _read_closure(name, files, imported)
+    words, weights = list[str](), list[str]()
+    for made in (make_policy(policy), *([make_placer(placer)] if placer else ())):
+        parameters = {name: str(value) for name, value in list_parameters(made).items()}
+        # Options may be decided by a file that the class names, as backfill is for FCFS.
+        names = [type(made).__module__, *(getattr(made, "with_options", None) or "").split()]
+        inner = [parse_policy(text, "within") for text in _inner_policies(parameters)]
+        for name in filter(None, [*names, *(type(one).__module__ for one in inner)]):
+            _read_closure(name, files, imported)
+        words.append(shorten_keys(parameters))
+        weights += hash_weights(parameters)
+        weights += (found for one in inner for found in hash_weights(list_parameters(one)))
     versions = {SOLVERS[name] for name in imported if name in SOLVERS}
     installed = {name: metadata.version(name) for name in sorted(versions) if _is_installed(name)}
     solvers = " ".join(f"{name}={version}" for name, version in installed.items())
-    words = [shorten_keys(parameters), *(f"{name} {digest}" for name, digest in sorted(files.items()))]
-    return _hash([*words, *hash_weights(parameters)]), solvers
+    words += [f"{name} {digest}" for name, digest in sorted(files.items())]
+    return _hash([*words, *weights]), solvers
 
 
 def _is_installed(distribution: str) -> bool:
@@ -69,7 +72,7 @@ def _is_installed(distribution: str) -> bool:
 def _inner_policies(parameters: Mapping[str, str]) -> Iterator[str]:
     """Yield the policies that a policy's parameters name, as `within` of quotas does."""
     if "within" in parameters:
-        yield parameters["within"].partition(" ")[0]
+        yield parameters["within"]
 
 
 def hash_weights(parameters: Mapping[str, Any]) -> Iterator[str]:
@@ -187,7 +190,7 @@ class ProbePolicy(Policy):
         return Decision.of(chosen)
 
 
-def fingerprint_simulator(board: Board, scenarios: Mapping[str, Sequence[str]]) -> str:
+def fingerprint_simulator(board: Board, scenarios: Mapping[str, Sequence[str]], probe: Sequence[str]) -> str:
     """Return the fingerprint of what the simulator does on a board: digests of a probe run in each scenario.
 
     Parameters
@@ -195,14 +198,18 @@ def fingerprint_simulator(board: Board, scenarios: Mapping[str, Sequence[str]]) 
     board : Board
     scenarios : mapping of str to sequence of str
         More overrides by scenario.
+    probe : sequence of str
+        Overrides that leave a few jobs.
     """
     from clustergym.results.measured_run import simulate
 
     digests = []
     for name, overrides in scenarios.items():
-        scenario = board.scenario(Cell(name, 0), [*overrides, *PROBE])
-        _, placer = board.contestants({"name": "fcfs"})
-        digests.append(simulate(scenario, ProbePolicy(), placer, 0).digest)
+        scenario = board.scenario(Cell(name, 0), [*overrides, *probe])
+        # Where nodes are divided, only some policies can give parts of GPUs.
+        sharing, placer = board.contestants({"name": "srtf"})
+        policy = ProbePolicy() if scenario.parts is None else sharing
+        digests.append(simulate(scenario, policy, placer, 0).digest)
     return _hash(digests)
 
 

@@ -7,24 +7,20 @@ one draws other seeds: the best of a hundred draws gains some two and a half sta
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 
-from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, Place, shorten_keys
-from clustergym.benchmark.leaderboard.fill import Fingerprints, run_places
+from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, Place
 from clustergym.benchmark.leaderboard.fingerprint import hash_weights
 from clustergym.benchmark.leaderboard.pairs import compare_with_reference
 from clustergym.common.errors import InputError
-from clustergym.common.processes import Processes
-from clustergym.scenario.registry import list_parameters, make_policy
+from clustergym.scenario.registry import list_parameters
 
 PUBLISHED = ("published", "guarded", "simple")
 
 
 def draw_sealed_seeds(table: FigureTable, name: str) -> list[int]:
     """Return a row's least number of seeds, by the SHA-256 of board, version, parameters and weights."""
-    policy = table.policies[name].policy
-    weights = hash_weights(list_parameters(make_policy(policy)))
-    words = [table.board.name, str(table.board.version), shorten_keys(policy), *weights]
+    weights = [found for made in table.contestants(name) for found in hash_weights(list_parameters(made))]
+    words = [table.board.name, str(table.board.version), table.policies[name].keys, *weights]
     drawn = (hashlib.sha256("\n".join([*words, str(at)]).encode()).digest() for at in range(table.keys.least))
     # Above the seeds of tables, training and tuning, which are small numbers.
     return [2**32 + int.from_bytes(digest[:4]) for digest in drawn]
@@ -39,7 +35,7 @@ def find_rivals(table: FigureTable, name: str) -> list[str]:
         and table.policies[rival].rules in PUBLISHED
         and (found := compare_with_reference(table, rival).overall) is not None
     }
-    best = min(known, key=lambda rival: known[rival], default=table.keys.reference)
+    best = min(known, key=lambda rival: table.board.sign * known[rival], default=table.keys.reference)
     return [*dict.fromkeys((table.keys.reference, best))]
 
 
@@ -55,18 +51,3 @@ def list_sealed_places(table: FigureTable, name: str) -> list[Place]:
         for family in table.keys.scenarios
         for rival in [*find_rivals(table, name), name]
     ]
-
-
-def seal(
-    table: FigureTable,
-    prints: Fingerprints,
-    name: str,
-    hours: float,
-    workers: Processes = 1,
-    say: Callable[[str], object] = print,
-) -> int:
-    """Run what a policy's sealed test lacks, until `hours` have passed; return how many runs were made."""
-    places = list_sealed_places(table, name)
-    return run_places(
-        table, prints, lambda found: [one for one in places if one not in found.rows], hours, workers, say
-    )

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable
+from clustergym.benchmark.leaderboard.entry import LOGS
 from clustergym.benchmark.leaderboard.pairs import (
     BEST,
     Comparison,
     Ratio,
     compare_with_reference,
     correlate_halves,
-    mean_hours,
+    mean_metric,
 )
 from clustergym.common.tables import table as format_table
+from clustergym.results.metrics.catalogue import METRICS
 
 TITLES = {BEST: "*the best policy in each cell*", BOUND: "*lower bound*"}
 
+
+LOGGED = """\
+`logs/` has the decisions of some rows on the first seed of each family: `check` replays them without the
+policy's code. The other rows it runs again.
+
+"""
+
+SEALED = (
+    " Learned rows are run on seeds that their parameters and weights determine, the reference beside them."
+)
 
 PAGE = """\
 # {title}
@@ -36,8 +49,8 @@ same runs with changed overrides: {conditions}.
 
 {table}
 
-{stopped}Version {version}. `cells.yaml` says what is run, and `cells.csv.gz` has a row for each run; a row of
-other code than today's is stale and not shown.
+{stopped}{logged}Version {version}. `cells.yaml` says what is run, and
+`cells.csv.gz` has a row for each run; a row of other code than today's is stale and not shown.
 
     clustergym leaderboard fill {name} --hours 2
     clustergym leaderboard table {name}
@@ -67,6 +80,7 @@ def render_table(table: FigureTable) -> str:
         conditions=", ".join(changes) or "none",
         table=format_table(list_headers(table), list(list_table_rows(table)), words=(0, 1)),
         stopped="".join([*stopped, "\n"]) if stopped else "",
+        logged=LOGGED if (board.folder / LOGS).is_dir() else "",
         version=board.version,
         name=board.name,
     )
@@ -76,16 +90,22 @@ def format_ratio(found: Ratio | None) -> str:
     """Return a ratio with its interval, or with a question mark where there are too few seeds for one."""
     if found is None:
         return "-"
+    sign = "" if found.compare == "ratio" else "+"
     if found.low is None or found.high is None:
-        return f"{found.value:.2f} [?]"
-    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+        return f"{found.value:{sign}.2f} [?]"
+    return f"{found.value:{sign}.2f} [{found.low:{sign}.2f}, {found.high:{sign}.2f}]"
 
 
-def compare_all(table: FigureTable, condition: str = "") -> dict[str, Comparison]:
-    """Return the comparison of every row, the lowest ratio first; rows without one stand last."""
-    names = [*table.keys.policies, BEST]
+def compare_all(table: FigureTable, condition: str | None = None) -> dict[str, Comparison]:
+    """Return the comparison of every row, the best first; rows without one stand last."""
+    # Where learned rows have seeds of their own, no policy is the best of all on the same ones.
+    names = [*table.keys.policies, *([] if table.keys.sealed else [BEST])]
     found = {name: compare_with_reference(table, name, condition) for name in names}
-    return dict(sorted(found.items(), key=lambda item: item[1].overall.value if item[1].overall else 1e9))
+
+    def rank(item: tuple[str, Comparison]) -> float:
+        return table.board.sign * item[1].overall.value if item[1].overall else math.inf
+
+    return dict(sorted(found.items(), key=rank))
 
 
 def list_headers(table: FigureTable) -> list[str]:
@@ -96,7 +116,7 @@ def list_headers(table: FigureTable) -> list[str]:
         *table.keys.scenarios,
         "over families",
         "n",
-        "mean JCT, h",
+        describe_metric(table),
         *table.keys.conditions,
     ]
 
@@ -107,20 +127,32 @@ def list_table_rows(table: FigureTable) -> Iterator[list[str]]:
     for name, found in compare_all(table).items():
         policy = table.policies.get(name)
         seeds = min((one.seeds if one else 0 for one in found.families.values()), default=0)
-        hours = mean_hours(table, name)
+        mean = mean_metric(table, name)
         yield [
             find_title(table, name),
             "" if policy is None else policy.rules,
             *(format_ratio(one) for one in found.families.values()),
             format_ratio(found.overall),
             f"{seeds}" if seeds else "-",
-            "-" if hours is None else f"{hours:.2f}",
+            "-" if mean is None else f"{mean / (3600 if in_hours(table) else 1):.2f}",
             *(_format_value(of[name].overall) for of in under.values()),
         ]
 
 
 def _format_value(found: Ratio | None) -> str:
-    return "-" if found is None else f"{found.value:.2f}"
+    return "-" if found is None else format_ratio(found).partition(" ")[0]
+
+
+def in_hours(table: FigureTable) -> bool:
+    """Return whether a board's metric is a time."""
+    return METRICS[table.board.metric].unit == "s"
+
+
+def describe_metric(table: FigureTable) -> str:
+    """Return the name of a board's metric, with its unit."""
+    if table.board.metric == "jct_mean":
+        return "mean JCT, h"
+    return f"{table.board.metric}{', h' if in_hours(table) else ''}"
 
 
 def list_stopped(table: FigureTable) -> list[str]:
@@ -132,7 +164,7 @@ def list_stopped(table: FigureTable) -> list[str]:
 def list_sealed(table: FigureTable) -> list[str]:
     """Return a line on each sealed test: ratios on seeds that the parameters and weights determine."""
     lines = []
-    for name in table.keys.policies:
+    for name in () if table.keys.sealed else table.keys.policies:
         label = table.keys.sealed_label(name)
         rivals = sorted({place.policy for place in table.rows if place.condition == label} - {name})
         ratios = [compare_with_reference(table, name, label, rival).overall for rival in rivals]
@@ -148,11 +180,17 @@ def list_sealed(table: FigureTable) -> list[str]:
 
 def describe_table(table: FigureTable) -> str:
     """Say in one line what the figures are."""
-    return (
-        f"Mean JCT over that of the reference ({find_title(table, table.keys.reference)}) on the same trace:"
-        " geometric mean over n seeds in each family, families with equal weight; 95 % intervals by Student's"
-        " t on logarithms, none below eight seeds ([?])."
+    metric = "Mean JCT" if table.board.metric == "jct_mean" else f"`{table.board.metric}`"
+    of = f"that of the reference ({find_title(table, table.keys.reference)}) on the same trace"
+    over, mean, on = "over", "geometric mean", "logarithms"
+    if table.keys.compare == "difference":
+        over, mean, on = "less", "mean", "differences"
+    how = (
+        f"{metric} {over} {of}: {mean} over n seeds in each family, families with"
+        f" equal weight; 95 % intervals by Student's t on {on}"
     )
+    better = "" if table.board.metric == "jct_mean" else f" {table.board.better.capitalize()} is better."
+    return f"{how}, none below eight seeds ([?]).{better}{SEALED if table.keys.sealed else ''}"
 
 
 def describe_halves(table: FigureTable) -> str:
@@ -171,7 +209,7 @@ def plain_table(table: FigureTable) -> list[Mapping[str, Any]]:
                 "policy": name,
                 "families": families,
                 "overall": found.overall and found.overall._asdict(),
-                "mean_jct_hours": mean_hours(table, name),
+                f"mean_{table.board.metric}": mean_metric(table, name),
                 "stopped": found.stopped,
             }
         )

@@ -9,18 +9,23 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import yaml
-from boards import small_board
-from error_lines import error_line
+from boards import write_board
 
 from clustergym.benchmark.leaderboard import fingerprint
-from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.cells import FigureTable, Place, Row, load_table, read_rows, write_rows
-from clustergym.benchmark.leaderboard.check_figures import check_figures
-from clustergym.benchmark.leaderboard.fill import drop_stale, fill, list_missing, take_fingerprints
+from clustergym.benchmark.leaderboard.cells import FigureTable, Place, Row, read_rows, write_rows
+from clustergym.benchmark.leaderboard.check_figures import check_board, draw_rows, run_again
+from clustergym.benchmark.leaderboard.fill import (
+    drop_stale,
+    fill,
+    list_missing,
+    run_place,
+    seal,
+    take_fingerprints,
+)
 from clustergym.benchmark.leaderboard.pairs import (
     BEST,
     aggregate_ratios,
@@ -28,36 +33,12 @@ from clustergym.benchmark.leaderboard.pairs import (
     correlate_halves,
     mean_hours,
 )
-from clustergym.benchmark.leaderboard.sealing import draw_sealed_seeds, seal
-from clustergym.benchmark.leaderboard.table_text import list_sealed
+from clustergym.benchmark.leaderboard.sealing import draw_sealed_seeds
+from clustergym.benchmark.leaderboard.table_text import format_ratio, list_sealed
 from clustergym.commands.leaderboard import main
 from clustergym.common.errors import InputError
 from clustergym.common.random_streams import RandomStream
-
-POLICIES = {
-    "drawn": {"title": "drawn", "rules": "learned", "policy": {"name": "random"}},
-    "srtf": {"title": "SRTF", "rules": "simple", "policy": {"name": "srtf"}},
-    "fcfs": {"title": "FCFS", "rules": "simple", "policy": {"name": "fcfs"}},
-}
-KEYS = {
-    "reference": "srtf",
-    "first_seed": 1,
-    "least": 8,
-    "most": 10,
-    "width": 0.01,
-    "scenarios": {"philly": []},
-    "policies": ["srtf", "fcfs", "lower-bound"],
-    "conditions": {"late": {"overrides": ["trace.load=3.0"], "seeds": 2, "policies": ["srtf", "fcfs"]}},
-}
-
-
-def make_table(root: Path, **changes: object) -> FigureTable:
-    folder = root / "small"
-    folder.mkdir(parents=True, exist_ok=True)
-    (root / "policies.yaml").write_text(yaml.safe_dump({"policies": POLICIES}))
-    (folder / "board.yaml").write_text(yaml.safe_dump(small_board((5, 6))))
-    (folder / "cells.yaml").write_text(yaml.safe_dump(KEYS | changes))
-    return load_table(load_board("small", root))
+from clustergym.sim.engine import StalledError
 
 
 def values_of(table: FigureTable) -> dict[Place, tuple[object, ...]]:
@@ -67,7 +48,7 @@ def values_of(table: FigureTable) -> dict[Place, tuple[object, ...]]:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> FigureTable:
-    table = make_table(tmp_path_factory.mktemp("filled"))
+    table = write_board(tmp_path_factory.mktemp("filled"))
     fill(table, take_fingerprints(table), 1.0, say=lambda line: None)
     return table.reread()
 
@@ -92,44 +73,110 @@ def test_pairs_come_first_then_conditions_then_seeds_of_the_widest(
     assert list(list_missing(more)) == [Place("srtf", "philly", 11, ""), Place("fcfs", "philly", 11, "")]
 
 
+def check(table: FigureTable, count: int | None) -> list[str]:
+    """Return what a check of a table finds, with so many rows run again."""
+    prints = take_fingerprints(table)
+    found = check_board(table, prints)
+    return found.wrong + run_again({"small": (found.table, prints)}, count).wrong
+
+
 def test_every_row_is_at_least_its_bound_and_runs_again_are_equal(filled: FigureTable) -> None:
-    found = check_figures(filled, take_fingerprints(filled), 3)
-    assert (len(found.again), found.wrong, found.stale) == (3, [], 0)
-    assert found.forged_cell == pytest.approx(3 / 32)
+    prints = take_fingerprints(filled)
+    found = run_again({"small": (filled, prints)}, 3)
+    assert (len(found.rows), found.wrong) == (3, [])
+    assert len({place.policy for _, place in found.rows}) == 3
+    assert found.forged_row == pytest.approx(3 / 32)
     assert found.forged_policy == 1.0
+    assert check_board(filled, prints).stale == 0
+    assert len(run_again({"small": (filled, prints)}, None).rows) == 32
 
 
-def test_commands_on_a_board_with_a_table(
-    filled: FigureTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root, file = ["--root", str(filled.board.folder.parent)], tmp_path / "found.json"
-    assert main([*root, "check", "small", "--cells", "2", "--workers", "1", "--json", str(file)]) == 0
-    assert capsys.readouterr().out.splitlines()[:2] == [
-        "small: 2 of 32 rows run again, equal, and none below its bound",
-        "  a forged row is found with probability 0.062, a policy of forged rows 0.67; 0 rows are stale and "
-        "not shown",
+def test_one_of_the_slow_policies_is_drawn_and_on_no_large_board(filled: FigureTable) -> None:
+    row = filled.rows[Place("fcfs", "philly", 3, "")]
+    rows = [
+        (board, row._replace(place=row.place._replace(policy=name)))
+        for board in ("scale", "ares")
+        for name in ("sia", "pollux", "fcfs")
     ]
-    assert json.loads(file.read_text()) == {"small": []}
-    for words in (["check", "small", "fcfs"], ["score", "small"], ["add", "small", "mine", "policy=las"]):
-        assert main([*root, *words]) == 2
-        assert "has a table of figures, and no entries" in error_line(capsys)
+    for _ in range(20):
+        drawn = [(board, one.place.policy) for board, one in draw_rows(rows, 40)]
+        assert len(drawn) == 2
+        assert len({("ares", "sia"), ("ares", "pollux")} & {*drawn}) == 1
+
+
+def test_commands_on_a_board(filled: FigureTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root, file = ["--root", str(filled.board.folder.parent)], tmp_path / "found.json"
+    assert main([*root, "fill", "small", "--logs", "--workers", "1"]) == 0
+    assert capsys.readouterr().out == f"wrote {filled.board.folder / 'logs/srtf.jsonl.gz'}\n"
+    assert main([*root, "check", "--rows", "2", "--workers", "1", "--json", str(file)]) == 0
+    first, second, third, _ = capsys.readouterr().out.splitlines()
+    assert first == (
+        "small: 0 entries and 1 rows replayed from their logs; 32 figures, none better than its bound"
+    )
+    assert second.startswith("2 drawn rows run again, equal (")
+    assert third == (
+        "a forged row is found with probability 0.062, a policy of forged rows 0.67, a forged log of an "
+        "entry 1"
+    )
+    assert json.loads(file.read_text()) == []
     assert main([*root, "render", "--check", "small"]) == 2
     assert main([*root, "render", "small"]) == 0
-    assert main([*root, "render", "--check", "small"]) == 0
-    assert "| SRTF | simple | 1.00 [1.00, 1.00] | 1.00 [1.00, 1.00] |" in (
-        filled.board.folder / "README.md"
-    ).read_text(encoding="utf-8")
+    assert main([*root, "render", "--check"]) == 0
+    page = (filled.board.folder / "README.md").read_text(encoding="utf-8")
+    assert "| SRTF | simple | 1.00 [1.00, 1.00] | 1.00 [1.00, 1.00] |" in page
+    assert "`check` replays them without the" in page
+    assert main([*root, "check", "small", "none"]) == 2
+
+
+def test_a_row_that_is_not_that_of_its_log_is_found(
+    filled: FigureTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["--root", str(filled.board.folder.parent), "fill", "small", "--logs", "--workers", "1"])
+    place = Place("srtf", "philly", 1, "")
+    row = filled.rows[place]
+    forged = filled._replace(rows={place: row._replace(metrics={**row.metrics, "restarts_mean": 0.0})})
+    assert check_board(forged, take_fingerprints(filled)).wrong == [
+        f"{place}: restarts_mean is {row.metrics['restarts_mean']} by its log, and 0.0 in the table"
+    ]
+
+
+def test_what_no_policy_did_is_no_row(
+    filled: FigureTable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A missing extra, or memory that ran out, is said and not recorded; a stall is recorded."""
+    table = write_board(tmp_path, conditions={}, policies=["srtf"])
+    prints, said = take_fingerprints(table), list[str]()
+    for error in (InputError("needs SciPy", remedy="install it"), MemoryError()):
+
+        def fails(*given: object, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr("clustergym.benchmark.leaderboard.fill.play", fails)
+        assert fill(table, prints, 1.0, say=said.append) == 0
+    assert said[0] == "srtf philly 1: not run: needs SciPy (install it)"
+    assert said[-1] == "srtf philly 8: not run: out of memory"
+    assert table.reread().rows == {}
+
+    def stalls(*given: object) -> None:
+        raise StalledError("jobs wait for ever")
+
+    monkeypatch.setattr("clustergym.benchmark.leaderboard.fill.play", stalls)
+    row = run_place(table, prints, Place("srtf", "philly", 1, ""))
+    assert (row.stopped, row.digest, row.metrics["jct_mean"]) == ("jobs wait for ever", "", None)
 
 
 @pytest.mark.parametrize(
     ("change", "line"),
     [
         ({"digest": "0" * 64}, "digest is"),
-        ({"metrics": {"jct_mean": 1.0}}, "no schedule is below"),
-        ({"metrics": {"jct_mean": -5.0}}, "no schedule is below"),
-        ({"metrics": {"jct_mean": None}}, "neither a mean JCT nor a reason"),
+        ({"metrics": {"jct_mean": 1.0}}, "no schedule is better than"),
+        ({"metrics": {"jct_mean": 0.0}}, "jct_mean is 0.0"),
+        ({"metrics": {"jct_mean": -5.0}}, "jct_mean is -5.0"),
+        ({"metrics": {"jct_mean": None}}, "neither a figure nor a reason"),
         ({"stopped": "it took too long"}, "or both"),
+        ({"stopped": "it took too long", "digest": "", "metrics": {"jct_mean": None}}, "stopped is"),
         ({"keys": "{}"}, "keys is"),
+        ({"sha256": "0" * 64}, "sha256 is"),
     ],
 )
 def test_a_forged_row_is_found(filled: FigureTable, change: dict[str, object], line: str) -> None:
@@ -142,8 +189,7 @@ def test_a_forged_row_is_found(filled: FigureTable, change: dict[str, object], l
             Place("lower-bound", "philly", 3, ""): filled.rows[Place("lower-bound", "philly", 3, "")],
         }
     )
-    found = check_figures(alone, take_fingerprints(filled), 2)
-    assert any(line in one and "fcfs philly 3" in one for one in found.wrong)
+    assert any(line in one and "fcfs philly 3" in one for one in check(alone, 2))
 
 
 def test_a_changed_line_makes_the_rows_of_that_policy_stale_alone(
@@ -189,7 +235,7 @@ def test_the_policy_and_its_parameters_make_the_fingerprint() -> None:
 def test_a_killed_fill_goes_on_beside_another_and_the_figures_are_the_same(
     filled: FigureTable, tmp_path: Path
 ) -> None:
-    table = make_table(tmp_path)
+    table = write_board(tmp_path)
     words = [
         sys.executable,
         "-m",
@@ -203,7 +249,7 @@ def test_a_killed_fill_goes_on_beside_another_and_the_figures_are_the_same(
     ]
     first = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert first.stdout is not None
-    while "mean JCT" not in first.stdout.readline():
+    while "jct_mean" not in first.stdout.readline():
         time.sleep(0.01)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
@@ -252,7 +298,7 @@ def test_a_damaged_table_is_refused_with_its_line(
 
 def test_a_name_that_no_list_has_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cells\.yaml:.* policies: unknown name 'frtf'"):
-        make_table(tmp_path, policies=["srtf", "fcfs", "frtf"])
+        write_board(tmp_path, policies=["srtf", "fcfs", "frtf"])
 
 
 def made_rows(ratios: dict[str, list[float]]) -> dict[Place, Row]:
@@ -268,14 +314,12 @@ def made_rows(ratios: dict[str, list[float]]) -> dict[Place, Row]:
     return rows
 
 
-def table_of(rows: dict[Place, Row]) -> FigureTable:
+def table_of(rows: dict[Place, Row], compare: str = "ratio") -> FigureTable:
     families = {place.scenario: list[str]() for place in rows}
-    keys = type(
-        "Keys",
-        (),
-        {"reference": "b", "scenarios": families, "policies": ["a", "b"], "first_seed": 0, "least": 8},
-    )()
-    return FigureTable(None, keys, {}, rows)  # type: ignore[arg-type]
+    about = {"reference": "b", "scenarios": families, "policies": ["a", "b"], "first_seed": 0, "least": 8}
+    keys = SimpleNamespace(**about, compare=compare, sealed=False)
+    board = SimpleNamespace(metric="jct_mean", sign=1.0, better="lower")
+    return FigureTable(board, keys, {}, rows)  # type: ignore[arg-type]
 
 
 def test_a_ratio_is_the_geometric_mean_of_families_with_equal_weight() -> None:
@@ -310,6 +354,18 @@ def test_an_interval_is_students_on_logarithms() -> None:
     assert math.log(both.high) == pytest.approx(2.119905 * error / math.sqrt(2), rel=1e-6)
 
 
+def test_a_difference_where_the_metric_may_be_0() -> None:
+    # a: 0 and 7,200 s in turns, b: 3,600 s: differences of -3,600 and 3,600 s, mean 0. Their variance is
+    # 8 x 3,600^2 / 7, the standard error 3,600 / sqrt(7); t of 7 degrees of freedom is 2.364624.
+    table = table_of(made_rows({"philly": [0.0, 2.0] * 4}), "difference")
+    found = compare_with_reference(table, "a").overall
+    assert found is not None
+    assert found.value == 0.0
+    assert found.high == pytest.approx(2.364624 * 3600 / math.sqrt(7), rel=1e-6)
+    assert found.low == pytest.approx(-found.high)
+    assert format_ratio(found._replace(value=0.05, low=-0.01, high=0.11)) == "+0.05 [-0.01, +0.11]"
+
+
 def test_a_run_that_does_not_end_leaves_no_ratio_but_its_reason() -> None:
     rows = made_rows({"philly": [2.0] * 8})
     place = Place("a", "philly", 3, "")
@@ -340,7 +396,7 @@ def test_the_order_of_halves_agrees_where_rows_differ() -> None:
 
 
 def test_sealed_seeds_hang_on_parameters_weights_and_version_and_pairs_are_run(tmp_path: Path) -> None:
-    table = make_table(tmp_path, policies=["srtf", "fcfs", "drawn"], conditions={})
+    table = write_board(tmp_path, policies=["srtf", "fcfs", "drawn"], conditions={})
     prints = take_fingerprints(table)
     seeds = draw_sealed_seeds(table, "drawn")
     assert len({*seeds}) == table.keys.least
@@ -364,3 +420,17 @@ def test_sealed_seeds_hang_on_parameters_weights_and_version_and_pairs_are_run(t
     assert line.endswith(" of SRTF, n 8")
     with pytest.raises(InputError, match="'fcfs' is no learned or tuned policy of small"):
         seal(table, prints, "fcfs", 1.0)
+
+
+def test_learned_rows_of_a_sealed_board_have_seeds_of_their_own(tmp_path: Path) -> None:
+    table = write_board(tmp_path, policies=["srtf", "drawn"], conditions={}, sealed=True, most=8)
+    seeds = draw_sealed_seeds(table, "drawn")
+    places = list(list_missing(table))
+    assert {place.seed for place in places if place.policy == "drawn"} == {*seeds}
+    assert [place.policy for place in places if place.seed in seeds] == ["srtf", "drawn"] * 8
+    fill(table, take_fingerprints(table), 1.0, say=lambda line: None)
+    done = table.reread()
+    assert list(list_missing(done)) == []
+    found = compare_with_reference(done, "drawn").overall
+    assert found is not None
+    assert (found.seeds, mean_hours(done, "drawn") is None) == (8, False)
