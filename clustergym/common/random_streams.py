@@ -131,6 +131,7 @@ LINK_ROUTES = RandomStream("link routes")
 BENCHMARK_ACTIONS = RandomStream("benchmark actions")
 WRONG_ESTIMATES = RandomStream("wrong estimates")
 TUNED_SETTINGS = RandomStream("tuned settings")
+CAPACITY_PRICES = RandomStream("capacity prices", 1)
 ROOM_CHECK = RandomStream("room check")
 FIRST_EPISODE = RandomStream("first episode")
 
