@@ -23,9 +23,9 @@ class Renting(Policy):
     """Rents nodes by a rule that is linear in the load, and runs the jobs with the shortest time left.
 
     A job gets the most GPUs that are left, up to its request; restarts are not weighed. Targets are GPUs:
-    of products with a lead time a + b work + c asked, of those that come at once d + e work + f asked - g held,
-    where work is GPU-hours left at the requests, asked the GPUs that jobs in the system ask for, and held those of
-    products with a lead time. Without products to rent it only schedules.
+    of products with a lead time a + b work + c asked, of those that come at once d + e work + f asked - g
+    held, where work is GPU-hours left at the requests, asked the GPUs that jobs in the system ask for, and
+    held those of products with a lead time. Without products to rent it only schedules.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ def cost_of(run):
 
 def test_a_contract_comes_after_its_lead_and_goes_at_its_term_at_the_price_of_its_order():
     # Node 0 is one's own, node 1 a contract: ordered at 100 s for 2 USD an hour, there from 160 to 460 s. Job
-    # b gets it at 160 and is 300 s on it, then waits with its work saved until a has ended on node 0 at 500 s,
+    # b gets it at 160 and is 300 s on it, then waits with its work saved until a has ended on node 0 at 500,
     # and ends 100 s later. 300 s at 2 USD of the order (not at 5 USD of later) are 1/6 USD.
     contract = product("contract", (1,), steps((0, 2.0), (150.0, 5.0)), lead_s=60.0, term_s=300.0)
     entries = {0.0: (None, {0: 1}), 100.0: ((1,), None), 160.0: (None, {0: 1, 1: 1}), 500.0: (None, {1: 1})}
@@ -190,7 +190,7 @@ class CantBeLate(Policy):
 def test_the_published_case_of_spot_instances(progress, cost):
     # 5 h of work in 10 h, 0.4 h lost at each start, spot at 1 USD a step of 1 h in steps 0, 1, 6, 7, 8 and 9,
     # on-demand at 3. Uniform Progress: spot in 0 and 1, on-demand in 4, 5 and 6, spot in 7 and 8: 4 + 9 = 13.
-    # The greedy rule waits for its safety net: spot in 0 and 1, on-demand in 5, 6, 7 and 8: 2 + 12 = 14. A job
+    # The greedy rule waits for its safety net: spot in 0 and 1, on-demand in 5, 6, 7 and 8: 2 + 12 = 14. It
     # saves in half of the 0.4 h, 720 s, so that a notice of 900 s keeps its work.
     spot = product("spot", (0,), supply=steps((0, 1), (2 * HOUR, 0), (6 * HOUR, 1)), notice_s=HOUR / 4)
     demand = product("on-demand", (1,), ((0, 3.0),))

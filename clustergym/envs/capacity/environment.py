@@ -16,7 +16,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.parameters import Parameters, build_from_keywords
 from clustergym.envs.capacity import world as worlds
 from clustergym.envs.capacity.rules import REACTIVE, fill, list_used
-from clustergym.envs.capacity.world import FEATURES, HOURS, World
+from clustergym.envs.capacity.world import FEATURES, HOURS
 from clustergym.envs.rendering import check_mode
 
 Observations = npt.NDArray[np.float32]
@@ -64,13 +64,13 @@ class CapacityEnv(gymnasium.Env[Observations, npt.NDArray[np.float32]]):
 
     Half of the GPUs are one's own. Others are rented: contracts, each for a GPU for six hours that begin two
     hours after the order, at the price of the order; and on-demand GPUs, at once, for an hour, at the hour's
-    price. Jobs are scheduled by a fixed rule: shortest time left first, each on at most the GPUs that it asks
-    for, and on the largest power of two that is left. Speeds are proportional to GPUs, and restarts free.
+    price. Jobs are scheduled by a fixed rule: shortest time left first, each on at most the GPUs that it
+    asks for, and on the largest power of two that is left. Speeds are in proportion to GPUs, restarts free.
 
     Each of an episode's three days is one of Philly's (the hourly counts of `split`'s days), or drawn of the
     hours of Helios with a hidden factor of the day (0.4, 1 or 1.8) and bursts. Jobs come as a Poisson process
-    of that rate; work is log-normal. Contracts cost 0.55 USD a GPU-hour with a daily wave, on-demand GPUs 1.3,
-    and three times that in spells of 2.5 hours. Prices are assumed, and all of the model is in
+    of that rate; work is log-normal. Contracts cost 0.55 USD a GPU-hour with a daily wave, on-demand GPUs
+    1.3, and three times that in spells of 2.5 hours. Prices are assumed, and all of the model is in
     `clustergym.envs.capacity.world`.
 
     | id | GPUs of its own | rented at most |
@@ -90,7 +90,7 @@ class CapacityEnv(gymnasium.Env[Observations, npt.NDArray[np.float32]]):
 
     | Numbers | Meaning |
     |---|---|
-    | `waiting`, `work`, `asked`, `due` | jobs that wait; GPU-hours left; GPUs asked for; jobs due in an hour |
+    | `waiting`, `work`, `asked`, `due` | waiting jobs; GPU-hours left; GPUs asked for; jobs due in an hour |
     | `usable` | GPUs of one's own and of contracts |
     | `contract_price`, `on_demand_price` | logarithm of the price over its mean |
     | `sin_day`, `cos_day`, `sin_half`, `cos_half` | time of the day, with two harmonics |
@@ -103,10 +103,10 @@ class CapacityEnv(gymnasium.Env[Observations, npt.NDArray[np.float32]]):
 
     ## Rewards
 
-    What the hour costs by the reactive rule on the same trace, minus what it costs, divided by 20 USD for each
-    16 GPUs: 2 USD an hour for each job in the system, 3 USD for a job not done within twice its ideal time (at
-    least half an hour), and the rent. Jobs left at the end are charged for as if they ran on at once, on
-    on-demand GPUs. `info["rewards"]` has minus each cost in USD.
+    What the hour costs by the reactive rule on the same trace, minus what it costs, divided by 20 USD for
+    each 16 GPUs: 2 USD an hour for each job in the system, 3 USD for a job not done within twice its ideal
+    time (at least half an hour), and the rent. Jobs left at the end are charged for as if they ran on at
+    once, on on-demand GPUs. `info["rewards"]` has minus each cost in USD.
 
     ## Illegal Actions
 
@@ -247,4 +247,5 @@ class CapacityRows:
     def get_columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return what infos say of each row, new arrays."""
         state = self.world.state
-        return {"hour": state[:, worlds.HOUR].copy(), "jobs": state[:, worlds.JOBS].copy(), "cost": self._last_cost.copy()}
+        hour, jobs = state[:, worlds.HOUR].copy(), state[:, worlds.JOBS].copy()
+        return {"hour": hour, "jobs": jobs, "cost": self._last_cost.copy()}

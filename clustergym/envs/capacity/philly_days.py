@@ -1,7 +1,7 @@
 """Jobs submitted in each hour of 52 days of Microsoft's Philly trace, as a table of facts.
 
-Counts of the jobs of the Philly trace (Jeong et al., ATC '19; CC BY 4.0) that Sia's artifact kept, by hour, from
-2017-09-20 to 2017-11-14; a row is a day.
+Counts of the jobs of the Philly trace (Jeong et al., ATC '19; CC BY 4.0) that Sia's artifact kept, by hour,
+from 2017-09-20 to 2017-11-14, without days of fewer than 100 jobs; a row is a day.
 """
 
 PHILLY_DAYS = """

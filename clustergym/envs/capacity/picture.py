@@ -38,7 +38,7 @@ def as_pixels(world: World) -> Pixels:
     """
     picture, hour = Picture((HEIGHT, WIDTH)), int(world.state[0, HOUR])
     picture.text(MARGIN, 8, as_text(world), 18)
-    picture.text(MARGIN, 40, "Above: own GPUs, contracts; below: prices of contracts and on demand", 13, FAINT)
+    picture.text(MARGIN, 40, "Above: own GPUs, contracts; below: their prices, on-demand prices", 13, FAINT)
     wide, high = (WIDTH - 2 * MARGIN) // HOURS, (HEIGHT - TOP) // 2
     own, most = int(world.size[1]), int(world.size[1] + world.size[2])
     for at in range(hour):

@@ -17,9 +17,8 @@ from clustergym.envs.vector.base import AddInfo, EpisodesVectorEnv, Masks
 class CapacityEpisodes:
     """The episodes of a `CapacityVectorEnv` (`clustergym.envs.vector.base.Episodes`)."""
 
-    names = list(NAMES)
-
     def __init__(self, single: CapacityEnv, size: int) -> None:
+        self.names = list(NAMES)
         self.rows, self._size = CapacityRows(single.parameters, size), size
 
     def begin(
@@ -67,7 +66,8 @@ class CapacityEpisodes:
 
     def summarise(self, infos: dict[str, Any], ended: Bools, add_info: AddInfo) -> dict[str, Any]:
         """Return the infos, without what is of numbered actions."""
-        return {name: value for name, value in infos.items() if name.lstrip("_") not in ("action_mask", "illegal")}
+        numbered = ("action_mask", "illegal")
+        return {name: value for name, value in infos.items() if name.lstrip("_") not in numbered}
 
 
 class CapacityVectorEnv(EpisodesVectorEnv):

@@ -34,12 +34,13 @@ MOST_FACTOR = 4.0
 DAY_FACTORS = (0.4, 1.0, 1.8)
 BURST, BURST_BEGIN, BURST_END = 2.5, 0.1, 1.0 / 1.5
 HELIOS_SHARE = 0.5
-"""Of days drawn of the hours of Helios, with a hidden factor of the day and bursts; the others are Philly's."""
+"""Of days drawn of the hours of Helios, with a hidden factor and bursts; the others are Philly's."""
 # Share of jobs by hour of day: conf/generator/helios.yaml.
-HELIOS_HOURS = np.array(
-    [0.03737, 0.02742, 0.02498, 0.01601, 0.01117, 0.00856, 0.00781, 0.00933, 0.0156, 0.03317, 0.05396, 0.06142]
-    + [0.04852, 0.05411, 0.06496, 0.06902, 0.07225, 0.0722, 0.05343, 0.05471, 0.05602, 0.05685, 0.04788, 0.04325]
-)  # fmt: skip
+HELIOS_HOURS = (
+    *(0.03737, 0.02742, 0.02498, 0.01601, 0.01117, 0.00856, 0.00781, 0.00933, 0.0156, 0.03317, 0.05396),
+    *(0.06142, 0.04852, 0.05411, 0.06496, 0.06902, 0.07225, 0.0722, 0.05343, 0.05471, 0.05602, 0.05685),
+    *(0.04788, 0.04325),
+)
 WORK_MEDIAN, WORK_SIGMA, WORK_MOST = 0.9, 1.2, 30.0
 GPU_SHARES = (0.35, 0.6, 0.85, 1.0)
 """Cumulative shares of jobs that ask for 1, 2, 4 and 8 GPUs."""
@@ -57,7 +58,7 @@ def day_profiles(split: str) -> Floats:
     number = np.arange(len(rows)) % 4
     mean = rows[np.isin(number, SPLITS["train"])].clip(max=MOST_FACTOR * rows.mean()).mean()
     chosen = rows[np.isin(number, SPLITS[split])] / mean
-    helios = 24.0 * HELIOS_HOURS / HELIOS_HOURS.sum()
+    helios = 24.0 * np.array(HELIOS_HOURS) / sum(HELIOS_HOURS)
     made: Floats = np.concatenate([chosen, helios[None]]).clip(max=MOST_FACTOR)
     return made
 
@@ -455,7 +456,7 @@ def step_rows(
 
 @compile_entry
 def show_past(world: World, found: Floats, begin: int, hours: int) -> None:
-    """Write jobs, work and prices of the last hours to the columns of `found` from `begin` on, latest first."""
+    """Write jobs, work and prices of the last hours, latest first, to `found` from column `begin` on."""
     size = float(world.size[0])
     for row in range(len(found)):
         now, column = world.state[row, HOUR], begin

@@ -1,0 +1,214 @@
+"""What rules, learned agents, look-ahead and hindsight cost in `Capacity-16-v0`: the figures of its page.
+
+    python benchmarks/capacity_page.py rules "reactive"     tunes a rule on training days by CMA-ES
+    python benchmarks/capacity_page.py learn ppo 0          trains an agent, and plays the test traces
+    python benchmarks/capacity_page.py ahead 0 50           plays test traces 0 to 49 by look-ahead
+    python benchmarks/capacity_page.py hindsight 0 50       improves those plans, knowing the traces
+    python benchmarks/capacity_page.py write                writes docs/learned-agents/capacity.md
+
+Each adds its figures to benchmarks/capacity_page.json, cost in USD of each test trace, without which
+`write` stops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats
+from clustergym.envs.capacity import world as worlds
+from clustergym.envs.capacity.planning import improve_plan, plan_traces
+from clustergym.envs.capacity.rules import CLOCKS, PRICES, RECENT, fill, list_used
+from clustergym.envs.capacity.world import HOURS, World
+
+FIGURES = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parents[1] / "docs" / "learned-agents" / "capacity.md"
+NAME = "ClusterGym/Capacity-16-v0"
+GPUS, TRACES, TUNING = 16, 200, 128
+BOTH = "reactive, clock, prices"
+DROPPED = {
+    "clock": CLOCKS,
+    "prices": PRICES,
+    "arrivals of late": RECENT,
+    "contracts that are ordered and that end": (15, 16, 17),
+    "jobs near their due time": (3,),
+}
+"""Pieces of state that `linear` is tuned without."""
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "ppo": {
+        "n_steps": 72,
+        "batch_size": 1152,
+        "n_epochs": 6,
+        "learning_rate": 1e-3,
+        "gamma": 0.95,
+        "gae_lambda": 0.9,
+        "policy_kwargs": {"net_arch": [32, 32], "log_std_init": -1.5},
+    },
+    "sac": {
+        "batch_size": 256,
+        "learning_rate": 1e-3,
+        "gamma": 0.95,
+        "train_freq": 1,
+        "gradient_steps": 8,
+        "learning_starts": 4608,
+        "policy_kwargs": {"net_arch": [32, 32]},
+    },
+}
+STEPS = {"ppo": 600_000, "sac": 100_000}
+ENVS = {"ppo": 64, "sac": 64}
+REACH = 1.0
+
+
+def make_traces(split: str, number: int) -> World:
+    """Return a world of the first traces of a split; the seeds are 0 and up."""
+    envs = gymnasium.make_vec(NAME, num_envs=number, vectorization_mode="vector_entry_point", split=split)
+    envs.reset(seed=0)
+    found: World = envs.episodes.rows.world
+    return found
+
+
+def play(world: World, weights: Floats) -> Floats:
+    """Return what a linear rule costs on each trace."""
+    costs = np.zeros(len(world.at))
+    worlds.play_rule(world, weights, costs)
+    return costs
+
+
+def tune(name: str, generations: int) -> None:
+    """Tune a rule on training days, and note what it costs on dev and on test traces."""
+    from clustergym.training.evolution import start_search
+
+    dropped = name.removeprefix("without ")
+    used, known = list_used("linear" if dropped in DROPPED else name), read()["rules"]
+    if dropped in DROPPED:
+        used[:, [1 + part for part in DROPPED[dropped]]] = False
+    # From what was found with less, or with more.
+    start = {"constant": None, "reactive": "constant", "linear": BOTH}.get(name, "reactive")
+    start = "linear" if dropped in DROPPED else start
+    begin = (
+        fill(list_used(start), np.array(known[start]["weights"])) if start in known else np.zeros(used.shape)
+    )
+    train, began = make_traces("train", TUNING), time.process_time()
+    population = 12 if used.sum() < 25 else 16
+    search = start_search(
+        begin[used], 0.2 if name in ("constant", "reactive") else 0.05, population, 0, False
+    )
+    for _ in range(generations):
+        candidates = search.ask()
+        search.tell(candidates, [float(play(train, fill(used, one)).mean()) for one in candidates])
+    weights = fill(used, search.mean)
+    found = {
+        "weights": np.round(search.mean, 4).tolist(),
+        "train": float(play(train, weights).mean()),
+        "dev": float(play(make_traces("dev", TRACES), weights).mean()),
+        "cpu_s": round(time.process_time() - began, 1),
+    }
+    print(name, found)
+    add("rules", name, found)
+
+
+def learn(algorithm: str, seed: int) -> None:
+    """Train an agent of Stable-Baselines3 on training days, and play the test traces."""
+    import torch
+    from stable_baselines3 import PPO, SAC
+
+    from clustergym.training.vector_envs import SchedulingVecEnv
+
+    torch.set_num_threads(1)
+    began = time.process_time()
+    envs = gymnasium.make_vec(
+        NAME, num_envs=ENVS[algorithm], vectorization_mode="vector_entry_point", residual=True, reach=REACH,
+        autoreset_mode="Disabled",
+    )  # fmt: skip
+    made = {"ppo": PPO, "sac": SAC}[algorithm]
+    agent = made("MlpPolicy", SchedulingVecEnv(envs), seed=seed, device="cpu", **ALGORITHMS[algorithm])
+    agent.learn(STEPS[algorithm])
+    cpu_s = round(time.process_time() - began, 1)
+    found = {split: play_agent(agent, split) for split in ("dev", "test")}
+    print(algorithm, seed, np.mean(found["dev"]), cpu_s)
+    add("agents", f"{algorithm} {seed}", {"dev": float(np.mean(found["dev"])), "cpu_s": cpu_s})
+    add("test", f"{algorithm} {seed}", found["test"])
+
+
+def play_agent(agent: Any, split: str) -> list[float]:
+    """Return what an agent costs on each trace of a split, by its most likely actions."""
+    envs = gymnasium.make_vec(
+        NAME,
+        num_envs=TRACES,
+        vectorization_mode="vector_entry_point",
+        residual=True,
+        reach=REACH,
+        split=split,
+    )
+    seen, _ = envs.reset(seed=0)
+    costs = np.zeros(TRACES)
+    for _ in range(HOURS):
+        seen, _, _, _, infos = envs.step(agent.predict(seen, deterministic=True)[0])
+        costs += infos["cost"]
+    return np.round(costs, 2).tolist()
+
+
+def look_ahead(begin: int, end: int, hindsight: bool) -> None:
+    """Play some test traces by look-ahead with the true model, or improve its plans in hindsight."""
+    world, began = make_traces("test", TRACES), time.process_time()
+    rule = fill(list_used(BOTH), np.array(read()["rules"][BOTH]["weights"]))
+    for row in range(begin, end):
+        plan = np.zeros((HOURS, 2), dtype=np.int64)
+        if hindsight:
+            plan[:] = read()["plans"][str(row)]
+            cost = improve_plan(world, row, worlds.make_world(1, GPUS), plan)
+        else:
+            rng = random_streams.CAPACITY_PLANS.generator(0, row)
+            cost = plan_traces(
+                rng, worlds.day_profiles("train"), world, row, worlds.make_world(12, GPUS), rule, plan
+            )
+            add("plans", str(row), plan.tolist())
+        add("hindsight" if hindsight else "ahead", str(row), round(cost, 2))
+    print(begin, end, "CPU-s a trace", (time.process_time() - began) / (end - begin))
+
+
+def read() -> dict[str, Any]:
+    """Return the figures so far."""
+    parts = ("rules", "agents", "test", "ahead", "plans", "hindsight")
+    found: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    return {part: found.get(part, {}) for part in parts}
+
+
+def add(part: str, name: str, value: Any) -> None:
+    """Add a figure to the file, which several processes may do."""
+    with FIGURES.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = read()
+        found[part][name] = value
+        FIGURES.write_text(json.dumps(found, separators=(",", ":")) + "\n")
+
+
+def main() -> None:
+    """Run one of the stages."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("stage", choices=["rules", "learn", "ahead", "hindsight", "write"])
+    parser.add_argument("of", nargs="*")
+    parser.add_argument("--generations", type=int, default=30)
+    given = parser.parse_args()
+    if given.stage == "rules":
+        tune(given.of[0], given.generations)
+    elif given.stage == "learn":
+        learn(given.of[0], int(given.of[1]))
+    elif given.stage == "write":
+        write()
+    else:
+        look_ahead(int(given.of[0]), int(given.of[1]), given.stage == "hindsight")
+
+
+if __name__ == "__main__":
+    main()
