@@ -34,6 +34,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "learned-agents" / "capacity.md"
 NAME = "ClusterGym/Capacity-16-v0"
 GPUS, TRACES, TUNING = 16, 200, 128
 BOTH = "reactive, clock, prices"
+GUESS = (0.3, 0.3, 0.2, -0.3, 0.2, 0.3, -0.3)
+"""Where the search for the rule `reactive` begins."""
 DROPPED = {
     "clock": CLOCKS,
     "prices": PRICES,
@@ -91,11 +93,10 @@ def tune(name: str, generations: int) -> None:
     if dropped in DROPPED:
         used[:, [1 + part for part in DROPPED[dropped]]] = False
     # From what was found with less, or with more.
-    start = {"constant": None, "reactive": "constant", "linear": BOTH}.get(name, "reactive")
-    start = "linear" if dropped in DROPPED else start
-    begin = (
-        fill(list_used(start), np.array(known[start]["weights"])) if start in known else np.zeros(used.shape)
-    )
+    start = {"reactive": "guess", "linear": BOTH}.get(name, "linear" if dropped in DROPPED else "reactive")
+    weights = GUESS if start == "guess" or name == "constant" else known[start]["weights"]
+    of = "reactive" if weights is GUESS else start
+    begin = fill(list_used(of), np.array(weights))
     train, began = make_traces("train", TUNING), time.process_time()
     population = 12 if used.sum() < 25 else 16
     search = start_search(

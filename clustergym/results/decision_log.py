@@ -114,7 +114,7 @@ def _add_terms(change: Change, entry: Mapping[str, Any], rows: Mapping[str, int]
     if any(row not in launched for row, _ in move):
         raise ValueError("moves a job that is not launched")
     targets = tuple(entry.get("capacity", ()))
-    if not all(type(nodes) is int and 0 <= nodes <= count for nodes in targets):
+    if not all(type(nodes) is int and 0 <= nodes <= MOST_GPUS for nodes in targets):
         raise ValueError(f"{targets[:3]} are no numbers of nodes")
     change = replace(change, batch=tuple(batches), partner=beside, avoid=tuple(avoid), notice=notice)
     return replace(change, move=move, capacity=targets)

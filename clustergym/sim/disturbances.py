@@ -10,7 +10,7 @@ import numpy as np
 
 from clustergym.cluster.spec import Nodes
 from clustergym.scenario.clock import seconds
-from clustergym.scenario.disturbances.capacity import ActiveCapacity
+from clustergym.scenario.disturbances.capacity import ActiveCapacity, Capacity
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.job_execution import JobExecution
 from clustergym.sim.log import EventType
@@ -56,12 +56,12 @@ class Disturbances:
         self.out: Counter[int] = Counter()
         self._undetected: dict[int, _Interruption] = {}
         self._failures_in_a_row = self._completions = 0
+        self.queue.always = any(isinstance(one, Capacity) for one in self.scenario.disturbances)
         started = [disturbance.start(self) for disturbance in self.scenario.disturbances]
         self.courses.extend(course for course in started if course is not None)
         self.jobs.unseen.update(row for course in self.courses for row in course.jobs)
         rented = (course for course in self.courses if isinstance(course, ActiveCapacity))
         self.capacity = next(rented, None)
-        self.queue.always = self.capacity is not None
 
     @property
     def now(self) -> int:

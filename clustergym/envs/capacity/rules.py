@@ -44,7 +44,6 @@ def fill(used: Bools, values: Floats) -> Floats:
     return weights
 
 
-REACTIVE: Mapping[int, tuple[float, ...]] = MappingProxyType(
-    {16: (0.3, 0.3, 0.0, 0.0, 0.3, 0.0, -0.3), 64: (0.3, 0.3, 0.0, 0.0, 0.3, 0.0, -0.3)}
-)
-"""Weights of the rule `reactive` on each size, by CMA-ES on training days (benchmarks/capacity_page.py)."""
+_WEIGHTS = (0.3525, 0.261, 0.1862, -0.4264, 0.0151, 0.6494, -1.2501)
+REACTIVE: Mapping[int, tuple[float, ...]] = MappingProxyType({16: _WEIGHTS, 64: _WEIGHTS})
+"""Weights of the rule `reactive`, by CMA-ES on training days at size 16 (benchmarks/capacity_page.py)."""
