@@ -43,11 +43,11 @@ DROPPED = {
     "contracts that are ordered and that end": (15, 16, 17),
     "jobs near their due time": (3,),
 }
-"""Pieces of state that `linear` is tuned without."""
+"""Pieces of state that `linear` is tuned without, as `without NAME`."""
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "ppo": {
-        "n_steps": 72,
-        "batch_size": 1152,
+        "n_steps": 24,
+        "batch_size": 512,
         "n_epochs": 6,
         "learning_rate": 1e-3,
         "gamma": 0.95,
@@ -64,7 +64,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         "policy_kwargs": {"net_arch": [32, 32]},
     },
 }
-STEPS = {"ppo": 600_000, "sac": 100_000}
+STEPS = {"ppo": 800_000, "sac": 100_000}
 ENVS = {"ppo": 64, "sac": 64}
 REACH = 1.0
 
@@ -85,13 +85,10 @@ def play(world: World, weights: Floats) -> Floats:
 
 
 def tune(name: str, generations: int) -> None:
-    """Tune a rule on training days, and note what it costs on dev and on test traces."""
+    """Tune a rule on training days, and note what it costs there and on dev days."""
     from clustergym.training.evolution import start_search
 
-    dropped = name.removeprefix("without ")
-    used, known = list_used("linear" if dropped in DROPPED else name), read()["rules"]
-    if dropped in DROPPED:
-        used[:, [1 + part for part in DROPPED[dropped]]] = False
+    dropped, used, known = name.removeprefix("without "), _used(name), read()["rules"]
     # From what was found with less, or with more.
     start = {"reactive": "guess", "linear": BOTH}.get(name, "linear" if dropped in DROPPED else "reactive")
     weights = GUESS if start == "guess" or name == "constant" else known[start]["weights"]
@@ -190,6 +187,80 @@ def add(part: str, name: str, value: Any) -> None:
         found = read()
         found[part][name] = value
         FIGURES.write_text(json.dumps(found, separators=(",", ":")) + "\n")
+
+
+def ratio(costs: Floats, base: Floats) -> tuple[float, float, float]:
+    """Return the ratio of mean costs, and its 95 % interval by a bootstrap paired over traces (and seeds).
+
+    `costs` has shape (seeds, traces), `base` (traces,).
+    """
+    rng = random_streams.RATIO_BOOTSTRAP.generator(0)
+    found = []
+    for _ in range(2000):
+        seeds, traces = (rng.integers(0, size, size) for size in costs.shape)
+        found.append(costs[seeds][:, traces].mean() / base[traces].mean())
+    low, high = np.percentile(found, [2.5, 97.5])
+    return float(costs.mean() / base.mean()), float(low), float(high)
+
+
+def write() -> None:
+    """Write the page from the figures."""
+    figures, test = read(), make_traces("test", TRACES)
+    rules = {
+        name: play(test, fill(_used(name), np.array(one["weights"])))
+        for name, one in figures["rules"].items()
+    }
+    columns = {name: costs[None] for name, costs in rules.items()}
+    for algorithm in ALGORITHMS:
+        seeds = [costs for name, costs in figures["test"].items() if name.startswith(f"{algorithm} ")]
+        if seeds:
+            columns[f"{algorithm.upper()}, {len(seeds)} seeds"] = np.array(seeds)
+    for name, part in (
+        ("look-ahead with the true model", "ahead"),
+        ("hindsight (a bound, no optimum)", "hindsight"),
+    ):
+        known = figures[part]
+        columns[name] = np.array([[known.get(str(row), np.nan) for row in range(TRACES)]])
+    lines = ["| | USD a trace | over reactive | over reactive + clock + prices | score |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: |")
+    ahead = columns["look-ahead with the true model"][0]
+    for name, costs in columns.items():
+        if name.startswith("without "):
+            continue
+        done = np.isfinite(costs[0])
+        cells = [ratio(costs[:, done], rules[base][done]) for base in ("reactive", BOTH)]
+        both = done & np.isfinite(ahead)
+        scale = (rules[BOTH][both] - ahead[both]).mean()
+        score = (rules[BOTH][both] - costs[:, both].mean(axis=0)).mean() / scale
+        shown = " | ".join(f"{middle:.3f} [{low:.3f}, {high:.3f}]" for middle, low, high in cells)
+        lines.append(
+            f"| {name} | {costs[:, done].mean():,.0f} ({done.sum()} traces) | {shown} | {score:.2f} |"
+        )
+    pieces = ["| `linear` without | over `linear` |", "| --- | ---: |"]
+    for name in DROPPED:
+        if f"without {name}" in rules:
+            middle, low, high = ratio(rules[f"without {name}"][None], rules["linear"])
+            pieces.append(f"| {name} | {middle:.3f} [{low:.3f}, {high:.3f}] |")
+    spent = [f"{name} {one['cpu_s']:.0f} s" for name, one in figures["agents"].items()]
+    text = PAGE.read_text(encoding="utf-8")
+    for mark, block in (
+        ("costs", lines),
+        ("pieces", pieces),
+        ("time", [f"Processor time: {', '.join(spent)}."]),
+    ):
+        begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
+        head, _, rest = text.partition(begin)
+        text = head + begin + "\n" + "\n".join(block) + "\n\n" + end + rest.partition(end)[2]
+    PAGE.write_text(text, encoding="utf-8")
+    print("\n".join([*lines, "", *pieces]), f"\nwrote {PAGE}")
+
+
+def _used(name: str) -> Any:
+    dropped = name.removeprefix("without ")
+    used = list_used("linear" if dropped in DROPPED else name)
+    if dropped in DROPPED:
+        used[:, [1 + part for part in DROPPED[dropped]]] = False
+    return used
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from gymnasium.error import ResetNeeded
 
 from clustergym.common.arrays import Bools, Floats
 from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import PositiveFloat
 from clustergym.common.parameters import Parameters, build_from_keywords
 from clustergym.envs.capacity import world as worlds
 from clustergym.envs.capacity.rules import REACTIVE, fill, list_used
@@ -31,30 +32,21 @@ NAMES = ("delay", "late", "rent", "left")
 
 @dataclass(frozen=True)
 class CapacityParameters(Parameters):
-    """The parameters of `CapacityEnv`.
-
-    Attributes
-    ----------
-    gpus : {16, 64}
-        Size: half of these GPUs are one's own, and up to four times as many contracts and on-demand GPUs can
-        be rented.
-    split : {"train", "dev", "test"}
-        Days of arrivals from which episodes are drawn.
-    residual : bool
-        Whether actions add to the targets of the reactive rule.
-    reach : float
-        How many times the size an action of 1 adds, if `residual`.
-    observation : {"flat", "history"}
-        `history`: the raw counts and prices of the last 24 hours instead of arrivals and prices of now.
-    """
+    """The parameters of `CapacityEnv`."""
 
     config_key = "env"
 
     gpus: Literal[16, 64] = 16
+    """Size: half of these GPUs are one's own, and up to four times as many contracts and on-demand GPUs can be
+    rented."""
     split: Literal["train", "dev", "test"] = "train"
+    """Days of arrivals from which episodes are drawn."""
     residual: bool = False
-    reach: float = 1.0
+    """Whether actions add to the targets of the reactive rule."""
+    reach: PositiveFloat = 1.0
+    """How many times the size an action of 1 adds, if `residual`."""
     observation: Literal["flat", "history"] = "flat"
+    """`history`: the raw counts and prices of the last 24 hours instead of arrivals and prices of now."""
 
 
 class CapacityEnv(gymnasium.Env[Observations, npt.NDArray[np.float32]]):

@@ -44,6 +44,6 @@ def fill(used: Bools, values: Floats) -> Floats:
     return weights
 
 
-_WEIGHTS = (0.3525, 0.261, 0.1862, -0.4264, 0.0151, 0.6494, -1.2501)
+_WEIGHTS = (0.2349, 0.2673, 0.2483, -0.2981, -0.0727, 0.5728, -0.7661)
 REACTIVE: Mapping[int, tuple[float, ...]] = MappingProxyType({16: _WEIGHTS, 64: _WEIGHTS})
 """Weights of the rule `reactive`, by CMA-ES on training days at size 16 (benchmarks/capacity_page.py)."""

@@ -22,7 +22,7 @@ LEAD, TERM = 2, 6
 CONTRACT, ON_DEMAND = 0, 1
 MEAN_PRICE = (0.55, 1.3)
 WAVE = (0.1, 0.3)
-PEAK, KEEP, NOISE = 14.0, 0.5, 0.1
+PEAK, KEEP, NOISE = 14.0, 0.8, 0.25
 SPELL, SPELL_BEGIN, SPELL_END = 3.0, 1.0 / 6.0, 0.4
 """Prices in USD per GPU-hour (`scenario.market.PriceProcess`); only on-demand GPUs have spells. Assumed."""
 DELAY_COST, LATE_COST = 2.0, 3.0
@@ -33,7 +33,7 @@ MOST_FACTOR = 4.0
 """Limit on an hour's rate over the mean one: Philly has hours of 25 times the mean."""
 DAY_FACTORS = (0.4, 1.0, 1.8)
 BURST, BURST_BEGIN, BURST_END = 2.5, 0.1, 1.0 / 1.5
-HELIOS_SHARE = 0.5
+HELIOS_SHARE = 0.75
 """Of days drawn of the hours of Helios, with a hidden factor and bursts; the others are Philly's."""
 # Share of jobs by hour of day: conf/generator/helios.yaml.
 HELIOS_HOURS = (

@@ -22,7 +22,7 @@ TIMES = {"m": {"X": {1: 1.0, 2: 0.6, 4: 0.35}}}
 
 
 class Drawn(Policy):
-    """Gives the GPUs that there will be to jobs in a drawn order, and rents at drawn targets, now and then."""
+    """Gives GPUs to jobs in a drawn order, and rents at drawn targets, now and then."""
 
     name = "drawn"
     information_class = InformationClass.NONE
