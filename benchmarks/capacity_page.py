@@ -71,7 +71,9 @@ REACH = 1.0
 
 def make_traces(split: str, number: int) -> World:
     """Return a world of the first traces of a split; the seeds are 0 and up."""
-    envs = gymnasium.make_vec(NAME, num_envs=number, vectorization_mode="vector_entry_point", split=split)
+    envs: Any = gymnasium.make_vec(
+        NAME, num_envs=number, vectorization_mode="vector_entry_point", split=split
+    )
     envs.reset(seed=0)
     found: World = envs.episodes.rows.world
     return found
@@ -122,7 +124,7 @@ def learn(algorithm: str, seed: int) -> None:
 
     torch.set_num_threads(1)
     began = time.process_time()
-    envs = gymnasium.make_vec(
+    envs: Any = gymnasium.make_vec(
         NAME, num_envs=ENVS[algorithm], vectorization_mode="vector_entry_point", residual=True, reach=REACH,
         autoreset_mode="Disabled",
     )  # fmt: skip
@@ -151,7 +153,8 @@ def play_agent(agent: Any, split: str) -> list[float]:
     for _ in range(HOURS):
         seen, _, _, _, infos = envs.step(agent.predict(seen, deterministic=True)[0])
         costs += infos["cost"]
-    return np.round(costs, 2).tolist()
+    found: list[float] = np.round(costs, 2).tolist()
+    return found
 
 
 def look_ahead(begin: int, end: int, hindsight: bool) -> None:

@@ -155,6 +155,9 @@ def test_the_vector_form_is_the_single_one_and_both_keep_the_rules_of_gymnasium(
         assert over.tolist() == [step[2] for step in steps]
         assert infos["cost"].tolist() == [step[4]["cost"] for step in steps]
     assert over.all()
+    drawn = vector.sample_actions()
+    assert drawn.shape == (3, 2)
+    assert np.abs(drawn).max() <= 1.0
 
 
 def test_the_reactive_rule_has_no_reward_and_its_cost_is_that_of_its_actions():

@@ -37,7 +37,7 @@ class CapacityParameters(Parameters):
     config_key = "env"
 
     gpus: Literal[16, 64] = 16
-    """Size: half of these GPUs are one's own, and up to four times as many contracts and on-demand GPUs can be
+    """Size: half of these GPUs are one's own; up to four times as many contracts, and on-demand GPUs, can be
     rented."""
     split: Literal["train", "dev", "test"] = "train"
     """Days of arrivals from which episodes are drawn."""

@@ -88,7 +88,8 @@ def weigh_days(world: World, row: int, profiles: Floats) -> Floats:
                 score += score_poisson(count, rate)
         chances[kind] = score
     chances = np.exp(chances - chances.max())
-    return chances / chances.sum()
+    chances /= chances.sum()
+    return chances
 
 
 @compile_part

@@ -35,6 +35,10 @@ class CapacityEpisodes:
         """Return that every action is legal."""
         return np.ones(self._size, dtype=np.bool_)
 
+    def describe_illegal(self, row: int, taken: Floats) -> str:
+        """Return an action as text."""
+        return str(taken[row])
+
     def take(self, taken: Floats, over: Bools, illegal: Bools) -> tuple[npt.NDArray[np.float32], Masks]:
         """Apply the actions in the rows that go on; return observations, and no masks."""
         self.rows.take(taken, over)
@@ -51,6 +55,14 @@ class CapacityEpisodes:
     def get_masks(self) -> Masks:
         """Return masks of no numbers: actions are not numbered."""
         return np.zeros((self._size, 0), dtype=np.int8)
+
+    def draw(self, states: npt.NDArray[np.uint64]) -> Floats:
+        """Return a random action of each row; this advances the random generators' states."""
+        from clustergym.envs.vector.auction_step import draw_numbers
+
+        found = np.empty((self._size, 2))
+        draw_numbers(states, found)
+        return found
 
     def get_columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return what infos say of each row, new arrays."""

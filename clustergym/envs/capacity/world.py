@@ -219,7 +219,7 @@ def run_hour(world: World, row: int, contracts: int, hired: int) -> float:
     if now_h + 1 == HOURS:
         settle(world, row)
     cost = world.cost[row]
-    return cost[0] + cost[1] + cost[2] + cost[3]
+    return float(cost[0] + cost[1] + cost[2] + cost[3])
 
 
 @compile_in_place
@@ -237,7 +237,7 @@ def settle(world: World, row: int) -> None:
 @compile_in_place
 def is_late(world: World, row: int, job: int, end: float) -> bool:
     """Return whether a job that ends at a time is late."""
-    return end - world.at[row, job] > max(2.0 * world.work[row, job] / world.gpus[row, job], 0.5)
+    return bool(end - world.at[row, job] > max(2.0 * world.work[row, job] / world.gpus[row, job], 0.5))
 
 
 @compile_in_place

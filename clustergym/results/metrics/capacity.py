@@ -69,5 +69,5 @@ def measure_capacity(
             used, unit = np.clip(at, begin, end) - begin, max(capacity.billed, 1)
             until = begin + -(-used // unit) * unit
             cost += gpus * (accrue(product.prices, until) - accrue(product.prices, np.array([begin])))
-    columns = {"rented_gpus": rented[:-1], "cost": cost[:-1]}
+    columns: dict[str, Floats | Ints] = {"rented_gpus": rented[:-1], "cost": cost[:-1]}
     return {"cost": float(cost[-1]), "rented_gpu_hours": held_h}, columns

@@ -154,7 +154,7 @@ class RentedNodes:
         job: Ints = self._episode().job
         for node in going:
             self.close(node)
-        job[[row for row in rows if going & self.holding(row).keys()], c.MOVES] = 1  # type: ignore[operator]
+        job[[row for row in rows if going & self.holding(row).keys()], c.MOVES] = 1
 
     def __getattr__(self, name: str) -> Any:
         """Refuse what only the SimPy engine does, such as letting jobs fail."""
