@@ -13,6 +13,7 @@ from gymnasium.utils.env_checker import check_env
 from scenarios import Job, small_scenario
 
 from clustergym.common.errors import InputError
+from clustergym.envs.capacity import planning
 from clustergym.envs.capacity import world as worlds
 from clustergym.envs.capacity.rules import REACTIVE, fill, list_used
 from clustergym.results.metrics.capacity import read_leases
@@ -198,3 +199,13 @@ def test_the_days_of_the_splits_are_others():
     env.reset(seed=0)
     with pytest.raises(InputError, match="actions"):
         env.step(np.array([np.nan, 0.0]))
+
+
+def test_hindsight_costs_no_more_than_look_ahead_and_its_plan_costs_what_it_says():
+    world, rule = worlds.make_world(1, 16), fill(list_used("reactive"), np.array(REACTIVE[16]))
+    profiles, plan = worlds.day_profiles("train"), np.zeros((worlds.HOURS, 2), dtype=np.int64)
+    worlds.begin_episode(np.random.default_rng(2), profiles, world, 0, rule)
+    rng, drawn = np.random.default_rng(0), worlds.make_world(2, 16)
+    ahead = planning.plan_traces(rng, profiles, world, 0, drawn, rule, plan)
+    assert ahead == pytest.approx(sum(worlds.run_hour(world, 0, *targets) for targets in plan.tolist()))
+    assert planning.improve_plan(world, 0, worlds.make_world(1, 16), plan) <= ahead

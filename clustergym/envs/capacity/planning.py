@@ -87,9 +87,9 @@ def weigh_days(world: World, row: int, profiles: Floats) -> Floats:
             else:
                 score += score_poisson(count, rate)
         chances[kind] = score
-    chances = np.exp(chances - chances.max())
-    chances /= chances.sum()
-    return chances
+    found: Floats = np.exp(chances - chances.max())
+    found /= found.sum()
+    return found
 
 
 @compile_part
