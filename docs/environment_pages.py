@@ -101,7 +101,7 @@ REACHED = {
     "Sharing": EVOLVED.format(name="sharing")
     + "It allocates more than FGD, and rejects more requests for several GPUs: "
     "[parts of GPUs](../learned-agents/sharing.md).",
-    "Capacity": "Rules, learned agents, look-ahead and hindsight, and what each piece of what is seen is worth: "
+    "Capacity": "Rules, learned agents, look-ahead and hindsight, and what each piece of state is worth: "
     "[Capacity](../learned-agents/capacity.md).",
     "Rack": "Hours that gangs wait, a mean weighted by GPUs, over the episodes of seeds 0 to 199, by `python "
     "benchmarks/rack_table.py --episodes 200 --hindsight 0 --evolve 3`, with 95 % bootstrap intervals over "
