@@ -206,7 +206,7 @@ def reproduced() -> str:
 def compare_with_real_schedulers() -> str:
     """Return how often policies decide as Kueue and Slurm themselves did, from docs/tenants.md."""
     text = (ROOT / "docs" / "tenants.md").read_text(encoding="utf-8")
-    pattern = r"In ([\d,]+) of [\d,]+ instances Kueue reached.*same answer as Kueue in all \1\."
+    pattern = r"In ([\d,]+) of them Kueue came to rest.*same answer as Kueue in all \1:"
     same = re.search(pattern, text, re.DOTALL)
     table = text.partition("| Slurm and the policy |")[2].partition("\n\n")[0]
     shares = re.findall(r"([\d.]+) % \| ([\d.]+) % \|$", table, re.MULTILINE)

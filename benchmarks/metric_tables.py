@@ -11,6 +11,7 @@ from itertools import pairwise
 from clustergym.common.tables import table
 from clustergym.results.metrics.catalogue import (
     METRICS,
+    OF_CAPACITY,
     OF_ONE_QUEUE,
     OF_OUTCOMES,
     OF_PARTS,
@@ -25,6 +26,7 @@ ATTRIBUTE = re.compile(r"^(\S.*?) : [^\n]+\n((?: {4}.*\n?)+)", re.MULTILINE)
 SPECIAL = {
     "Jobs whose outcome the trace keeps": OF_OUTCOMES,
     "Clusters with divisible nodes": OF_PARTS,
+    "Runs with nodes to rent": OF_CAPACITY,
     "Runs with queues of tenants": OF_TENANTS,
 }
 """Metrics that only some runs have, by heading."""

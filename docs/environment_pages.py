@@ -33,6 +33,7 @@ STEPS_A_FRAME = {
     "Placement": 2,
     "Sharing": 16,
     "Rack": 4,
+    "Capacity": 3,
 }
 OF_PICTURE = {"Knobs": {"hold": 2}}
 """Parameters of the environment that is drawn: an episode of one step has no picture but its first."""
@@ -105,6 +106,8 @@ REACHED = {
     "Sharing": EVOLVED.format(name="sharing")
     + "It allocates more than FGD, and rejects more requests for several GPUs: "
     "the board [sharing](../../leaderboards/sharing/README.md).",
+    "Capacity": "Rules, learned agents, look-ahead and hindsight, and what each piece of state is worth: "
+    "[Capacity](../learned-agents/capacity.md).",
     "Rack": "Hours that gangs wait, a mean weighted by GPUs, over the episodes of seeds 0 to 199, by `python "
     "benchmarks/rack_table.py --episodes 200 --hindsight 0 --evolve 3`, with 95 % bootstrap intervals over "
     "episodes:\n\n"
@@ -219,6 +222,11 @@ def _table(rows: list[Any]) -> str:
             figures = (*sizes, flatdim(env.action_space), flatdim(env.observation_space))
             lines.append(_row(row, f"{env.racks} racks of {gpus // env.racks}", figures))
             continue
+        if hasattr(env.parameters, "reach"):
+            sizes = env.parameters.gpus, 1, 0
+            figures = (*sizes, flatdim(env.action_space), flatdim(env.observation_space))
+            lines.append(_row(row, "half its own, the rest rented", figures))
+            continue
         if hasattr(env, "source"):
             lines.append(_of_divisible_nodes(row, env))
             continue
@@ -262,7 +270,7 @@ def _arguments(family: str, row: Any) -> list[str]:
     chosen = _made(row.id).parameters
     values = asdict(chosen)
     parts = ["## Arguments", "`render_mode` is `ansi`, `rgb_array` or none. All others are parameters."]
-    if family in ("Elastic", "Placement", "Sharing", "Rack"):
+    if family in ("Elastic", "Placement", "Sharing", "Rack", "Capacity"):
         lines = ["| parameter | accepts | default | meaning |", "| --- | --- | --- | --- |"]
         for name, (kind, text) in described(type(chosen)).items():
             default = json.dumps(values[name], ensure_ascii=False)

@@ -413,7 +413,7 @@ def broken_links(pages, site):
 def check_environments(pages, site):
     """Check that every id is on one page, which has a picture and all parts."""
     families = ("elastic", "elastic-homogeneous", "fair", "deadline", "auction", "placement")
-    families += ("sharing", "tenants", "burst", "priority", "knobs", "rack")
+    families += ("sharing", "tenants", "burst", "priority", "knobs", "rack", "capacity")
     of_family = {name: pages[f"environments/{name}"] for name in families}
     for row in ENVIRONMENTS:
         assert sum(f"<code>{row.id}</code>" in page for page in of_family.values()) == 1, row.id

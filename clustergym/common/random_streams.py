@@ -127,6 +127,8 @@ LINK_ROUTES = RandomStream("link routes")
 BENCHMARK_ACTIONS = RandomStream("benchmark actions")
 WRONG_ESTIMATES = RandomStream("wrong estimates")
 TUNED_SETTINGS = RandomStream("tuned settings")
+CAPACITY_PRICES = RandomStream("capacity prices", 1)
+CAPACITY_PLANS = RandomStream("capacity plans", 1)
 ROOM_CHECK = RandomStream("room check")
 FIRST_EPISODE = RandomStream("first episode")
 

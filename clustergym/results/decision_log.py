@@ -26,7 +26,7 @@ MOST_NAMES = 2_000_000
 """Limits on decisions and on all jobs they name; each takes a few hundred bytes of memory."""
 REMEDY = "give the decision log of a finished run"
 KEYS_OF_GPUS = frozenset({"time_s", "launch", "preempt", "drop"})
-KEYS = KEYS_OF_GPUS | {"batch", "beside", "avoid", "notice", "move"}
+KEYS = KEYS_OF_GPUS | {"batch", "beside", "avoid", "notice", "move", "capacity"}
 
 
 def read_decisions(
@@ -113,7 +113,11 @@ def _add_terms(change: Change, entry: Mapping[str, Any], rows: Mapping[str, int]
     move = tuple((rows[job], _parse_target(target, count)) for job, target in entry.get("move", ()))
     if any(row not in launched for row, _ in move):
         raise ValueError("moves a job that is not launched")
-    return replace(change, batch=tuple(batches), partner=beside, avoid=tuple(avoid), notice=notice, move=move)
+    targets = tuple(entry.get("capacity", ()))
+    if not all(type(nodes) is int and 0 <= nodes <= MOST_GPUS for nodes in targets):
+        raise ValueError(f"{targets[:3]} are no numbers of nodes")
+    change = replace(change, batch=tuple(batches), partner=beside, avoid=tuple(avoid), notice=notice)
+    return replace(change, move=move, capacity=targets)
 
 
 def _parse_target(target: Any, count: int) -> Nodes | int:

@@ -224,6 +224,7 @@ def decision_lines(
     names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
     for change in simulation.iterate_changes() if changes is None else changes:
         line: dict[str, Any] = {"time_s": change.time_s}
+        line |= {"capacity": list(change.capacity)} if change.capacity else {}
         if change.launch:
             line["launch"] = [[job_id[row], names[gpu_type], gpus] for row, gpu_type, gpus in change.launch]
         if change.preempt:

@@ -46,6 +46,7 @@ class Environment(NamedTuple):
 
 _PLACEMENT = "clustergym.envs.placement.environment:PlacementEnv"
 _SHARING = "clustergym.envs.sharing.environment:SharingEnv"
+_CAPACITY = "clustergym.envs.capacity.environment:CapacityEnv"
 _RACK = "clustergym.envs.racks.environment:RackEnv"
 _FAMILIES = "clustergym.envs.families"
 _TYPES = {16: "arena-16", 64: "arena-a", 384: "arena-384", 1280: "arena-sim"}
@@ -136,6 +137,8 @@ ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("ClusterGym/Sharing-large-v1", _SHARING, {"nodes": 1213}),
     Environment("ClusterGym/Rack-576-v0", _RACK),
     Environment("ClusterGym/Rack-told-v0", _RACK, MappingProxyType({"told_error": 0.05})),
+    Environment("ClusterGym/Capacity-16-v0", _CAPACITY, {"gpus": 16}),
+    Environment("ClusterGym/Capacity-64-v0", _CAPACITY, {"gpus": 64}),
     *(_tier(family, gpus) for family, (_, sizes) in TIERS.items() for gpus in sizes),
     *(_tenants("Tenants", gpus, 1) for gpus in (None, *_JOBS)),
     *(_scheduling(family, gpus) for family in SCHEDULING for gpus in (None, *_JOBS)),

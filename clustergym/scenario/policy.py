@@ -17,6 +17,7 @@ from clustergym.scenario.view import (
     QUEUED,
     RUNNING,
     BatchOptions,
+    CapacityView,
     InformationClass,
     InformationError,
     PairOptions,
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from clustergym.cluster.spec import ClusterSpec, Nodes
     from clustergym.trace.trace import Trace
 
-__all__ = ["KNOWS", "QUEUED", "RUNNING", "BatchOptions", "Decision", "Infeasible", "InformationClass"]
-__all__ += ["InformationError", "PairOptions", "Placer", "Places", "Policy", "Setting", "StopCosts", "View"]
+__all__ = ["KNOWS", "QUEUED", "RUNNING", "BatchOptions", "CapacityView", "Decision", "Infeasible"]
+__all__ += ["InformationClass", "InformationError", "PairOptions", "Placer", "Places", "Policy"]
+__all__ += ["Setting", "StopCosts", "View"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ class Decision:
     again_s : float or None
         When the policy wants to decide next, if no event comes before. Counts where decision points are
         events; of several only the last.
+    capacity : tuple of int or None
+        Target of each product that can be rented (`View.capacity`): nodes that are to be held or ordered.
+        What is ordered with no lead may be used at once. Jobs that stay on a node that is given back move.
+        None: what is held and ordered stays.
     """
 
     job: Ints
@@ -79,6 +85,7 @@ class Decision:
     notice: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     move: Mapping[int, Nodes | int] | None = None
     again_s: float | None = None
+    capacity: tuple[int, ...] | None = None
 
     @staticmethod
     def of(allotments: Iterable[tuple[int, int, int]], drop: Iterable[int] = ()) -> Decision:

@@ -168,6 +168,35 @@ class Places:
 
 
 @dataclass(frozen=True)
+class CapacityView:
+    """The products that can be rented: arrays of length P, in the order of `Decision.capacity`.
+
+    Attributes
+    ----------
+    products : tuple of str
+    held, ordered : ndarray of int
+        Nodes that are there, without those about to go; nodes that come later.
+    offered : ndarray of int
+        Further nodes that could be ordered now.
+    price : ndarray of float
+        USD per GPU-hour now.
+    at_once, returnable : ndarray of bool
+        Whether what is ordered comes at once, and whether it may be given back.
+    """
+
+    products: tuple[str, ...]
+    held: Ints
+    ordered: Ints
+    offered: Ints
+    price: Floats
+    at_once: Bools
+    returnable: Bools
+
+    def __post_init__(self) -> None:
+        _lock(self)
+
+
+@dataclass(frozen=True)
 class StopCosts:
     """The costs of stopping each job of a View now, such as lost work, as arrays of length n.
 
@@ -265,6 +294,8 @@ class View:
     coming : ndarray of int, shape (T,), or None
         GPUs held by jobs that were given notice, which are available once these have saved: until then no
         View shows the jobs. None: there are none.
+    capacity : CapacityView or None
+        What can be rented; None: all nodes are there anyway.
     """
 
     now_s: float
@@ -298,6 +329,7 @@ class View:
     time_limit_s: Floats | None = None
     requested_nodes: Ints | None = None
     coming: Ints | None = None
+    capacity: CapacityView | None = None
     pairs: Callable[[], PairOptions | None] = field(repr=False, default=lambda: None)
     where: Callable[[], Places | None] = field(repr=False, default=lambda: None)
     stops: Callable[[], StopCosts | None] = field(repr=False, default=lambda: None)

@@ -66,8 +66,11 @@ NONE = -1
     RUNNING_JOBS,
     FREE_SHARE,  # first row of `share` that nobody holds; each names the next
     LISTED,  # rows of `in_view`, where a job that leaves stays, as ~row, until the next decision point
+    ALWAYS,  # whether there is something to decide without jobs: which nodes to rent
+    WAKE,  # tick at which rented nodes come or go next; NEVER
+    SERVED,  # whether those of this tick have come and gone
     CLOCK_COLUMNS,
-) = range(35)
+) = range(38)
 ENDLESS = -1
 """Value of LAUNCHES if jobs are launched again and again, and none comes nearer to its end."""
 
@@ -103,8 +106,9 @@ ENDLESS = -1
     HIDDEN,  # bit t: the job is not profiled yet on type t
     NAMED_BY,  # number of the last decision of a policy that names the job
     SCORED,  # whether the job is scored
+    MOVES,  # whether the job leaves its nodes, which are given back
     JOB_COLUMNS,
-) = range(31)
+) = range(32)
 
 # Columns of `figures`, one row a job.
 (
@@ -160,9 +164,10 @@ NODE, ON_NODE, NEXT_SHARE, SHARE_COLUMNS = range(4)
 
 (
     SUBMITTED, PROFILE_START, PROFILE_END, START, RESUME, RESCALE, MIGRATE, PREEMPT, COMPLETE,
-    DROP_BY_POLICY, FITS_NOWHERE,
-) = range(11)  # fmt: skip
+    DROP_BY_POLICY, FITS_NOWHERE, MOVED, PREEMPT_AT_TERM, NODE_ORDER, NODE_BEGIN, NODE_END,
+) = range(16)  # fmt: skip
 """Values of EVENT_TYPE."""
 
-DECISION, OVER, STALLED = range(3)
-"""What `advance` comes to: a decision point, the end of the episode, or that nothing more can happen."""
+DECISION, OVER, STALLED, WAKEUP = range(4)
+"""What `advance` comes to: a decision point, the end of the episode, that nothing more can happen, or that
+rented nodes are due."""

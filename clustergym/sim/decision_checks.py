@@ -121,6 +121,23 @@ def _whole(name: str, value: Any) -> Ints:
     return column.astype(np.int64)
 
 
+def check_capacity(decision: Decision, products: int | None) -> tuple[int, ...] | None:
+    """Return a decision's targets of the products that can be rented, as whole numbers; None: it has none."""
+    if decision.capacity is None:
+        return None
+    if products is None:
+        message, remedy = "orders nodes, and the scenario has none to rent", "give scenario.capacity.products"
+        raise DecisionError(message, remedy=remedy)
+    try:
+        targets = tuple(index(target) for target in decision.capacity)
+    except TypeError:
+        targets = (-1,)
+    if len(targets) != products or min(targets) < 0:
+        message, remedy = f"has the targets {decision.capacity!r}", f"give {products} whole numbers from 0"
+        raise DecisionError(message, remedy=remedy)
+    return targets
+
+
 def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> None:
     """Raise a `DecisionError` if a policy's decision breaks a rule."""
     again_s = decision.again_s

@@ -10,6 +10,7 @@ import numpy as np
 
 from clustergym.cluster.spec import Nodes
 from clustergym.scenario.clock import seconds
+from clustergym.scenario.disturbances.capacity import ActiveCapacity, Capacity
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.job_execution import JobExecution
 from clustergym.sim.log import EventType
@@ -35,6 +36,8 @@ class Disturbances:
     ----------
     out : Counter of int
         By how many disturbances each node is out of use.
+    capacity : ActiveCapacity or None
+        The rented nodes, if the scenario has any.
     """
 
     def __init__(self, execution: JobExecution) -> None:
@@ -53,9 +56,12 @@ class Disturbances:
         self.out: Counter[int] = Counter()
         self._undetected: dict[int, _Interruption] = {}
         self._failures_in_a_row = self._completions = 0
+        self.queue.always = any(isinstance(one, Capacity) for one in self.scenario.disturbances)
         started = [disturbance.start(self) for disturbance in self.scenario.disturbances]
         self.courses.extend(course for course in started if course is not None)
         self.jobs.unseen.update(row for course in self.courses for row in course.jobs)
+        rented = (course for course in self.courses if isinstance(course, ActiveCapacity))
+        self.capacity = next(rented, None)
 
     @property
     def now(self) -> int:
@@ -173,10 +179,19 @@ class Disturbances:
         for holder in self.allocator.list_holders(nodes):
             if holder < 0:
                 self.profiler.postpone(holder)
-            elif not self.give_up(holder):
-                self.execution.preempt(holder)
+            else:
+                self.save(holder)
 
     # Jobs
+
+    def save(self, row: int) -> None:
+        """Preempt a job that has saved, unless it hangs."""
+        if not self.give_up(row):
+            self.execution.preempt(row)
+
+    def find_save_s(self, row: int) -> float:
+        """Return the seconds that a job takes to save."""
+        return float(self.jobs.save_s[row])
 
     def waits(self, row: int) -> bool:
         """Return whether a job waits for GPUs."""

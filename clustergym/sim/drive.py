@@ -220,6 +220,8 @@ def _decision(change: Change, view: View) -> Decision:
     if change.notice or change.move:
         notice = np.array(change.notice, dtype=np.int64)
         decision = replace(decision, notice=notice, move=dict(change.move))
+    if change.capacity:
+        decision = replace(decision, capacity=change.capacity)
     if view.partner is None and not change.partner:
         return decision
     return decision.paired([*_lasting_pairs(change, view), *change.partner])

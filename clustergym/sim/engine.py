@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,11 +17,12 @@ from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Ints
 from clustergym.scenario.clock import seconds, ticks
 from clustergym.scenario.disturbance import ActiveDisturbance
+from clustergym.scenario.disturbances.capacity import CapacityPlan
 from clustergym.scenario.policy import Decision, InformationClass, Placer, Places, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.allocator import Allocator, make_allocations
 from clustergym.sim.clock import Clock
-from clustergym.sim.decision_checks import Limits, check_decision, coerce_decision
+from clustergym.sim.decision_checks import Limits, check_capacity, check_decision, coerce_decision
 from clustergym.sim.disturbances import Disturbances
 from clustergym.sim.event_recorder import EventRecorder
 from clustergym.sim.job_execution import JobExecution, JobProgress
@@ -63,6 +65,8 @@ class Change:
         Rows of jobs that save before they stop, or before they are launched with other GPUs or elsewhere.
     move : tuple of (int, Nodes or int)
         (job row, nodes or domain) of every job that is launched there.
+    capacity : tuple of int
+        Targets of the products that are rented; empty: as before.
     """
 
     time_s: float
@@ -74,11 +78,12 @@ class Change:
     avoid: tuple[tuple[int, tuple[int, ...]], ...] = ()
     notice: tuple[int, ...] = ()
     move: tuple[tuple[int, Nodes | int], ...] = ()
+    capacity: tuple[int, ...] = ()
 
     @property
     def is_of_gpus_alone(self) -> bool:
         """Whether nothing but the types and numbers of jobs' GPUs was decided."""
-        return not (self.batch or self.partner or self.avoid or self.notice or self.move)
+        return not (self.batch or self.partner or self.avoid or self.notice or self.move or self.capacity)
 
 
 UNCHANGED = Decision.of(())
@@ -162,7 +167,7 @@ class Simulation:
         clock.process(self._submit_all())
         self.disturbances = self.disturbances_type(self.execution)
         self.notices = Notices(self.disturbances)
-        self.stalls = StallWatch(self.execution)
+        self.stalls = StallWatch(self.execution, self.disturbances.capacity)
         # A stream of its own: a placer's draws do not depend on the policy's.
         placer.reset(scenario.cluster, random_streams.PLACER.generator(seed))
 
@@ -260,7 +265,7 @@ class Simulation:
                 if queue.decided_at == clock.now:
                     # The decision log identifies decisions by their times, so an instant has at most one.
                     queue.ask_later()
-                elif queue.in_view:
+                elif queue.in_view or (queue.always and (queue.present or queue.ahead)):
                     return self._begin_decision()
             self.progress.update_speeds()
         self._end(clock.now)
@@ -306,7 +311,9 @@ class Simulation:
         if isinstance(held, PartAllocations):
             return self.views.part_view(now, rows.copy(), available, held)
         where, coming = self._places, self.notices.coming_gpus()
-        return self.views.view(now, rows.copy(), available, held.free.copy(), where=where, coming=coming)
+        view = self.views.view(now, rows.copy(), available, held.free.copy(), where=where, coming=coming)
+        rented = self.disturbances.capacity
+        return view if rented is None else view.with_columns({"capacity": rented.view()})
 
     def _places(self) -> Places:
         """Return on which nodes the jobs in the View are, and what is free there."""
@@ -334,9 +341,10 @@ class Simulation:
         if decision is not UNCHANGED:
             decision = coerce_decision(decision)
             # All is checked before anything changes: a refused decision leaves the state as it was.
+            plan, limits = self._plan_capacity(decision, limits)
             check_decision(decision, limits, self.scenario)
             self._limits, again_s = None, decision.again_s if again_s is None else again_s
-            self._enact(decision, limits.job)
+            self._enact(decision, limits.job, plan)
         self._limits, self.queue.due = None, False
         self.profiler.start_waiting()
         self.progress.update_speeds()
@@ -345,7 +353,22 @@ class Simulation:
         if again_s is not None:
             self.queue.ask_at(ticks(again_s))
 
-    def _enact(self, decision: Decision, rows: Ints) -> None:
+    def _plan_capacity(self, decision: Decision, limits: Limits) -> tuple[CapacityPlan | None, Limits]:
+        """Return what a decision orders and gives back, and the limits with the GPUs that change at once."""
+        rented = self.disturbances.capacity
+        targets = check_capacity(decision, None if rented is None else len(rented.view().products))
+        if targets is None or rented is None:
+            return None, limits
+        plan, available, cluster = rented.plan(targets), limits.available.copy(), self.scenario.cluster
+        down = self.disturbances.out
+        for node in rented.gained(plan):
+            # A node that has failed while nobody rented it comes, and is of no use yet.
+            available[cluster.node_type[node]] += cluster.node_gpus[node] * (down[node] == 1)
+        for node in rented.list_going(plan, {}):
+            available[cluster.node_type[node]] -= cluster.node_gpus[node] * (down[node] == 0)
+        return plan, replace(limits, available=available)
+
+    def _enact(self, decision: Decision, rows: Ints, plan: CapacityPlan | None = None) -> None:
         """Preempt, drop and launch the jobs `rows` of the View so that they hold what was decided."""
         decided_s = self.clock.now_s
         joins: Mapping[int, int] = {}
@@ -357,6 +380,15 @@ class Simulation:
         moves = list_moves(decision, self.allocations)
         if moves:
             changed |= np.isin(decision.job, list(moves))
+        rented = self.disturbances.capacity
+        if plan is not None and rented is not None:
+            kept = {row: self.allocations.holding(row) for row in decision.job[~changed].tolist()}
+            on = Counter[int]()
+            for nodes in kept.values():
+                on.update(dict(nodes))
+            going = set(rented.order(plan, on))
+            leave = [row for row, nodes in kept.items() if any(node in going for node, _ in nodes)]
+            changed |= np.isin(decision.job, leave)
         drops, notices = sorted(decision.drop.tolist()), set(decision.notice.tolist())
         preempts, saves = list_stops(decision, rows, self.jobs)
         # Negative counts sort the widest jobs first: they are the hardest to place while free nodes are
@@ -364,7 +396,8 @@ class Simulation:
         gpus, gpu_types = (-decision.gpus[changed]).tolist(), decision.gpu_type[changed].tolist()
         launches = list(zip(gpus, decision.job[changed].tolist(), gpu_types, strict=True))
         batches = self._new_batches(decision, changed)
-        if not (drops or preempts or saves or launches or batches):
+        ordered = plan is not None and bool(plan.order or plan.give_back)
+        if not (drops or preempts or saves or launches or batches or ordered):
             return
         if self.scenario.parts is None:
             launches.sort()
@@ -374,6 +407,8 @@ class Simulation:
         told = decision.avoid or {}
         avoid = {row: tuple(told[row]) for _, row, _ in launches if row in told}
         self._launch_all(launches, batches, joins, Terms(avoid, moves, notices))
+        if rented is not None:
+            rented.release()
         moved = tuple((row, gpu_type, -gpus) for gpus, row, gpu_type in launches)
         if self.scenario.parts is None:
             moved = tuple(sorted(moved))
@@ -382,7 +417,8 @@ class Simulation:
         logged, avoided = tuple(sorted(batches.items())), tuple(sorted(avoid.items()))
         gone, pairs = (tuple(preempts), tuple(drops)), tuple(sorted(joins.items()))
         named = tuple(sorted(notices)), tuple(sorted(moves.items()))
-        self.changes.append(Change(decided_s, moved, *gone, logged, pairs, avoided, *named))
+        targets = plan.targets if plan is not None and ordered else ()
+        self.changes.append(Change(decided_s, moved, *gone, logged, pairs, avoided, *named, targets))
 
     def _launch_all(
         self,

@@ -27,6 +27,8 @@ class JobQueue:
         Jobs that a View shows.
     due : bool
         Whether a decision is due now.
+    always : bool
+        Whether there is something to decide without jobs: which nodes to rent.
     decided_at : int
         Tick of the last decision point; -1: there was none.
     """
@@ -43,7 +45,7 @@ class JobQueue:
         self.present: dict[int, None] = {}
         self.in_view: set[int] = set()
         self.due, self.decided_at = False, -1
-        self._asked_for = -1
+        self._asked_for, self.always = -1, False
 
     @property
     def rows(self) -> Ints:
@@ -91,7 +93,7 @@ class JobQueue:
 
     def plan_round(self) -> None:
         """Plan the next decision round, if the policy decides in rounds and sees jobs."""
-        if self._round is None or self._round_pending or not self.in_view:
+        if self._round is None or self._round_pending or not (self.in_view or self.always):
             return
         now = self.clock.now
         self._round_pending = True

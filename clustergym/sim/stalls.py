@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.common.arrays import Bools, Ints
+from clustergym.scenario.disturbances.capacity import ActiveCapacity
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
@@ -28,7 +29,8 @@ class StallWatch:
         Decisions in a row after which nothing ran and nothing could happen.
     """
 
-    def __init__(self, execution: JobExecution) -> None:
+    def __init__(self, execution: JobExecution, rented: ActiveCapacity | None = None) -> None:
+        self._rented = rented
         self._execution, self._jobs, self._queue = execution, execution.jobs, execution.queue
         self._scenario, self._views = execution.scenario, execution.progress.views
         self.idle_rounds = 0
@@ -44,7 +46,8 @@ class StallWatch:
         """
         waits = bool(self._queue.in_view) and not (self._jobs.gpus[self._queue.rows] > 0).any()
         # A repair is still to come, and may give waiting jobs room.
-        if waits and self._execution.allocator.allocations.down:
+        down = self._execution.allocator.allocations.down
+        if waits and down and not (self._rented and down <= self._rented.list_unrented()):
             return
         hopeless = waits and not self._queue.ahead and not self._execution.profiler.active
         hopeless &= not self._jobs.saving

@@ -29,10 +29,11 @@ SMALL = {
     "ClusterGym/Placement-small-v0": {},
     "ClusterGym/Sharing-small-v1": {},
     "ClusterGym/Rack-576-v0": {},
+    "ClusterGym/Capacity-16-v0": {},
 }
 DEPRECATED = ("seed", "reward_range", "_seed", "_reset", "_step", "_render")
 """Methods and attributes of environments that released versions of Gymnasium warn of or have removed."""
-PLACING = ("Placement", "Sharing", "Rack")
+PLACING = ("Placement", "Sharing", "Rack", "Capacity")
 VECTORS = [name for name in SMALL if not any(family in name for family in PLACING)]
 
 

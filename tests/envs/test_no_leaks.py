@@ -118,9 +118,12 @@ def with_other_times(scenario: Scenario, information: InformationClass, factor: 
 
 
 def test_every_family_is_tried():
-    """In Placement there is nothing to come, and nothing hidden: one job, on nodes that are all shown."""
+    """In Placement there is nothing to come, and nothing hidden: one job, on nodes that are all shown.
+
+    Capacity has its own (test_capacity.py).
+    """
     names = {row.entry_point.rpartition(":")[2] for row in ENVIRONMENTS}
-    assert names == {f"{family}Env" for family in (*FAMILIES, "Placement", "Sharing", "Rack")}
+    assert names == {f"{family}Env" for family in (*FAMILIES, "Placement", "Sharing", "Rack", "Capacity")}
 
 
 @pytest.mark.parametrize(("family", "engine", "information"), CASES)

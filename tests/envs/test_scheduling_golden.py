@@ -18,7 +18,7 @@ from clustergym.envs.registration import register_envs
 from clustergym.scenario.environments import ENVIRONMENTS
 
 GOLDEN = Path(__file__).parent / "golden_scheduling.json"
-IDS = [row.id for row in ENVIRONMENTS if not re.search("/(Placement|Sharing|Rack)", row.id)]
+IDS = [row.id for row in ENVIRONMENTS if not re.search("/(Placement|Sharing|Rack|Capacity)", row.id)]
 STEPS = 120
 
 

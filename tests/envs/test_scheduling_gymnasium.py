@@ -16,7 +16,7 @@ from scheduling_episodes import digest_of, legal_episode
 
 from clustergym.scenario.environments import ENVIRONMENTS, SCHEDULING, TIERS
 
-IDS = [row.id for row in ENVIRONMENTS if not re.search("/(Placement|Sharing|Rack)", row.id)]
+IDS = [row.id for row in ENVIRONMENTS if not re.search("/(Placement|Sharing|Rack|Capacity)", row.id)]
 SMALL = [
     *(f"ClusterGym/{family}-16-v1" for family in SCHEDULING),
     "ClusterGym/Tenants-16-v1",

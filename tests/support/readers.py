@@ -53,6 +53,7 @@ from clustergym.results.report.series import column, read_table
 from clustergym.results.result_files import read_result
 from clustergym.results.result_writing import find_finished_result
 from clustergym.scenario.configuration.overrides import check_words
+from clustergym.scenario.disturbances.capacity import read_offers
 from clustergym.scenario.disturbances.failures import read_schedule
 from clustergym.scenario.disturbances.reservations import read_planned_jobs
 from clustergym.scenario.failure_draws import read_switches
@@ -260,6 +261,7 @@ READERS: Mapping[str, Reader] = {
     "openb-orders": _written("orders/w.npz", lambda path: openb.read_orders(path.parents[1], "w", 3, 2)),
     "switch-failures": _written("failures.csv", lambda path: read_switches(path, scenario().cluster)),
     "failures": _written("failures.csv", lambda path: read_schedule(path, 4)),
+    "offers": _written("offers.csv", lambda path: read_offers(path, {"spot": 2})),
     "reservations": _written("planned.csv", _reservations),
     "cluster": _written("cluster.yaml", lambda path: load_cluster(str(path))),
     "config": _written("config.yaml", _config),

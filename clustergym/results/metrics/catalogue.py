@@ -75,6 +75,13 @@ queue_mean_several_gpus | s | lower | queue_mean of jobs that ask for more GPUs
 """)
 """Metrics of runs on divisible nodes alone."""
 
+OF_CAPACITY = _metrics("""
+cost | USD | lower | rent of the nodes that are not one's own, up to the end of the run; a term counts whole
+    from its order on
+rented_gpu_hours | GPU h | lower | GPU time for which rented nodes were there, in use or not
+""")
+"""Metrics of runs with nodes to rent alone."""
+
 OF_SEGMENTS = _metrics("""
 stranded_gpu_hours | GPU h | lower | free GPUs that no segment of a waiting job can use, integrated over
     time: GPUs of a type for which a job waits, on nodes and in NVLink domains without room for the smallest
@@ -183,6 +190,7 @@ unfair_unfinished | jobs | lower | unfinished jobs that had been in the system f
 """),
     *OF_OUTCOMES,
     *OF_PARTS,
+    *OF_CAPACITY,
     *OF_SEGMENTS,
     *OF_WINDOW,
     *OF_TENANTS,

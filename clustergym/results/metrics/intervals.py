@@ -24,7 +24,10 @@ EVENT_TYPES = tuple(EventType)
 """Event types in the order of the second axis of `Intervals.counts`."""
 
 _CODE: dict[str, int] = {event_type: code for code, event_type in enumerate(EVENT_TYPES)}
-_COMPILED_CODE = np.array([_CODE[COMPILED_EVENT_TYPES[at][0]] for at in range(len(COMPILED_EVENT_TYPES))])
+# Events of rented nodes have none, as those of disturbances.
+_COMPILED_CODE = np.array(
+    [_CODE.get(COMPILED_EVENT_TYPES[at][0], -1) for at in range(len(COMPILED_EVENT_TYPES))]
+)
 _PACE = np.array([_CODE[event_type] for event_type in PACES])
 _PROFILING = np.array([_CODE[EventType.PROFILE_START], _CODE[EventType.PROFILE_END]])
 _BESIDE_CHAIN = np.append(_PROFILING, [_CODE[EventType.UNPLACED], _CODE[EventType.UNDO]])
@@ -197,10 +200,12 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
         events do not follow from one another; if a job due before `end_s` was never submitted.
     """
     disturbances: tuple[Event, ...] = ()
+    if isinstance(events, ArrayEvents) and bool((events.event[:, c.EVENT_TYPE] >= c.MOVED).any()):
+        # Rented nodes come and go.
+        events = list(events)
     if isinstance(events, ArrayEvents):
         columns = _array_columns(events)
     else:
-        # The compiled engine has no disturbances, so that its arrays need no such look.
         disturbances = tuple(event for event in events if event.event_type not in _UNDISTURBED)
         events = [event for event in events if event.event_type in _CODE] if disturbances else events
         columns = _columns(events)

@@ -12,6 +12,7 @@ from clustergym.cluster.parts import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.writing import plain
+from clustergym.results.metrics.capacity import measure_capacity
 from clustergym.results.metrics.catalogue import METRICS, OF_DISTURBANCES
 from clustergym.results.metrics.fairness import UNFAIR_ABOVE, Fairness, finish_time_fairness
 from clustergym.results.metrics.intervals import Intervals, Outcome, read_intervals
@@ -29,6 +30,7 @@ from clustergym.results.metrics.statistics import compute_restricted_mean
 from clustergym.results.metrics.stranded import stranded_metrics
 from clustergym.results.metrics.tenants import measure_tenants, tenant_metrics
 from clustergym.results.metrics.timeline import Timeline, compute_timeline, has_reference
+from clustergym.scenario.disturbances.capacity import Capacity
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.log import Event
 from clustergym.trace.trace import OUTCOMES, Trace
@@ -116,6 +118,13 @@ def measure_scenario(
         stalled,
         None if scenario.scored_s is None else scenario.scored,
     )
+    rented = next((one for one in scenario.disturbances if isinstance(one, Capacity)), None)
+    if rented is not None:
+        own, columns = measure_capacity(rented, scenario.cluster, events, end_s, measured.timeline.time_s)
+        both = measured.metrics | {name: plain(value) for name, value in own.items()}
+        timeline = replace(measured.timeline, further={**measured.timeline.further, **columns})
+        ordered = {name: both[name] for name in METRICS if name in both}
+        measured = measured._replace(metrics=ordered, timeline=timeline)
     if scenario.tables.segments is not None:
         own = {name: plain(value) for name, value in stranded_metrics(scenario, events, end_s).items()}
         both = measured.metrics | own

@@ -12,7 +12,7 @@ from clustergym.cluster.parts import WHOLE
 from clustergym.common.arrays import Bools
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import TextTable
-from clustergym.results.metrics.catalogue import METRICS, OF_TENANTS
+from clustergym.results.metrics.catalogue import METRICS, OF_CAPACITY, OF_TENANTS
 from clustergym.results.metrics.preemptions import OF_QUEUE
 from clustergym.results.report.colours import Style, choose_styles
 from clustergym.results.report.event_curves import Holding, Pace, overhead_gpu_h, read_log
@@ -43,8 +43,8 @@ JOB_COLUMNS = (
 )
 WORDS = ("job_id", "outcome", "request_gpu_type", "reason")
 """Columns of text; the others hold numbers."""
-IF_DIVIDED = ("allocated_gpus", "fragmented_gpus")
-"""Columns of timeline.csv of runs on divisible nodes that are drawn over time."""
+IF_THERE = ("allocated_gpus", "fragmented_gpus", "rented_gpus", "cost")
+"""Columns of timeline.csv that are drawn over time: of runs on divisible nodes, and with nodes to rent."""
 IF_ANY = ("failures", "lost_gpu_s")
 """Columns left out where they are 0 throughout."""
 NONE = ("", "0", "0.0")
@@ -59,7 +59,7 @@ def payload(results: Sequence[ResultFile], steps: int = STEPS) -> dict[str, Any]
         "metrics": {
             name: [metric.unit, metric.better, metric.definition]
             for name, metric in METRICS.items()
-            if metric not in OF_TENANTS or any(name in result.metrics for result in results)
+            if metric not in (*OF_TENANTS, *OF_CAPACITY) or any(name in result.metrics for result in results)
         },
         "groups": [_group(group, share, steps) for group in group_results(results)],
     }
@@ -155,7 +155,7 @@ def _timeline(path: Path, end_s: float, steps: int) -> dict[str, Any]:
     read = read_table(path, ("time_s", *names))
     types = [name for name in read.columns if name.startswith("held_gpus_")]
     queues = [name for name in read.columns if name.startswith(OF_QUEUE)]
-    names += tuple(name for name in IF_DIVIDED if name in read.columns)
+    names += tuple(name for name in IF_THERE if name in read.columns)
     table = {name: column(read, name) for name in ("time_s", *names, *types, *queues)}
     for name, values in table.items():
         _refuse_row(read, name, np.isnan(values), "is empty")

@@ -46,6 +46,7 @@ class Batch:
             rounds=np.zeros((size, ROUNDS, 2), whole),
             free=np.zeros((size, types), whole),
             free_on_node=np.zeros((size, nodes), whole),
+            closed=np.zeros((size, nodes), whole),
             running=np.zeros((size, 0), whole),
             share=np.zeros((size, int(cluster.capacity.sum()), c.SHARE_COLUMNS), whole),
             placed=np.zeros((size, 2, widest), whole),
@@ -73,7 +74,7 @@ class Batch:
         episodes = self.episodes
         episodes.clock[at] = scenario.clock
         episodes.job[at, :n], episodes.figures[at, :n] = scenario.job, scenario.figures
-        episodes.searched[at] = False
+        episodes.searched[at], episodes.closed[at] = False, 0
         episodes.rounds[at] = c.NEVER
         episodes.free[at], episodes.free_on_node[at] = self.cluster.capacity, self._node_gpus
         episodes.share[at, :, c.NEXT_SHARE] = self._next_share
@@ -97,8 +98,11 @@ class Batch:
         most = np.maximum.reduce(clock).tolist()
         # A decision may preempt or launch every job once; then every job may arrive, move and leave.
         events = most[c.EVENTS] + 5 * most[c.JOBS]
+        # Rented nodes are ordered, come and go.
+        rented = 4 * len(self._node_gpus) * most[c.ALWAYS]
+        events += rented
         # Each GPU is launched on at most once by the decision, and moved to once.
-        nodes = most[c.EVENT_NODES] + 2 * self._gpus
+        nodes = most[c.EVENT_NODES] + 2 * self._gpus + rented
         if gpus := most[c.PROFILE_GPUS]:
             # A job may ask for a profile on each type and leave; each profile passed on ends and starts.
             more = 8 * most[c.JOBS] * len(self.cluster.capacity)

@@ -22,7 +22,7 @@ from clustergym.sim.engine import IDLE_ROUNDS
 def _next_tick(episode: Episode) -> np.int64:
     """Return the tick of the next event, or c.NEVER."""
     clock, job = episode.clock, episode.job
-    tick = c.NEVER
+    tick = clock[c.WAKE]
     if clock[c.AHEAD] < clock[c.JOBS]:
         tick = min(tick, max(job[clock[c.AHEAD], c.SUBMIT], clock[c.NOW]))
     for at in range(len(episode.rounds)):
@@ -110,15 +110,24 @@ def _any_queued(episode: Episode) -> bool:
 
 @compile_in_place
 def advance(episode: Episode, cluster: ClusterArrays) -> int:
-    """Simulate up to the next decision point; return DECISION, or OVER or STALLED at the end."""
-    clock = episode.clock
-    while clock[c.SCORED_LEFT] > 0:
-        tick = _next_tick(episode)
-        if tick == c.NEVER or tick > clock[c.HORIZON]:
-            return _end_early(episode, tick != c.NEVER)
-        clock[c.NOW] = tick
-        while _happen(episode, cluster):
-            pass
+    """Simulate up to the next decision point; return DECISION, or OVER or STALLED at the end.
+
+    WAKEUP: rented nodes are due at this tick, after all else that happens then; with SERVED it goes on.
+    """
+    clock, tick = episode.clock, episode.clock[c.NOW]
+    served = clock[c.SERVED] != 0
+    clock[c.SERVED] = 0
+    while served or clock[c.SCORED_LEFT] > 0:
+        if not served:
+            tick = _next_tick(episode)
+            if tick == c.NEVER or tick > clock[c.HORIZON]:
+                return _end_early(episode, tick != c.NEVER)
+            clock[c.NOW] = tick
+            while _happen(episode, cluster):
+                pass
+            if tick == clock[c.WAKE]:
+                return c.WAKEUP
+        served = False
         # Profiles have the first claim on free GPUs, except before a decision with jobs in the queue: there
         # they start after the launches (`end_decision`).
         if profiles.active(episode) and not (clock[c.DECISION_DUE] and _any_queued(episode)):
@@ -130,7 +139,7 @@ def advance(episode: Episode, cluster: ClusterArrays) -> int:
         if clock[c.DECIDED_AT] == tick:
             # A log identifies decisions by their times, so that an instant has at most one.
             jobs.add_round(episode, tick + 1)
-        elif clock[c.IN_VIEW] > 0:
+        elif clock[c.IN_VIEW] > 0 or (clock[c.ALWAYS] and clock[c.LEFT] < clock[c.JOBS]):
             clock[c.DECIDED_AT] = tick
             clock[c.DECISION_POINTS] += 1
             jobs.tidy_view(episode)

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 from clustergym.common.errors import InputError
 from clustergym.common.paths import install_line
+from clustergym.scenario.disturbances.capacity import Capacity
 from clustergym.scenario.policy import InformationClass, Placer
 from clustergym.scenario.scenario import Scenario
 
@@ -27,7 +28,7 @@ def _reasons(scenario: Scenario, placer: Placer) -> Reasons:
     return (
         (other, "is placed by another placer", "placer"),
         (scenario.trace.outcome is not None, "keeps the outcomes of jobs", "trace.outcomes"),
-        (bool(scenario.disturbances), "has disturbances", "scenario"),
+        (not _rents_alone(scenario), "has disturbances", "scenario"),
         (scenario.parts is not None, "divides GPUs", "cluster"),
         (scenario.trace.nodes is not None, "has jobs that ask for numbers of nodes", "trace"),
         (scenario.cluster.has_domains, "has NVLink domains of several nodes", "cluster"),
@@ -36,6 +37,13 @@ def _reasons(scenario: Scenario, placer: Placer) -> Reasons:
         (scenario.pairs is not None, "lets jobs share GPUs in pairs", "scenario.pairs"),
         (scenario.batch_choices is not None, "has jobs that choose their batch", "scenario.batch"),
     )
+
+
+def _rents_alone(scenario: Scenario) -> bool:
+    """Return whether a scenario has no disturbances, or nodes to rent that nobody takes away."""
+    rents = [one for one in scenario.disturbances if isinstance(one, Capacity)]
+    taken = any(len(product.supply) > 1 for one in rents for product in one.products)
+    return len(rents) == len(scenario.disturbances) and not (rents and (taken or scenario.costs.profile))
 
 
 def check_runnable(scenario: Scenario, placer: Placer) -> None:
@@ -56,6 +64,7 @@ def check_covered(
     profiles = information.value in scenario.costs.profile
     many = profiles and len(scenario.cluster.gpu_types) > PROFILED_TYPES
     own = (
+        (bool(scenario.disturbances), "has disturbances", "scenario"),
         (placer.defragment_s != DEFRAGMENT_S, "is placed by another placer", "placer"),
         (bool(scenario.apart_s), "keeps decisions apart", "scenario.apart_s"),
         (scenario.scored_s is not None, "scores the jobs of a window", "scenario.scored_s"),

@@ -33,6 +33,8 @@ class Episode(NamedTuple):
         Tick and number of planned rounds; NEVER: none.
     free : ndarray of int, shape (T,)
     free_on_node : ndarray of int, shape (N,)
+    closed : ndarray of int, shape (N,)
+        Whether the node is not rented, or about to go: what jobs give back there is not free.
     running : ndarray of int, shape (n,)
         Rows of the jobs that run, a heap by their completions.
     share : ndarray of int, shape (G, SHARE_COLUMNS)
@@ -62,6 +64,7 @@ class Episode(NamedTuple):
     rounds: Ints
     free: Ints
     free_on_node: Ints
+    closed: Ints
     running: Ints
     share: Ints
     placed: Ints

@@ -41,12 +41,20 @@ class EpisodeViews(ViewMaker):
     episode : Episode
     information : InformationClass
     setting : Setting
+    capacity : ndarray of int, shape (T,), optional
+        GPUs of each type that are there, read anew for each View; all by default.
     """
 
     def __init__(
-        self, scenario: Scenario, episode: Episode, information: InformationClass, setting: Setting
+        self,
+        scenario: Scenario,
+        episode: Episode,
+        information: InformationClass,
+        setting: Setting,
+        capacity: Ints | None = None,
     ) -> None:
-        self._episode, self._capacity = episode, scenario.cluster.capacity
+        self._episode = episode
+        self._capacity = scenario.cluster.capacity if capacity is None else capacity
         self._runs = np.zeros(len(scenario.trace), dtype=np.bool_)
         super().__init__(scenario, EpisodeJobs(scenario, episode), information, setting)
 

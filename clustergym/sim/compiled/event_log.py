@@ -12,6 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
+from clustergym.scenario.disturbances.capacity import BEGIN, END, ORDER
 from clustergym.sim import columns as c
 from clustergym.sim.log import Event, EventLog, EventType
 
@@ -27,6 +28,11 @@ EVENT_TYPES = {
     c.COMPLETE: (EventType.COMPLETE, ""),
     c.DROP_BY_POLICY: (EventType.DROP, "policy"),
     c.FITS_NOWHERE: (EventType.DROP, "fits nowhere"),
+    c.MOVED: (EventType.MIGRATE, ""),
+    c.PREEMPT_AT_TERM: (EventType.PREEMPT, ""),
+    c.NODE_ORDER: (ORDER, ""),
+    c.NODE_BEGIN: (BEGIN, ""),
+    c.NODE_END: (END, ""),
 }
 """EVENT_TYPE of a compiled event -> the engine's event type and reason."""
 

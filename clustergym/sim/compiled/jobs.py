@@ -110,7 +110,7 @@ def plan_round(episode: Episode) -> None:
     """Plan the next decision round, if the policy decides in rounds and jobs are in the system."""
     clock = episode.clock
     round_ticks, now = clock[c.ROUND], clock[c.NOW]
-    if round_ticks == 0 or clock[c.ROUND_PENDING] or clock[c.IN_VIEW] == 0:
+    if round_ticks == 0 or clock[c.ROUND_PENDING] or (clock[c.IN_VIEW] == 0 and not clock[c.ALWAYS]):
         return
     clock[c.ROUND_PENDING] = 1
     # Not at this tick again: it has its decision, or is about to have it.
@@ -335,5 +335,7 @@ def launch(
 ) -> None:
     """Start, resume or (if `rescale`) rescale a job that holds no GPUs, on nodes that placement chooses."""
     what = c.RESCALE if rescale else c.RESUME if episode.job[row, c.LAUNCHED] else c.START
+    if episode.job[row, c.MOVES]:
+        what, episode.job[row, c.MOVES] = c.MOVED, 0
     episode.job[row, c.NODES] = place(episode, cluster, gpu_type, cluster.counts[level])
     hold(episode, cluster, row, gpu_type, level, what)

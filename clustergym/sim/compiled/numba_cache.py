@@ -19,6 +19,7 @@ T = TypeVar("T")
 FOLDERS = (
     "agents",
     "envs",
+    "envs/capacity",
     "envs/sharing",
     "envs/vector",
     "results/bounds",

@@ -72,7 +72,8 @@ def give_back(episode: Episode, first: int, gpu_type: int) -> None:
     show(episode, first)
     while at != c.NONE:
         following = share[at, c.NEXT_SHARE]
-        episode.free_on_node[share[at, c.NODE]] += share[at, c.ON_NODE]
-        episode.free[gpu_type] += share[at, c.ON_NODE]
+        if not episode.closed[share[at, c.NODE]]:
+            episode.free_on_node[share[at, c.NODE]] += share[at, c.ON_NODE]
+            episode.free[gpu_type] += share[at, c.ON_NODE]
         share[at, c.NEXT_SHARE], clock[c.FREE_SHARE] = clock[c.FREE_SHARE], at
         at = following

@@ -137,7 +137,7 @@ def scenario_arrays(
     n = len(scenario.trace)
     chosen = scenario.round_s(round_s)
     clock = np.zeros(c.CLOCK_COLUMNS, dtype=np.int64)
-    clock[c.JOBS], clock[c.DECIDED_AT] = n, -1
+    clock[c.JOBS], clock[c.DECIDED_AT], clock[c.WAKE] = n, -1, c.NEVER
     clock[c.SCORED_LEFT], clock[c.APART] = scenario.scored.sum(), ticks(scenario.apart_s)
     clock[c.ROUND] = 0 if chosen is None else ticks(chosen)
     clock[c.HORIZON] = c.NEVER if scenario.horizon_s is None else ticks(scenario.horizon_s)

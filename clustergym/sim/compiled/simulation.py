@@ -7,13 +7,16 @@ what happens has the order of `Simulation.apply`.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, groupby
 
 import numpy as np
 
 from clustergym.common.arrays import Ints
 from clustergym.scenario.clock import seconds, ticks
+from clustergym.scenario.disturbances.capacity import Capacity
 from clustergym.scenario.policy import Decision, InformationClass, Placer, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
@@ -31,8 +34,15 @@ from clustergym.sim.compiled.numba_cache import (
     compile_in_place,
     compile_part,
 )
+from clustergym.sim.compiled.rented import RentedNodes
 from clustergym.sim.compiled.scenario_arrays import ClusterArrays, cluster_arrays, scenario_arrays
-from clustergym.sim.decision_checks import DecisionError, Limits, check_decision, coerce_decision
+from clustergym.sim.decision_checks import (
+    DecisionError,
+    Limits,
+    check_capacity,
+    check_decision,
+    coerce_decision,
+)
 from clustergym.sim.engine import Change
 from clustergym.sim.log import EventLog
 from clustergym.sim.stalls import make_endless_error, make_stalled_error
@@ -108,7 +118,7 @@ def _launch(episode: Episode, cluster: ClusterArrays, decided: Ints) -> None:
     launches, count, total = np.empty(len(decided), np.int64), 0, episode.clock[c.JOBS]
     for row in decided[:, 0]:
         job = episode.job[row]
-        if job[c.TARGET_TYPE] != job[c.TYPE] or job[c.TARGET_LEVEL] != job[c.LEVEL]:
+        if job[c.TARGET_TYPE] != job[c.TYPE] or job[c.TARGET_LEVEL] != job[c.LEVEL] or job[c.MOVES]:
             # One number for (higher level first, then row): sorting it sorts both, and the row is its
             # remainder.
             launches[count] = row - job[c.TARGET_LEVEL] * total
@@ -127,6 +137,7 @@ def decide(
     count: int,
     drops: Ints,
     until: tuple[int, int, int],
+    pauses: bool,
 ) -> int:
     """Check and carry out a decision (`count` allotments, and `drops`); simulate to the next decision point.
 
@@ -137,24 +148,28 @@ def decide(
     decided : ndarray of int, shape (…, 4)
         Row, type, GPUs and batch (0: the requested one) of each of the first `count` allotments.
     count : int
-        -1: there is no decision, as the episode begins.
+        -1: there is no decision, as the episode begins, or goes on; -2: it goes on after a pause.
     drops : ndarray of int
         Rows of jobs to drop, ascending.
     until : (int, int, int)
         At decision points before the first number, in ticks, all jobs keep what they hold, and the
         simulation goes on, unless the log is then longer than the others: numbers of events and their nodes.
+    pauses : bool
+        Whether it returns DECISION as soon as the decision is carried out.
 
     Returns
     -------
     int
-        DECISION, OVER, STALLED or ILLEGAL.
+        DECISION, OVER, STALLED, WAKEUP or ILLEGAL.
     """
     if count >= 0:
         if not _legal(episode, cluster, decided[:count], drops):
             return ILLEGAL
         _take_away(episode, cluster, drops)
         _launch(episode, cluster, decided[:count])
-    clock, deciding = episode.clock, count >= 0
+        if pauses:
+            return c.DECISION
+    clock, deciding = episode.clock, count != -1
     # One loop, as everything that is called in two places is compiled twice.
     while True:
         if deciding and clocks.end_decision(episode, cluster) == c.STALLED:
@@ -167,7 +182,7 @@ def decide(
 
 TOGETHER = 16384
 """Events that are read at a time."""
-LAUNCHED = (c.START, c.RESUME, c.RESCALE)
+LAUNCHED = (c.START, c.RESUME, c.RESCALE, c.MOVED)
 NO_CHANGE = Change(0.0, (), (), ())
 
 
@@ -205,13 +220,22 @@ class CompiledSimulation:
         arrays = scenario_arrays(scenario, information, policy_round_s, placer.defragment_s)
         self._batch.load(0, arrays)
         self._find_episode()
-        self._views = EpisodeViews(scenario, self._episode, information, self.setting)
+        self._views = EpisodeViews(scenario, self._episode, information, self.setting, self._cluster.capacity)
         self._decide = Direct(decide)
         self._decided, self._drops = np.zeros((64, 4), np.int64), np.empty(0, np.int64)
         self._changed = np.zeros(len(scenario.trace), np.bool_)
         self._log: tuple[int, LazyLog] | None = None
         # Here, as the time that compilation takes is no part of any step.
         announce_compilation(decide)
+        rented = next((one for one in scenario.disturbances if isinstance(one, Capacity)), None)
+        self._rented: RentedNodes | None = None
+        self._ordered: dict[float, tuple[int, ...]] = {}
+        if rented is not None:
+            self._episode.clock[c.ALWAYS] = 1
+            self._batch.full_at = -1, -1
+            self._batch.make_room()
+            self._find_episode()
+            self._rented = RentedNodes(rented, scenario, self._cluster, lambda: self._episode)
         self._outcome, self._await_answer = self._go(-1), False
 
     def _find_episode(self) -> None:
@@ -268,7 +292,12 @@ class CompiledSimulation:
 
     def iterate_changes(self) -> Iterator[Change]:
         """Yield what each decision so far has changed."""
-        return _changes(self._episode)
+        if not self._ordered:
+            return _changes(self._episode)
+        found = {change.time_s: change for change in _changes(self._episode)}
+        for time_s, targets in self._ordered.items():
+            found[time_s] = replace(found.get(time_s, Change(time_s, (), (), ())), capacity=targets)
+        return iter([found[time_s] for time_s in sorted(found)])
 
     def advance(self) -> View | None:
         """Return what the policy sees at the decision point that `apply` moved on to; None at the end."""
@@ -281,7 +310,11 @@ class CompiledSimulation:
         if self._outcome == c.OVER:
             return None
         self._await_answer = True
-        return self._views.view_of_now()
+        return self._view()
+
+    def _view(self) -> View:
+        view = self._views.view_of_now()
+        return view if self._rented is None else view.with_columns({"capacity": self._rented.active.view()})
 
     def apply(self, decision: Decision) -> None:
         """Check and carry out a decision, and simulate to the next decision point; `advance` shows it.
@@ -311,14 +344,52 @@ class CompiledSimulation:
         for at, column in enumerate(columns):
             self._decided[:count, at] = column
         self._drops = np.sort(decision.drop)
-        outcome = self._go(count)
+        going = self._order(decision)
+        outcome = self._go(count, pauses=going)
+        if going and outcome != ILLEGAL and self._rented is not None:
+            self._rented.active.release()
+            outcome = self._go(-2)
         # It changes nothing if it refuses, so the checks in Python see the same state and name the rule.
         if outcome == ILLEGAL:
             self._check(decision)
             raise RuntimeError("the engine refuses a decision that is legal")
         self._outcome, self._await_answer = outcome, False
 
-    def _go(self, count: int, keep_until_s: float = 0.0) -> int:
+    def _order(self, decision: Decision) -> bool:
+        """Order nodes, and let jobs leave those that are given back; return whether there are such nodes."""
+        rented = self._rented
+        targets = check_capacity(decision, None if rented is None else len(rented.active.view().products))
+        if targets is None or rented is None:
+            return False
+        plan, cluster = rented.active.plan(targets), self.scenario.cluster
+        if not (plan.order or plan.give_back):
+            return False
+        shown = self._views.view_of_now()
+        available = shown.available.copy()
+        for node in rented.active.gained(plan):
+            available[cluster.node_type[node]] += cluster.node_gpus[node]
+        for node in rented.active.list_going(plan, {}):
+            available[cluster.node_type[node]] -= cluster.node_gpus[node]
+        # Before anything changes: a refused decision leaves the state as it was.
+        check_decision(decision, Limits(shown.job, available, self._views.jobs.hidden), self.scenario)
+        job, level = self._episode.job[decision.job], np.searchsorted(self._cluster.counts, decision.gpus)
+        kept = decision.job[(job[:, c.TYPE] == decision.gpu_type) & (job[:, c.LEVEL] == level)].tolist()
+        on = Counter[int]()
+        for row in kept:
+            on.update(rented.holding(row))
+        going = rented.active.order(plan, on)
+        rented.move_jobs(kept, set(going))
+        self._ordered[self.now_s] = targets
+        return bool(going)
+
+    def _go(self, count: int, keep_until_s: float = 0.0, pauses: bool = False) -> int:
+        found = self._step(count, keep_until_s, pauses)
+        while found == c.WAKEUP and self._rented is not None:
+            self._rented.serve()
+            found = self._step(-1, keep_until_s)
+        return found
+
+    def _step(self, count: int, keep_until_s: float, pauses: bool = False) -> int:
         clock, full = self._episode.clock, self._batch.full_at
         # Compiled code cannot grow arrays, so there must be room for all events up to the next decision
         # point.
@@ -327,7 +398,8 @@ class CompiledSimulation:
             self._find_episode()
         tick = int(c.NEVER) if math.isinf(keep_until_s) else ticks(keep_until_s)
         until = tick, *self._batch.full_at
-        found: int = self._decide(self._episode, self._cluster, self._decided, count, self._drops, until)
+        drops = self._drops
+        found: int = self._decide(self._episode, self._cluster, self._decided, count, drops, until, pauses)
         return found
 
     def follow(self, changes: Sequence[Change]) -> bool:

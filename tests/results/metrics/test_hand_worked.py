@@ -10,6 +10,7 @@ from scenarios import Job, Script, small_cluster, small_scenario, small_trace
 
 from clustergym.results.metrics.catalogue import (
     METRICS,
+    OF_CAPACITY,
     OF_DISTURBANCES,
     OF_OUTCOMES,
     OF_PARTS,
@@ -272,7 +273,8 @@ def test_the_productive_share_of_a_job_of_half_a_second():
 def test_metrics():
     metrics = measure(LOG, TRACE, CLUSTER, REFERENCE, END, END).metrics
     # The trace does not keep outcomes, ask for parts or have queues, and its oracle knows no segments.
-    absent = {metric.name for metric in (*OF_OUTCOMES, *OF_PARTS, *OF_SEGMENTS, *OF_TENANTS, *OF_WINDOW)}
+    others = (*OF_OUTCOMES, *OF_PARTS, *OF_SEGMENTS, *OF_TENANTS, *OF_WINDOW, *OF_CAPACITY)
+    absent = {metric.name for metric in others}
     assert list(metrics) == [name for name in METRICS if name not in absent]
     assert set(EXPECTED) | {metric.name for metric in OF_DISTURBANCES} == set(metrics)
     for name, value in EXPECTED.items():

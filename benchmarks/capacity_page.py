@@ -1,0 +1,289 @@
+"""What rules, learned agents, look-ahead and hindsight cost in `Capacity-16-v0`: the figures of its page.
+
+    python benchmarks/capacity_page.py rules "reactive"     tunes a rule on training days by CMA-ES
+    python benchmarks/capacity_page.py learn ppo 0          trains an agent, and plays the test traces
+    python benchmarks/capacity_page.py ahead 0 50           plays test traces 0 to 49 by look-ahead
+    python benchmarks/capacity_page.py hindsight 0 50       improves those plans, knowing the traces
+    python benchmarks/capacity_page.py write                writes docs/learned-agents/capacity.md
+
+Each adds its figures to benchmarks/capacity_page.json, cost in USD of each test trace, without which
+`write` stops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats
+from clustergym.envs.capacity import world as worlds
+from clustergym.envs.capacity.planning import improve_plan, plan_traces
+from clustergym.envs.capacity.rules import CLOCKS, PRICES, RECENT, fill, list_used
+from clustergym.envs.capacity.world import HOURS, World
+
+FIGURES = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parents[1] / "docs" / "learned-agents" / "capacity.md"
+NAME = "ClusterGym/Capacity-16-v0"
+GPUS, TRACES, TUNING = 16, 200, 128
+BOTH = "reactive, clock, prices"
+GUESS = (0.3, 0.3, 0.2, -0.3, 0.2, 0.3, -0.3)
+"""Where the search for the rule `reactive` begins."""
+DROPPED = {
+    "clock": CLOCKS,
+    "prices": PRICES,
+    "arrivals of late": RECENT,
+    "contracts that are ordered and that end": (15, 16, 17),
+    "jobs near their due time": (3,),
+}
+"""Pieces of state that `linear` is tuned without, as `without NAME`."""
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "ppo": {
+        "n_steps": 24,
+        "batch_size": 512,
+        "n_epochs": 6,
+        "learning_rate": 1e-3,
+        "gamma": 0.95,
+        "gae_lambda": 0.9,
+        "policy_kwargs": {"net_arch": [32, 32], "log_std_init": -1.5},
+    },
+    "sac": {
+        "batch_size": 256,
+        "learning_rate": 1e-3,
+        "gamma": 0.95,
+        "train_freq": 1,
+        "gradient_steps": 8,
+        "learning_starts": 4608,
+        "policy_kwargs": {"net_arch": [32, 32]},
+    },
+}
+STEPS = {"ppo": 800_000, "sac": 100_000}
+ENVS = {"ppo": 64, "sac": 64}
+REACH = 1.0
+
+
+def make_traces(split: str, number: int) -> World:
+    """Return a world of the first traces of a split; the seeds are 0 and up."""
+    envs: Any = gymnasium.make_vec(
+        NAME, num_envs=number, vectorization_mode="vector_entry_point", split=split
+    )
+    envs.reset(seed=0)
+    found: World = envs.episodes.rows.world
+    return found
+
+
+def play(world: World, weights: Floats) -> Floats:
+    """Return what a linear rule costs on each trace."""
+    costs = np.zeros(len(world.at))
+    worlds.play_rule(world, weights, costs)
+    return costs
+
+
+def tune(name: str, generations: int) -> None:
+    """Tune a rule on training days, and note what it costs there and on dev days."""
+    from clustergym.training.evolution import start_search
+
+    dropped, used, known = name.removeprefix("without "), _used(name), read()["rules"]
+    # From what was found with less, or with more.
+    start = {"reactive": "guess", "linear": BOTH}.get(name, "linear" if dropped in DROPPED else "reactive")
+    weights = GUESS if start == "guess" or name == "constant" else known[start]["weights"]
+    of = "reactive" if weights is GUESS else start
+    begin = fill(list_used(of), np.array(weights))
+    train, began = make_traces("train", TUNING), time.process_time()
+    population = 12 if used.sum() < 25 else 16
+    search = start_search(
+        begin[used], 0.2 if name in ("constant", "reactive") else 0.05, population, 0, False
+    )
+    for _ in range(generations):
+        candidates = search.ask()
+        search.tell(candidates, [float(play(train, fill(used, one)).mean()) for one in candidates])
+    weights = fill(used, search.mean)
+    found = {
+        "weights": np.round(search.mean, 4).tolist(),
+        "train": float(play(train, weights).mean()),
+        "dev": float(play(make_traces("dev", TRACES), weights).mean()),
+        "cpu_s": round(time.process_time() - began, 1),
+    }
+    print(name, found)
+    add("rules", name, found)
+
+
+def learn(algorithm: str, seed: int) -> None:
+    """Train an agent of Stable-Baselines3 on training days, and play the test traces."""
+    import torch
+    from stable_baselines3 import PPO, SAC
+
+    from clustergym.training.vector_envs import SchedulingVecEnv
+
+    torch.set_num_threads(1)
+    began = time.process_time()
+    envs: Any = gymnasium.make_vec(
+        NAME, num_envs=ENVS[algorithm], vectorization_mode="vector_entry_point", residual=True, reach=REACH,
+        autoreset_mode="Disabled",
+    )  # fmt: skip
+    made = {"ppo": PPO, "sac": SAC}[algorithm]
+    agent = made("MlpPolicy", SchedulingVecEnv(envs), seed=seed, device="cpu", **ALGORITHMS[algorithm])
+    agent.learn(STEPS[algorithm])
+    cpu_s = round(time.process_time() - began, 1)
+    found = {split: play_agent(agent, split) for split in ("dev", "test")}
+    print(algorithm, seed, np.mean(found["dev"]), cpu_s)
+    add("agents", f"{algorithm} {seed}", {"dev": float(np.mean(found["dev"])), "cpu_s": cpu_s})
+    add("test", f"{algorithm} {seed}", found["test"])
+
+
+def play_agent(agent: Any, split: str) -> list[float]:
+    """Return what an agent costs on each trace of a split, by its most likely actions."""
+    envs = gymnasium.make_vec(
+        NAME,
+        num_envs=TRACES,
+        vectorization_mode="vector_entry_point",
+        residual=True,
+        reach=REACH,
+        split=split,
+    )
+    seen, _ = envs.reset(seed=0)
+    costs = np.zeros(TRACES)
+    for _ in range(HOURS):
+        seen, _, _, _, infos = envs.step(agent.predict(seen, deterministic=True)[0])
+        costs += infos["cost"]
+    found: list[float] = np.round(costs, 2).tolist()
+    return found
+
+
+def look_ahead(begin: int, end: int, hindsight: bool) -> None:
+    """Play some test traces by look-ahead with the true model, or improve its plans in hindsight."""
+    world, began = make_traces("test", TRACES), time.process_time()
+    rule = fill(list_used(BOTH), np.array(read()["rules"][BOTH]["weights"]))
+    for row in range(begin, end):
+        plan = np.zeros((HOURS, 2), dtype=np.int64)
+        if hindsight:
+            plan[:] = read()["plans"][str(row)]
+            cost = improve_plan(world, row, worlds.make_world(1, GPUS), plan)
+        else:
+            rng = random_streams.CAPACITY_PLANS.generator(0, row)
+            cost = plan_traces(
+                rng, worlds.day_profiles("train"), world, row, worlds.make_world(12, GPUS), rule, plan
+            )
+            add("plans", str(row), plan.tolist())
+        add("hindsight" if hindsight else "ahead", str(row), round(cost, 2))
+    print(begin, end, "CPU-s a trace", (time.process_time() - began) / (end - begin))
+
+
+def read() -> dict[str, Any]:
+    """Return the figures so far."""
+    parts = ("rules", "agents", "test", "ahead", "plans", "hindsight")
+    found: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    return {part: found.get(part, {}) for part in parts}
+
+
+def add(part: str, name: str, value: Any) -> None:
+    """Add a figure to the file, which several processes may do."""
+    with FIGURES.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = read()
+        found[part][name] = value
+        FIGURES.write_text(json.dumps(found, separators=(",", ":")) + "\n")
+
+
+def ratio(costs: Floats, base: Floats) -> tuple[float, float, float]:
+    """Return the ratio of mean costs, and its 95 % interval by a bootstrap paired over traces (and seeds).
+
+    `costs` has shape (seeds, traces), `base` (traces,).
+    """
+    rng = random_streams.RATIO_BOOTSTRAP.generator(0)
+    found = []
+    for _ in range(2000):
+        seeds, traces = (rng.integers(0, size, size) for size in costs.shape)
+        found.append(costs[seeds][:, traces].mean() / base[traces].mean())
+    low, high = np.percentile(found, [2.5, 97.5])
+    return float(costs.mean() / base.mean()), float(low), float(high)
+
+
+def write() -> None:
+    """Write the page from the figures."""
+    figures, test = read(), make_traces("test", TRACES)
+    rules = {
+        name: play(test, fill(_used(name), np.array(one["weights"])))
+        for name, one in figures["rules"].items()
+    }
+    columns = {name: costs[None] for name, costs in rules.items()}
+    for algorithm in ALGORITHMS:
+        seeds = [costs for name, costs in figures["test"].items() if name.startswith(f"{algorithm} ")]
+        if seeds:
+            columns[f"{algorithm.upper()}, {len(seeds)} seeds"] = np.array(seeds)
+    for name, part in (
+        ("look-ahead with the true model", "ahead"),
+        ("hindsight (a bound, no optimum)", "hindsight"),
+    ):
+        known = figures[part]
+        columns[name] = np.array([[known.get(str(row), np.nan) for row in range(TRACES)]])
+    lines = ["| | USD a trace | over reactive | over reactive + clock + prices | score |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: |")
+    ahead = columns["look-ahead with the true model"][0]
+    for name, costs in columns.items():
+        if name.startswith("without "):
+            continue
+        done = np.isfinite(costs[0])
+        cells = [ratio(costs[:, done], rules[base][done]) for base in ("reactive", BOTH)]
+        both = done & np.isfinite(ahead)
+        scale = (rules[BOTH][both] - ahead[both]).mean()
+        score = (rules[BOTH][both] - costs[:, both].mean(axis=0)).mean() / scale
+        shown = " | ".join(f"{middle:.3f} [{low:.3f}, {high:.3f}]" for middle, low, high in cells)
+        lines.append(
+            f"| {name} | {costs[:, done].mean():,.0f} ({done.sum()} traces) | {shown} | {score:.2f} |"
+        )
+    pieces = ["| `linear` without | over `linear` |", "| --- | ---: |"]
+    for name in DROPPED:
+        if f"without {name}" in rules:
+            middle, low, high = ratio(rules[f"without {name}"][None], rules["linear"])
+            pieces.append(f"| {name} | {middle:.3f} [{low:.3f}, {high:.3f}] |")
+    spent = [f"{name} {one['cpu_s']:.0f} s" for name, one in figures["agents"].items()]
+    text = PAGE.read_text(encoding="utf-8")
+    for mark, block in (
+        ("costs", lines),
+        ("pieces", pieces),
+        ("time", [f"Processor time: {', '.join(spent)}."]),
+    ):
+        begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
+        head, _, rest = text.partition(begin)
+        text = head + begin + "\n" + "\n".join(block) + "\n\n" + end + rest.partition(end)[2]
+    PAGE.write_text(text, encoding="utf-8")
+    print("\n".join([*lines, "", *pieces]), f"\nwrote {PAGE}")
+
+
+def _used(name: str) -> Any:
+    dropped = name.removeprefix("without ")
+    used = list_used("linear" if dropped in DROPPED else name)
+    if dropped in DROPPED:
+        used[:, [1 + part for part in DROPPED[dropped]]] = False
+    return used
+
+
+def main() -> None:
+    """Run one of the stages."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("stage", choices=["rules", "learn", "ahead", "hindsight", "write"])
+    parser.add_argument("of", nargs="*")
+    parser.add_argument("--generations", type=int, default=30)
+    given = parser.parse_args()
+    if given.stage == "rules":
+        tune(given.of[0], given.generations)
+    elif given.stage == "learn":
+        learn(given.of[0], int(given.of[1]))
+    elif given.stage == "write":
+        write()
+    else:
+        look_ahead(int(given.of[0]), int(given.of[1]), given.stage == "hindsight")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The environment `ClusterGym/Capacity-16-v0`: an agent rents GPUs for a cluster, hour by hour."""
