@@ -1,7 +1,5 @@
 """Computes the figures that Arena's and Crius's claims are held against: runs against each other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -31,14 +29,9 @@ def arena_figures(found: Found, rounds: int) -> dict[str, Any]:
     late = [figure_or_none(lambda: float(found[spec]["jct_mean"])) for spec in parts.JITTER_RUNS]  # noqa: B023
     figures[PUBLISHED] |= {
         "jct_s_of_late_submissions": figure_or_none(lambda: sum(late) / len(late)),
-        "queues": compare_labelled(found, parts.QUEUES),
         "precise": compare_labelled(found, parts.PRECISE),
         "testbed_error": figure_or_none(lambda: _testbed_error(found)),
-        "jct_of_the_highest_priority": figure_or_none(lambda: _compare_priorities(found)),
-        "gpu_time": {
-            name: figure_or_none(lambda: parts.gpu_time(found, name)["all"])  # noqa: B023
-            for name in ("sia", "without pruning")
-        },
+        "gpu_time": {"sia": figure_or_none(lambda: parts.gpu_time(found, "sia")["all"])},
         "lifespans": figure_or_none(lambda: _lifespans(found)),
     }
     return figures
@@ -103,12 +96,6 @@ def _testbed_error(found: Found) -> float:
         for policy, stored in parts.STORED.items()
     ]
     return float(100 * sum(errors) / len(errors))
-
-
-def _compare_priorities(found: Found) -> float:
-    """Return by how many percent the JCT of the highest priority is above that of the lowest."""
-    jobs = found[parts.QUEUES.specs[-1]]["by_priority"]
-    return difference(*(jobs[end(jobs, key=int)]["jct_mean_so_far"] for end in (max, min)))
 
 
 def _lifespans(found: Found) -> dict[str, dict[str, float]]:

@@ -1,7 +1,5 @@
 """Builds the scenario of each run of Arena and Crius: a place, a setting, and changes of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -18,7 +16,7 @@ from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
 
 from .claims import PUBLISHED
-from .reproduction import Figures, RunSpec, check_published
+from .reproduction import RunSpec, check_published
 
 MEASUREMENTS, MEMORY = "arena_profile.csv", "arena_dp_memory.csv"
 TRACES = {
@@ -44,8 +42,6 @@ PLACES = {
     "h100": f"testbed cluster=arena-b {_REVISION} oracle=grid {_H100}",
     "venus-day": f"large {_VENUS} {_MEASURED} {_SIMULATED}",
     "pai-day": f"large {_PAI_DAY} {_MEASURED} {_SIMULATED}",
-    "venus-our-oracle": f"large {_VENUS} oracle=grid {_SIMULATED}",
-    "philly-our-oracle": f"large {_PHILLY} oracle=grid {_SIMULATED} horizon_s=199200",
 }
 """The clusters and traces on which Arena is compared: a file of conf/scenario, and overrides."""
 OTHER_PLACES = [name for name in PLACES if name not in ("philly", "venus")]
@@ -56,8 +52,6 @@ PROFILING_RATIO = 18.1
 """How much more GPU time profiling whole plans takes than Arena's own (its section 5.5)."""
 BUDGET_FACTOR = 5.0
 """The artifact's simulator multiplies the time that each job has until its deadline by this."""
-PRIORITY_SEED = 0
-"""Seed of the priorities that jobs draw, because no trace has priorities."""
 RESTRICTED = (InformationClass.DATA_PARALLEL, InformationClass.BOOTSTRAP)
 """Information classes of policies that profile data-parallel plans only; the memory rule restricts them."""
 MARGIN, USABLE = 1.2, 0.8
@@ -73,12 +67,6 @@ def make_run(trace: str, rounds: int | None, setting: str, policy: str, **parame
     """Describe a run of a policy that lasts a number of rounds, or to completion if that is None."""
     horizon_s = None if rounds is None else rounds * ROUND_S
     return RunSpec(trace, horizon_s, setting, policy, tuple(parameters.items()))
-
-
-def plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
-    """Return a run's description, its number of rounds and its results as JSON values."""
-    rounds = None if spec.horizon_s is None else round(spec.horizon_s / ROUND_S)
-    return {**spec.plain(figures), "rounds": rounds}
 
 
 def variant(setting: str, change: str, value: float | None = None) -> str:
@@ -169,8 +157,6 @@ def _costs(scenario: Scenario, **rules: Any) -> Scenario:
 CHANGES: Mapping[str, Callable[[Scenario, float], Scenario]] = {
     "full-search": lambda s, _: _costs(s, search="full"),
     "full-profiling": _full_profiling,
-    # Profiling at our price.
-    "profiling": lambda s, _: _costs(s, profile=Costs().profile),
     # The time until a deadline, the iterations, or the submissions a second, times a factor.
     "deadlines-x": lambda s, factor: _trace(
         s, deadline_s=s.trace.submit_s + factor * (s.trace.deadline_s - s.trace.submit_s)
@@ -180,13 +166,6 @@ CHANGES: Mapping[str, Callable[[Scenario, float], Scenario]] = {
     ),
     "density-x": lambda s, factor: _trace(
         s, submit_s=s.trace.submit_s / factor, deadline_s=s.trace.deadline_s / factor
-    ),
-    # Random priorities of so many values.
-    "queues": lambda s, queues: _trace(
-        s,
-        priority=random_streams.QUEUE_PRIORITIES.generator(PRIORITY_SEED).integers(
-            0, int(queues), len(s.trace)
-        ),
     ),
     # Submissions late by up to a round, drawn with this seed.
     "jitter": lambda s, seed: _trace(

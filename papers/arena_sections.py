@@ -1,7 +1,5 @@
 """Sections of Arena's page, some of which Crius's page shares: EuroSys '26, sections 2.3 and 5.2 to 5.8."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,40 +42,9 @@ def describe_length(trace: str, rounds: int | None) -> str:
     return f"{trace}, {lasts}"
 
 
-# Departures from the paper, one at a time
-
-_DEPARTURES = {
-    ("as the paper",): arena(PUBLISHED),
-    ("normalised throughput",): arena(PUBLISHED, throughput="normalised"),
-    ("queues by estimated run time",): arena(PUBLISHED, queues="run_time", overtaking="any"),
-    ("scalings up beyond the search depth",): arena(PUBLISHED, grow_freely=True),
-    ("a scaling up repays its restart",): arena(PUBLISHED, repay_restarts=True),
-    ("half to twice the request only (Crius)",): arena(PUBLISHED, span=2),
-    ("jobs beside a blocked head are suspended (Crius)",): arena(PUBLISHED, opportunistic=True),
-    ("integer program",): arena(PUBLISHED, ilp=True),
-    ("our price of profiling",): arena(variant(PUBLISHED, "profiling")),
-    ("our own parameters (arena-tuned)",): make_run("philly", ROUNDS, PUBLISHED, "arena-tuned"),
-}
-DEPARTURES = page.runs_table(
-    passage("arena", "departures", rounds=ROUNDS),
-    ["variant"],
-    _DEPARTURES,
-    COLUMNS,
-    lambda found, runs: {"JCT finished, relative": page.changes(found, runs, "jct_mean")},
-)
 JITTER_RUNS = [arena(variant(PUBLISHED, "jitter", seed)) for seed in range(8)]
 """Runs in which each job arrives up to a round later."""
 
-
-def _chance(found: Found) -> str:
-    jct_s = np.array([found[spec]["jct_mean"] for spec in JITTER_RUNS])
-    finished = [found[spec]["jobs_finished"] for spec in JITTER_RUNS]
-    counts = {"draws": len(JITTER_RUNS), "fewest": min(finished), "most": max(finished)}
-    seconds = {"low": jct_s.min(), "high": jct_s.max(), "mean": jct_s.mean()}
-    return passage("arena", "chance", **counts, **seconds)
-
-
-CHANCE = Section(JITTER_RUNS, _chance)
 
 # Ablations (section 5.7, Fig. 17) and search depth (section 5.8)
 
@@ -157,25 +124,6 @@ def deadlines(preset: str = "arena") -> Section:
     return page.runs_table(text, ["policy", "setting"], runs, columns, make_columns)
 
 
-# Number of queues (section 5.8)
-
-CROWDED = variant(PUBLISHED, "density-x", 4)
-_QUEUES = {(str(n),): arena(variant(CROWDED, "queues", n)) for n in (1, 2, 3, 4, 5)}
-
-
-def _waits(found: Found, runs: Labelled) -> dict[str, list[str]]:
-    """Return how long jobs of the highest and the lowest priority take so far, and the longest wait."""
-    rows: list[tuple[float | None, ...]] = []
-    for spec in runs.values():
-        groups = {int(priority): jobs for priority, jobs in found[spec]["by_priority"].items()}
-        ends = (groups[end(groups)]["jct_mean_so_far"] if groups else None for end in (max, min))
-        rows.append((*ends, max((jobs["queue_max"] for jobs in groups.values()), default=None)))
-    titles = ("JCT so far, highest priority, s", "lowest, s", "longest wait, s")
-    return {title: column(values) for title, values in zip(titles, zip(*rows, strict=True), strict=True)}
-
-
-QUEUES = page.runs_table(passage("arena", "queues", rounds=ROUNDS), ["queues"], _QUEUES, COLUMNS, _waits)
-
 # Sia with precise data (section 2.3)
 
 _PRECISE = {(str(n),): make_run("philly", ROUNDS, variant(PUBLISHED, "precise", n), "sia") for n in (1, 3, 5)}
@@ -191,7 +139,6 @@ PRECISE = page.runs_table(
 
 CLASS_RUNS = {
     "arena": arena(PUBLISHED),
-    "without pruning": arena(variant(PUBLISHED, "full-search")),
     "sia": make_run("philly", ROUNDS, PUBLISHED, "sia"),
 }
 """The runs whose GPU time by model is compared."""
@@ -208,9 +155,8 @@ def gpu_time(found: Found, name: str) -> dict[str, float]:
 
 
 def _classes(found: Found) -> str:
-    pruned, sia = gpu_time(found, "without pruning"), gpu_time(found, "sia")
-    rows = [[family, f"{pruned.get(family, 1.0):.2f}", f"{sia[family]:.2f}"] for family in sia]
-    shown = table(["family", "arena without pruning", "sia"], rows)
+    rows = [[family, f"{ratio:.2f}"] for family, ratio in gpu_time(found, "sia").items()]
+    shown = table(["family", "sia"], rows)
     return f"{passage('arena', 'job classes', rounds=ROUNDS)}\n\n{shown}"
 
 
@@ -266,30 +212,10 @@ PLACE_COLUMNS = (
     *(FINISHED, DROPPED, RunColumn("JCT, s", "jct_mean"), RunColumn("queue, s", "queue_mean")),
     *(THROUGHPUT._replace(decimals=1), PEAK._replace(decimals=1), page.RESTARTS),
 )
-GAINS = {
-    "jct_mean": "JCT",
-    "queue_mean": "queueing",
-    "throughput_mean": "throughput",
-    "throughput_peak": "peak throughput",
-}
 
 
-def place(name: str, policies: Sequence[str], reference: str = "arena") -> Section:
-    """Return the section with a table of one cluster's runs, and how `reference` compares with the others."""
+def place(name: str, policies: Sequence[str]) -> Section:
+    """Return the section with a table of one cluster's runs."""
     settings = SETTINGS if is_measured(name) else SETTINGS[:1]
     runs = {(policy, s): make_run(name, None, s, policy) for s in settings for policy in policies}
-    shown = page.runs_table(passage("arena", name), ["policy", "setting"], runs, PLACE_COLUMNS)
-
-    def gain(found: Found, setting: str) -> str:
-        parts = []
-        for metric, what in GAINS.items():
-            theirs = {policy: found[runs[policy, setting]][metric] for policy in policies}
-            ours = theirs.pop(reference)
-            ratios = {policy: ours / value if value else float("inf") for policy, value in theirs.items()}
-            low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
-            parts.append(f"{what} {ratios[low]:.2f} ({low}) to {ratios[high]:.2f} ({high})")
-        opening = f"Figures of {reference} divided by the others', {setting}, least to greatest: "
-        return f"{opening}{'; '.join(parts)}."
-
-    compared = settings if reference in policies and len(policies) > 1 else ()
-    return Section(shown.specs, lambda f: "\n\n".join([shown.text(f), *(gain(f, s) for s in compared)]))
+    return page.runs_table(passage("arena", name), ["policy", "setting"], runs, PLACE_COLUMNS)

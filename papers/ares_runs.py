@@ -1,7 +1,5 @@
 """The traces and runs of the reproduction of Ares, and the averages and gains that its parts share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -15,10 +13,8 @@ from clustergym.scenario.scenario import Scenario
 from .reproduction import Figures, Found, Parameters, RunSpec, check_published
 
 WHOLE, START = "whole", "start"
-"""Settings: the whole trace, or its first `START_JOBS` jobs. A variant may follow, after a blank."""
+"""Settings: the whole trace, or its first `START_JOBS` jobs."""
 START_JOBS = 160
-ROOFLINE, UNROUNDED = "roofline", "any-count"
-"""Variants: iteration times of the roofline, not of Sia's profiles; any GPU count, not powers of two."""
 COSTS = "costs=ares-profiled-free"
 """Its relaunch costs. Whether its simulator counts a job's profile (section 4) is not stated."""
 JOBS_PER_HOUR_A_GPU = 640 / 2048
@@ -74,24 +70,14 @@ def _workload(folder: Path, name: str) -> Path:
 
 def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
     """Build the scenario of a run from its trace and setting."""
-    length, _, variant = spec.setting.partition(" ")
-    bend = variant.startswith("efficiency")
-    scenario = _of_trace(data, spec.trace, "" if bend else variant)
-    if length == START and len(scenario.trace) > START_JOBS:
+    scenario = _of_trace(data, spec.trace)
+    if spec.setting == START and len(scenario.trace) > START_JOBS:
         scenario = replace(scenario, trace=scenario.trace.take(range(START_JOBS)))
-    if bend:
-        power, load = (float(word.split("=")[1]) for word in variant.split())
-        scenario = bent(scenario, power, load)
     return scenario
 
 
-def bend(power: float, load: float) -> str:
-    """Return the name of the setting with scaling efficiencies raised to a power, at an offered load."""
-    return f"efficiency={power:g} load={load:g}"
-
-
 @cache
-def _of_trace(data: Path, name: str, variant: str) -> Scenario:
+def _of_trace(data: Path, name: str) -> Scenario:
     from clustergym.scenario.by_name import load_scenario
 
     trace_type, source, number = name.split()
@@ -106,46 +92,7 @@ def _of_trace(data: Path, name: str, variant: str) -> Scenario:
     else:
         of = TRACE_TYPES[trace_type]
         trace = list_generated_overrides(of, of.jobs, of.span_s, int(number))
-    oracle = [] if variant == ROOFLINE else ["oracle=sia", f"oracle.path='{profiles}'"]
-    counts = ["scenario.counts=any"] if variant == UNROUNDED else []
-    return load_scenario("ares", [COSTS, *trace, *oracle, *counts])
-
-
-def compute_offered_load(scenario: Scenario) -> float:
-    """Return the GPU time that jobs request / the GPU time that the cluster has until the last submission."""
-    trace = scenario.trace
-    work_gpu_s = trace.iterations * scenario.fair_iteration_time_s * scenario.request_gpus
-    return float(work_gpu_s.sum() / scenario.cluster.capacity.sum() / np.ptp(trace.submit_s))
-
-
-def request_efficiency(scenario: Scenario) -> float:
-    """Return jobs' mean throughput per GPU on the requested GPUs, divided by that on the fewest possible."""
-    gpu_s = scenario.tables.execution.min(axis=3)[:, 0] * scenario.tables.counts
-    least = np.argmax(np.isfinite(gpu_s), axis=1)
-    rows, level = scenario.class_of, np.searchsorted(scenario.tables.counts, scenario.request_gpus)
-    return float(np.mean(gpu_s[rows, least[rows]] / gpu_s[rows, level]))
-
-
-def bent(scenario: Scenario, power: float, load: float) -> Scenario:
-    """Return a scenario with scaling efficiencies raised to `power`, and arrivals rescaled to offered `load`.
-
-    Throughput per GPU over that on the fewest GPUs is raised to the power: 1 leaves it, 0 is linear
-    scaling. Iterations change so that every job has the GPU time that it had at its request, and
-    submissions are stretched to the offered load.
-    """
-    tables, counts = scenario.tables, scenario.tables.counts[:, None]
-    gpu_s = tables.execution * counts
-    best = gpu_s.min(axis=3)
-    least = np.take_along_axis(best, np.argmax(np.isfinite(best), axis=2)[..., None], 2)[..., None]
-    bent_s = {
-        name: (least * (getattr(tables, name) * counts / least) ** power) / counts
-        for name in ("execution", "profiled", "data_parallel")
-    }
-    changed = replace(scenario, tables=replace(tables, **bent_s))
-    factor = scenario.fair_iteration_time_s / changed.fair_iteration_time_s
-    iterations = np.maximum(np.rint(scenario.trace.iterations * factor), 1).astype(np.int64)
-    submit_s = scenario.trace.submit_s * (compute_offered_load(scenario) / load)
-    return replace(changed, trace=replace(scenario.trace, iterations=iterations, submit_s=submit_s))
+    return load_scenario("ares", [COSTS, *trace, "oracle=sia", f"oracle.path='{profiles}'"])
 
 
 def list_generated_overrides(trace_type: TraceType, jobs: int, span_s: float, seed: int) -> list[str]:
@@ -171,8 +118,6 @@ def build_timed_scenario(gpus: int) -> Scenario:
 POLICIES = ("ares", "gavel", "themis", "allox", "tiresias", "lucid", "optimus", "pollux")
 ALPHAS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)
 QUICK_ALPHAS = (0.5, 0.65, 0.75, 0.8, 0.85, 1.0)
-OWN = "ares work_conserving=True"
-"""Our own baseline, in Ares's order: jobs shrink rather than wait, and leftover GPUs are given out."""
 FIXED: Mapping[str, Parameters] = {"pollux": (("batch", "requested"),)}
 """Parameters of policies that would choose the batch: all jobs train at the requested one (section 3.1)."""
 FEWER = {("newtrace", "pollux"): 1}
@@ -200,22 +145,12 @@ class AresRuns(NamedTuple):
         return START if self.quick else WHOLE
 
     def specs(self, trace_type: str, policy: str, alpha: float | None = None) -> list[RunSpec]:
-        """Describe a policy's runs on all traces of a type; with `alpha` set, on every second trace only.
-
-        The policy can also be `OWN`, the work-conserving Ares; `alpha` is a parameter of Ares.
-        """
+        """Describe a policy's runs on all traces of a type; with `alpha` set, on every second trace only."""
         parameters: Parameters = () if alpha is None else (("alpha", alpha),)
         names = trace_names(trace_type, self.quick)[: FEWER.get((trace_type, policy))]
-        if policy == OWN:
-            policy, parameters = "ares", (("work_conserving", True),)
         parameters += FIXED.get(policy, ())
         step = 1 if alpha is None else 2
         return [RunSpec(name, None, self.length, policy, parameters) for name in names[::step]]
-
-    @property
-    def rows(self) -> list[str]:
-        """Names of the policies, and of the work-conserving Ares if Ares is among them."""
-        return [*self.policies, *([OWN] if "ares" in self.policies else [])]
 
     @property
     def alphas(self) -> Sequence[float]:
@@ -226,10 +161,6 @@ class AresRuns(NamedTuple):
         """Return a policy's name, and on how many traces it was run where these are not all."""
         run, there = len(self.specs(trace_type, policy)), len(trace_names(trace_type, self.quick))
         return policy + (f" (first {run} of {there})" if run < there else "")
-
-    def file(self, what: str) -> str:
-        """Return the file name of the plot named `what` on the page about Ares."""
-        return f"ares-{what}.svg"
 
     def averages(self, found: Found, trace_type: str, policy: str) -> Figures:
         """Return the mean of each metric over the runs of a policy on traces of a type."""

@@ -1,8 +1,6 @@
 """The gain of placement for a model, by predicted step times, and the best alpha for the model."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,8 +11,6 @@ from clustergym.cluster.spec import ClusterSpec, Fabric
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.envs.placement.drawing import draw_free_nodes
-from clustergym.oracle.roofline.devices import PORT_SHARE
-from clustergym.results.metrics.statistics import estimate
 from clustergym.scenario.placement_problem import (
     UNITS,
     Instance,
@@ -25,7 +21,8 @@ from clustergym.scenario.placement_problem import (
     cells,
 )
 
-from .arnold_step_time import Core, PretrainingModel, Tiers, predict
+from .arnold_step_time import PretrainingModel, Tiers, network_tiers, predict
+from .claims import FAIR, PUBLISHED
 
 JOB = PretrainingJob(96, 12, 4, 2)
 FREE = (8, 6)
@@ -36,10 +33,6 @@ DENSE = PretrainingModel("dense", hidden=5120, layers=48, heads=40)
 MOE = PretrainingModel("MoE, 8 experts", hidden=2048, layers=48, heads=16, experts=8)
 LARGE_MOE = PretrainingModel("MoE, 48 experts", hidden=2048, layers=48, heads=16, experts=48)
 MODELS = (DENSE, MOE, LARGE_MOE)
-
-CORE_FACTORS = (1.0, 1.25, 1.5, 2.0, 4.0)
-NETWORK_SHARES = (0.3, 0.5, PORT_SHARE, 0.8, 1.0)
-SCALE_CORE_FACTORS = (1.0, 2.0, 4.0)
 ALPHAS = tuple(round(0.2 * step, 1) for step in range(6))
 
 
@@ -51,15 +44,15 @@ class Scale(NamedTuple):
     nodes: int
 
 
-SCALES = (Scale(PretrainingJob(208, 26, 4, 2), 11, 16), Scale(PretrainingJob(9600, 150, 8, 8), 20, 100))
+LARGE_JOBS = (PretrainingJob(208, 26, 4, 2), PretrainingJob(9600, 150, 8, 8))
 """The larger job takes more than half of a cluster of more than 2,000 nodes (Arnold, sections 2 and 3)."""
 
 
-def fabric_tiers(core_oversubscription: float, network_share: float = PORT_SHARE) -> Tiers:
+def fabric_tiers(core_oversubscription: float) -> Tiers:
     """Return the network tiers of Arnold's H800 nodes, given the core switches' oversubscription."""
     cluster: ClusterSpec = load_cluster("arnold-i")
     fabric = replace(cluster.fabric, core_oversubscription=core_oversubscription)
-    return Tiers.from_cluster(ClusterSpec(cluster.name, cluster.groups, fabric), network_share)
+    return network_tiers(ClusterSpec(cluster.name, cluster.groups, fabric))
 
 
 def pack_ranks(free: Sequence[int], job: PretrainingJob) -> Ints:
@@ -83,6 +76,12 @@ def pack_ranks(free: Sequence[int], job: PretrainingJob) -> Ints:
     return np.repeat(order, by_minipod[order]).reshape(job.columns, job.rows).T
 
 
+def best_fit(free: Sequence[int], job: PretrainingJob) -> Ints:
+    """Fill the minipods (groups of nodes) with fewest free nodes first; return the minipod of each node."""
+    order = np.argsort(free, kind="stable")
+    return np.repeat(order, np.array(free)[order])[: job.nodes].reshape(job.columns, job.rows).T
+
+
 def align_groups(free: Sequence[int], job: PretrainingJob, unit: Unit) -> Ints:
     """Return each node's minipod (group of nodes) such that the fewest PP or DP groups (`unit`) are split."""
     alpha = 0.0 if unit == "pp" else 1.0
@@ -100,17 +99,17 @@ def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
 
 
 def two_minipods(
-    models: Sequence[PretrainingModel], layers: Sequence[int], tiers: Tiers, core: Core | None = None
+    models: Sequence[PretrainingModel], layers: Sequence[int], tiers: Tiers
 ) -> list[dict[str, Any]]:
-    """Return models' step times on two minipods (groups of nodes) by placement, and gains over packing."""
+    """Return models' gains over packing on two minipods (groups of nodes), and the communication there."""
     rows, made = [], placements(FREE, JOB)
     for model in (replace(m, layers=count) for m in models for count in layers):
-        times = {name: predict(matrix, JOB, model, tiers, core=core) for name, matrix in made.items()}
-        step_s, packed = {name: time.total_s for name, time in times.items()}, times["packed"]
-        row = {"model": model.name, "layers": model.layers, "step_s": step_s}
-        row["communication_share"] = packed.communication_share
-        row["gain"] = {name: packed.total_s / s - 1 for name, s in step_s.items() if name != "packed"}
-        rows.append(row)
+        times = {name: predict(matrix, JOB, model, tiers) for name, matrix in made.items()}
+        packed = times.pop("packed")
+        row = {"model": model.name, "layers": model.layers, "communication_share": packed.communication_share}
+        rows.append(
+            {**row, "gain": {name: packed.total_s / time.total_s - 1 for name, time in times.items()}}
+        )
     return rows
 
 
@@ -131,7 +130,6 @@ class Candidate(NamedTuple):
     unit: Unit
     alpha: float
     matrices: list[Ints]
-    proven: int = 0
 
 
 def candidates(job: PretrainingJob, states: Sequence[Ints]) -> list[Candidate]:
@@ -147,17 +145,12 @@ def candidates(job: PretrainingJob, states: Sequence[Ints]) -> list[Candidate]:
     for unit in UNITS:
         for alpha in ALPHAS:
             made = [solve(Instance(job, free, alpha, unit), rng) for free in states]
-            proven = sum(answer.solution is not None and answer.solution.proven for answer in made)
-            found.append(Candidate(unit, alpha, [cells(answer, job, unit) for answer in made], proven))
+            found.append(Candidate(unit, alpha, [cells(answer, job, unit) for answer in made]))
     return found
 
 
 def choose_alpha(
-    model: PretrainingModel,
-    job: PretrainingJob,
-    offered: Sequence[Candidate],
-    tiers: Tiers,
-    core: Core | None = None,
+    model: PretrainingModel, job: PretrainingJob, offered: Sequence[Candidate], tiers: Tiers
 ) -> Candidate:
     """Return the candidate placements with the least mean step time of the model.
 
@@ -165,7 +158,7 @@ def choose_alpha(
     """
 
     def rank(candidate: Candidate) -> tuple[float, int]:
-        times = [predict(matrix, job, model, tiers, core=core).total_s for matrix in candidate.matrices]
+        times = [predict(matrix, job, model, tiers).total_s for matrix in candidate.matrices]
         return round(float(np.mean(times)), 9), sum(sum(cell_spread(m)) for m in candidate.matrices)
 
     return min(offered, key=rank)
@@ -179,90 +172,59 @@ def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
     return [draw_free_nodes(np.full(minipods, nodes), job.nodes, rng) for rng in streams]
 
 
-def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str, Any]]:
-    """Compare Arnold's placements, tuned for each model, with packing on `states` random cluster states.
+class Setting(NamedTuple):
+    """What the paper leaves open: minipods and nodes of each by job, the core, and the baseline."""
 
-    The setting is the weight alpha and the unit (PP or DP groups); `core` is the core's oversubscription.
+    minipods: Sequence[tuple[int, int]]
+    core_oversubscription: float
+    baseline: Callable[[Sequence[int], PretrainingJob], Ints]
 
-    `gain_by_core` has the mean gain for each of `SCALE_CORE_FACTORS`, unit and alpha chosen anew, and
-    `gain_unsplit` that of a placement in which no PP group leaves its minipod and every DP group does.
+
+SETTINGS = {
+    FAIR: Setting(((11, 16), (20, 100)), Fabric().core_oversubscription, pack_ranks),
+    # Table 1: 1,019 nodes over 11 minipods, and more than 2,000 nodes (section 2); as many ports up as down
+    # in every layer (section 2); best fit, node by node (section 3).
+    PUBLISHED: Setting(((22, 93), (22, 93)), 1.0, best_fit),
+}
+
+
+def at_scale(scale: Scale, states: int, seed: int, setting: Setting) -> dict[str, Any]:
+    """Compare Arnold's placements, tuned for the mixture of experts, with a baseline on random states.
+
+    What is tuned is the weight alpha and the unit (PP or DP groups). Returns the mean gain in throughput, how
+    many times fewer minipods the widest DP and PP group span, and the baseline's share of communication.
     """
-    job, minipods, nodes = scale
-    drawn = free_nodes(scale, states, seed)
-    offered, before = candidates(job, drawn), [pack_ranks(free.tolist(), job) for free in drawn]
-    unsplit = np.repeat(np.arange(job.rows)[:, None], job.columns, axis=1)
-    rows = []
-    for model in MODELS:
-        choice, found = choose_placements(model, job, offered, before, fabric_tiers(core))
-        ideal = compare_placements(before, [unsplit] * states, job, model, fabric_tiers(core))
-        by_core = {
-            str(factor): choose_placements(model, job, offered, before, fabric_tiers(factor))[1]["gain"][0]
-            for factor in SCALE_CORE_FACTORS
-        }
-        rows.append(
-            {"gpus": job.gpus, "minipods": minipods, "minipod_nodes": nodes, "model": model.name}
-            | {"unit": choice.unit, "alpha": choice.alpha, "gain_by_core": by_core}
-            | {"gain_unsplit": ideal["gain"][0]}
-            | {"proven": sum(c.proven for c in offered), "solved": len(offered) * states}
-            | found
-        )
-    return rows
-
-
-def choose_placements(
-    model: PretrainingModel,
-    job: PretrainingJob,
-    offered: Sequence[Candidate],
-    before: Sequence[Ints],
-    tiers: Tiers,
-    core: Core | None = None,
-) -> tuple[Candidate, dict[str, Any]]:
-    """Return the best of Arnold's placements for a model, and its gains over the placements `before`."""
-    choice = choose_alpha(model, job, offered, tiers, core)
-    return choice, compare_placements(before, choice.matrices, job, model, tiers, core)
-
-
-def compare_placements(
-    before: Sequence[Ints],
-    after: Sequence[Ints],
-    job: PretrainingJob,
-    model: PretrainingModel,
-    tiers: Tiers,
-    core: Core | None = None,
-) -> dict[str, Any]:
-    """Return the throughput gain of placements `after` over `before`, and how much less their groups spread.
-
-    The groups are those of DP and of PP; their spread is the number of minipods that they span.
-    """
-    gains, dp_ratios, pp_ratios = [], [], []
-    for theirs, ours in zip(before, after, strict=True):
-        slower, faster = (predict(matrix, job, model, tiers, core=core).total_s for matrix in (theirs, ours))
-        gains.append(slower / faster - 1)
-        wide, narrow = cell_spread(theirs), cell_spread(ours)
-        dp_ratios.append(wide.dp / narrow.dp)
-        pp_ratios.append(wide.pp / narrow.pp)
-    return {
-        "gain": list(estimate(gains)[:3]),
-        "dp_spread_ratio": float(np.mean(dp_ratios)),
-        "pp_spread_ratio": float(np.mean(pp_ratios)),
-    }
-
-
-def _gains(tiers: Tiers) -> dict[str, dict[str, float]]:
-    """Return the gains of 96 GPUs in two minipods, by model."""
-    return {row["model"]: row["gain"] for model in MODELS for row in two_minipods([model], [48], tiers)}
+    job, drawn, tiers = (
+        scale.job,
+        free_nodes(scale, states, seed),
+        fabric_tiers(setting.core_oversubscription),
+    )
+    choice = choose_alpha(MOE, job, candidates(job, drawn), tiers)
+    gains, shares, ratios = [], [], []
+    for free, ours in zip(drawn, choice.matrices, strict=True):
+        theirs = setting.baseline(free.tolist(), job)
+        slower, faster = (predict(matrix, job, MOE, tiers) for matrix in (theirs, ours))
+        gains.append(slower.total_s / faster.total_s - 1)
+        shares.append(slower.communication_share)
+        ratios.append(np.array(cell_spread(theirs)) / np.array(cell_spread(ours)))
+    found = {"gain": float(np.mean(gains)), "communication_share": float(np.mean(shares))}
+    dp, pp = np.mean(ratios, axis=0).tolist()
+    return {**found, "unit": choice.unit, "alpha": choice.alpha, "dp": dp, "pp": pp}
 
 
 def characterise(states: int, seed: int) -> dict[str, Any]:
     """Compute how much placement speeds up jobs by size and network, on `states` random cluster states."""
-    core = Fabric().core_oversubscription
-    tiers = fabric_tiers(core)
     return {
-        "core_oversubscription": core,
-        "two_minipods": two_minipods(MODELS, LAYERS, tiers),
-        "core_factors": {str(factor): _gains(fabric_tiers(factor)) for factor in CORE_FACTORS},
-        "network_shares": {str(share): _gains(fabric_tiers(core, share)) for share in NETWORK_SHARES},
-        "without_overlap": two_minipods([replace(m, chunk_layers=None) for m in MODELS], [48], tiers),
+        "two_minipods": {
+            name: two_minipods(MODELS, LAYERS, fabric_tiers(setting.core_oversubscription))
+            for name, setting in SETTINGS.items()
+        },
         "inside_a_minipod": inside_a_minipod(MODELS),
-        "scale": [row for scale in SCALES for row in at_scale(scale, states, seed, core)],
+        "scale": {
+            name: {
+                str(job.gpus): at_scale(Scale(job, *minipods), states, seed, setting)
+                for job, minipods in zip(LARGE_JOBS, setting.minipods, strict=True)
+            }
+            for name, setting in SETTINGS.items()
+        },
     }

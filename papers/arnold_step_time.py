@@ -1,159 +1,19 @@
-"""Predicted seconds of a training step, from the minipods of its nodes and a rule for the core switches."""
+"""Predicted seconds of a training step, from the minipods of its nodes."""
 
-from __future__ import annotations
-
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Literal, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeInt, PositiveInt
 from clustergym.oracle.models.model_spec import ELEMENT_BYTES, Costs, mixture_of_experts, transformer
 from clustergym.oracle.roofline.devices import Devices, Layout, link_gbs, network_shares
 from clustergym.oracle.roofline.roofline_oracle import GRADIENT_BYTES, NETWORK_STEP_S, all_reduce_s
-from clustergym.scenario.placement_problem import PretrainingJob, cell_spread
-
-
-class Across(NamedTuple):
-    """Factors by which bandwidth is lower between minipods (groups of nodes) than inside one.
-
-    Attributes
-    ----------
-    hop : float
-        Factor for transfers between neighbouring stages.
-    reduction : float
-        Factor for the reduction of gradients over a column.
-    """
-
-    hop: float
-    reduction: float
-
-
-Core = Callable[[Ints, bool], Across]
-"""(Minipod of each node, shape (rows, columns); whether the last stage hands on to the first) -> factors."""
-
-Growth = Literal["power", "logarithm"]
-
-PORTS = 8
-"""Network ports of a node, one per GPU."""
-
-
-def constant(factor: float) -> Core:
-    """Return a rule that slows traffic between minipods by the same factor in every placement."""
-    return lambda matrix, wraps: Across(factor, factor)
-
-
-def rising(coefficient: float, exponent: float = 1.0, growth: Growth = "power") -> Core:
-    """Return a rule that slows traffic the more, the more minipods a communication group spans.
-
-    1 + coefficient (k - 1)^exponent, or 1 + coefficient log2 k: 1 where k is 1, 1 + coefficient where it is
-    2. No source gives the shape; the coefficient is what a measurement with k = 2 ties.
-    """
-
-    def factor(k: int) -> float:
-        return 1.0 + coefficient * (math.log2(k) if growth == "logarithm" else (k - 1) ** exponent)
-
-    def rule(matrix: Ints, wraps: bool) -> Across:
-        found = cell_spread(matrix)
-        return Across(factor(found.pp), factor(found.dp))
-
-    return rule
-
-
-def share_uplinks(uplinks: int) -> Core:
-    """Return a rule that slows traffic as the job's own flows share each minipod's uplinks equally.
-
-    Each of the `PORTS` ports of a node that sends to another minipod is a flow at line rate. All uplinks of a
-    minipod count as one link, in each direction; under max-min fairness the slowest flow, which all
-    wait for, gets the least over links of capacity over flows.
-
-    Parameters
-    ----------
-    uplinks : int
-        Links of a minipod to the core at a port's rate; with as many as ports below, none is oversubscribed.
-    """
-
-    def rule(matrix: Ints, wraps: bool) -> Across:
-        return Across(*(max(1.0, _busiest(*sends) / uplinks) for sends in _crossings(matrix, wraps)))
-
-    return rule
-
-
-def static_routes(uplinks: int, flows: int = 1, draws: int = 20, seed: int = 0) -> Core:
-    """Return a rule that slows traffic as the job's flows, on fixed routes drawn at random, collide on links.
-
-    The core is not blocking, but flows that meet on a link share it, max-min fair, and all wait for the
-    slowest. The factor is the mean over draws of the load of the fullest link; other jobs send nothing.
-    Inside a minipod routes are taken to be perfect, as the paper measures at most 0.3 % there.
-
-    Parameters
-    ----------
-    uplinks : int
-        Links of a minipod to the core, as in `share_uplinks`.
-    flows : int
-        Flows per port, each with its own route and an equal part of the traffic.
-    draws, seed : int
-        Number of draws of the routes, and their seed.
-    """
-
-    def rule(matrix: Ints, wraps: bool) -> Across:
-        return _collisions(matrix.tobytes(), matrix.shape, wraps, uplinks, flows, draws, seed)
-
-    return rule
-
-
-def _crossings(matrix: Ints, wraps: bool) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
-    """Return the minipods that each node sends from and to: to the next stage, and round its column's ring.
-
-    Shape (nodes,); the source is -1 where the message stays in its minipod.
-    """
-    stages, ring = np.roll(matrix, -1, axis=1), np.roll(matrix, -1, axis=0)
-    if not wraps:
-        stages[:, -1] = matrix[:, -1]
-    hop, reduction = (
-        (np.where(after == matrix, -1, matrix).ravel(), after.ravel()) for after in (stages, ring)
-    )
-    return hop, reduction
-
-
-def _busiest(source: Ints, destination: Ints) -> int:
-    """Return the greatest number of flows out of, or into, any minipod."""
-    crosses = source >= 0
-    if not crosses.any():
-        return 0
-    return PORTS * max(int(np.bincount(ends[crosses]).max()) for ends in (source, destination))
-
-
-@lru_cache(maxsize=1024)
-def _collisions(
-    content: bytes, shape: tuple[int, int], wraps: bool, uplinks: int, flows: int, draws: int, seed: int
-) -> Across:
-    matrix = np.frombuffer(content, dtype=np.int64).reshape(shape)
-    rng = random_streams.LINK_ROUTES.generator(seed)
-    return Across(*(_mean_load(*sends, uplinks, flows, draws, rng) for sends in _crossings(matrix, wraps)))
-
-
-def _mean_load(
-    source: Ints, destination: Ints, uplinks: int, flows: int, draws: int, rng: np.random.Generator
-) -> float:
-    """Return the load of the fullest link, in ports, averaged over random routes; at least 1."""
-    # Links are numbered on from minipod to minipod: one bincount finds the fullest of all.
-    crosses = source >= 0
-    ends = [where[crosses] * uplinks for where in (source, destination)]
-    most = np.full(draws, flows)
-    for draw in range(draws):
-        routes = rng.integers(0, uplinks, size=(2, PORTS * flows, len(source)))[..., crosses]
-        for first, links in zip(ends, routes, strict=True):
-            most[draw] = max(most[draw], np.bincount((first + links).ravel(), minlength=1).max())
-    return float(most.mean()) / flows
-
+from clustergym.scenario.placement_problem import PretrainingJob
 
 SWITCH_S = 1e-6
 """Latency a switch adds to a message (assumed); it crosses 1 inside a leaf, 3 inside a minipod, 5 across."""
@@ -179,10 +39,10 @@ class PretrainingModel:
         all-to-all stays inside.
     micro_batches : int
         Micro-batches of one sequence that each pipeline runs in a step.
-    chunk_layers : int or None
+    chunk_layers : int
         Layers of a virtual stage of the interleaved 1F1B schedule; gradients of a chunk are reduced
         while the others compute, and only one chunk's reduction is exposed (MegaScale, NSDI '24,
-        section 3.2). None: one chunk per stage, and all of the reduction is exposed.
+        section 3.2).
     """
 
     name: str
@@ -191,7 +51,7 @@ class PretrainingModel:
     heads: PositiveInt
     experts: NonNegativeInt = 0
     micro_batches: PositiveInt = 32
-    chunk_layers: PositiveInt | None = 2
+    chunk_layers: PositiveInt = 2
 
     @cached_property
     def costs(self) -> Costs:
@@ -204,14 +64,14 @@ class PretrainingModel:
 
     def chunks(self, stages: int) -> int:
         """Return how many chunks of layers each of `stages` pipeline stages holds."""
-        unit = stages * (self.chunk_layers or 1)
+        unit = stages * self.chunk_layers
         if self.layers % unit:
             raise InputError(
                 f"{self.layers} layers do not divide into {stages} stages of whole chunks",
                 field="layers",
                 remedy=f"give a multiple of {unit}",
             )
-        return 1 if self.chunk_layers is None else self.layers // unit
+        return self.layers // unit
 
 
 class StepTime(NamedTuple):
@@ -257,26 +117,14 @@ class Tiers(NamedTuple):
     latency_s: Floats
     matmul_flops: float
 
-    def layout(self, tier: Locality, across: float | None) -> Layout:
-        """Return a network tier's bandwidths; the core's are a minipod's / `across`, if that is given."""
-        if tier != Locality.CROSS or across is None:
-            return self.layouts[tier]
-        inside = self.layouts[Locality.MINIPOD]
-        network, transfer = inside.network_gbs / across, inside.transfer_gbs / across
-        return inside._replace(network_gbs=network, transfer_gbs=transfer)
 
-    @staticmethod
-    def from_cluster(cluster: ClusterSpec, network_share: float | None = None) -> Tiers:
-        """Return a cluster's network tiers for its first GPU type, at a share of the ports' bandwidth.
-
-        Messages reach `network_share` of a port; by default as much as in the oracles
-        (`devices.network_shares`).
-        """
-        group = cluster.groups[0]
-        shares = network_shares(group.gpu_type) if network_share is None else (network_share, network_share)
-        layouts = [_layout(cluster, tier, shares) for tier in Locality]
-        latency = np.array([NETWORK_STEP_S + SWITCH_S * SWITCHES[tier] for tier in Locality])
-        return Tiers(layouts, latency, float(Devices.from_types([group.gpu_type]).matmul_flops[0]))
+def network_tiers(cluster: ClusterSpec) -> Tiers:
+    """Return a cluster's network tiers for its first GPU type, at the oracles' share of a port."""
+    group = cluster.groups[0]
+    shares = network_shares(group.gpu_type)
+    layouts = [_layout(cluster, tier, shares) for tier in Locality]
+    latency = np.array([NETWORK_STEP_S + SWITCH_S * SWITCHES[tier] for tier in Locality])
+    return Tiers(layouts, latency, float(Devices.from_types([group.gpu_type]).matmul_flops[0]))
 
 
 def _layout(cluster: ClusterSpec, tier: Locality, shares: tuple[float, float]) -> Layout:
@@ -295,7 +143,6 @@ def predict(
     model: PretrainingModel,
     tiers: Tiers,
     leaves: Ints | None = None,
-    core: Core | None = None,
 ) -> StepTime:
     """Predict a training step's time; `matrix` holds each node's minipod, shape (pipelines, stages).
 
@@ -308,8 +155,6 @@ def predict(
     tiers : Tiers
     leaves : ndarray of int, shape (rows, columns), optional
         Leaf switch of each node, to find groups inside one; by default all groups span several.
-    core : Core, optional
-        Rule for traffic across minipods; by default the oversubscription of `tiers`.
 
     Notes
     -----
@@ -322,14 +167,12 @@ def predict(
     # Interleaved 1F1B (MegaScale, NSDI '24, section 3.2): m v slots of work and PP - 1 of the bubble.
     slots = model.micro_batches * chunks + job.columns - 1
     place = [matrix] if leaves is None else [matrix, leaves]
-    hop, reduction = (None, None) if core is None else core(matrix, chunks > 1)
     hop_tier, column_tier = _hop_tier(place, chunks > 1), _column_tier(place)
     return StepTime(
         slots * _compute_s(model, job, tiers) / chunks,
         slots * _tensor_s(model, job, tiers) / chunks,
-        slots * 2 * _hop_s(model, job, tiers.layout(hop_tier, hop), float(tiers.latency_s[hop_tier])),
-        _reduction_s(model, job, tiers.layout(column_tier, reduction), float(tiers.latency_s[column_tier]))
-        / chunks,
+        slots * 2 * _hop_s(model, job, tiers.layouts[hop_tier], float(tiers.latency_s[hop_tier])),
+        _reduction_s(model, job, tiers.layouts[column_tier], float(tiers.latency_s[column_tier])) / chunks,
     )
 
 

@@ -19,8 +19,6 @@ The keys of a claim:
 In texts and paths, `{name}` is another key of the claim, and `{a/b:.1f}` our figure at the path a/b.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -112,7 +110,7 @@ class _Entry(NamedTuple):
         line = self.file.line(at)
         return InputError(message, file=self.file.path, line=line, field=field_name(at), remedy=remedy)
 
-    def list_claims(self, scope: Mapping[str, Any]) -> Iterator[_Entry]:
+    def list_claims(self, scope: Mapping[str, Any]) -> "Iterator[_Entry]":
         """Yield the claims of a group, and of the groups in it, in order."""
         own = {key: value for key, value in self.given.items() if key not in ("claims", "each", "published")}
         if not isinstance(blocks := self.given.get("claims"), list):

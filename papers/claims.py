@@ -1,7 +1,5 @@
 """A paper's claims beside our measurements, one row for each; the figures decide the verdict."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -141,7 +139,7 @@ class PaperClaim:
         return {**asdict(self), "verdict": self.verdict}
 
     @staticmethod
-    def from_row(row: Mapping[str, Any]) -> PaperClaim:
+    def from_row(row: Mapping[str, Any]) -> "PaperClaim":
         """Rebuild a paper's claim from the JSON values that `plain` returns."""
         return PaperClaim(**{entry.name: row[entry.name] for entry in fields(PaperClaim)})
 

@@ -1,19 +1,16 @@
 """Crius's page: Arena's preprint on Arena's published traces, with its ablations and Arena beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 from . import arena_sections as parts
 from . import page
 from .arena_figures import compare, compare_labelled, compare_policies
-from .arena_scenarios import build_run_scenario, check_data, make_run, plain, variant
+from .arena_scenarios import build_run_scenario, check_data, make_run, variant
 from .arena_sections import DEPTHS, ROUNDS, SETTINGS, describe_length
 from .claim_files import judge_claims, published
 from .claims import PUBLISHED
 from .estimates import judge_estimates
-from .page import Panel, panel_plot
 from .reproduction import Found, Options, change, choose, column, number, run_all
 
 SUMMARY = "Arena's preprint on 1,280 GPUs: against its baselines, Arena itself, and its ablations"
@@ -53,27 +50,19 @@ def reproduce(options: Options) -> page.Report:
     check_data(options.data)
     chosen, note = choose(POLICIES, options.policies)
     lengths = [664] if options.quick else [664, 2000]
-    plot = "crius.svg"
-    sections = [page.words(f"![Censored JCT]({plot})")]
-    for rounds in [*lengths, *([] if options.quick else [None])]:
+    sections: list[page.Section] = []
+    for rounds in lengths:
         sections.append(_comparison(chosen, rounds))
         sections += [_ablations_table(rounds)] if "crius" in chosen else []
     sections += [_depths_table(), parts.deadlines("crius")] if "crius" in chosen else []
-    sections += [parts.place(name, chosen, "crius") for name in (PLACES[:1] if options.quick else PLACES)]
+    sections += [parts.place(name, chosen) for name in (PLACES[:1] if options.quick else PLACES)]
     found = run_all(page.list_specs(sections), build_run_scenario, options)
     claims = judge_claims("crius", crius_figures(found, lengths)) + judge_estimates(options.data, "crius")
     introduction = page.passage("crius", "introduction") + note
-    bars = {plot: panel_plot([_bars(chosen, lengths[0], setting, found) for setting in SETTINGS])}
-    return page.make_report(introduction, claims, sections, found, bars, plain)
+    return page.make_report(introduction, claims, sections, found)
 
 
-def _bars(policies: Sequence[str], rounds: int, setting: str, found: Found) -> Panel:
-    runs = {policy: found[make_run("philly", rounds, setting, policy)] for policy in policies}
-    hours = {policy: [run["jct_mean_censored"] / 3600] for policy, run in runs.items()}
-    return Panel(f"{describe_length('philly', rounds)}, {setting}", "", "censored mean JCT, h", (), hours)
-
-
-def _comparison(policies: Sequence[str], rounds: int | None) -> page.Section:
+def _comparison(policies: Sequence[str], rounds: int) -> page.Section:
     runs = {(policy, s): make_run("philly", rounds, s, policy) for policy in policies for s in SETTINGS}
 
     def make_columns(found: Found, runs: page.Labelled) -> dict[str, list[str]]:
@@ -105,7 +94,7 @@ def _compute_padded_jct(runs: page.Labelled, found: Found, setting: str) -> dict
     }
 
 
-def _ablations_table(rounds: int | None) -> page.Section:
+def _ablations_table(rounds: int) -> page.Section:
     told = published("crius")["ablations"]
     shown = {
         label: (number(told[label]["jct_padded"], 2), f"{told[label]['throughput_mean']:+.1f} %")

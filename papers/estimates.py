@@ -5,8 +5,6 @@
 It takes some seconds, so the quick form has all rows.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from .arena_scenarios import MARGIN, USABLE, read_memory
 from .claim_files import judge_claims
 from .claims import FAIR, PUBLISHED, PaperClaim
 from .planning import (
-    CLUSTERS,
     PAPER_COUNTS,
     PAPER_ERRORS,
     by_gpus,
@@ -33,7 +30,7 @@ from .planning import (
 )
 from .reproduction import check_published
 
-GPT, MOE = ModelClass("gpt3", "1.3B", 256), ModelClass("gshard_moe", "2.4B", 512)
+MOE = ModelClass("gshard_moe", "2.4B", 512)
 STRATEGIES = {"arena": "least_bias", "crius": "assembly"}
 """The oracle's strategy that follows each paper's text to the letter."""
 
@@ -47,7 +44,7 @@ def judge_estimates(data: Path, paper: str) -> list[PaperClaim]:
         FAIR: _figures(),
         PUBLISHED: _figures(strategy=strategy, overlap=True),
         "charged": _figures(strategy=strategy),
-        "stored": {name: _stored_errors(measured, name) for name in ("estimated_best", "estimated_dp")},
+        "stored": _stored_errors(measured),
         "paper_errors": {gpus: 100 * error for gpus, error in PAPER_ERRORS.items()},
     }
     if paper == "arena":
@@ -59,7 +56,6 @@ def judge_estimates(data: Path, paper: str) -> list[PaperClaim]:
                 if key.model == MOE and key.measurement == MEASUREMENTS[0]
             ),
         }
-        figures["linear_errors"] = _linear_errors()
     return judge_claims(f"{paper}-estimates", figures)
 
 
@@ -78,36 +74,28 @@ def _figures(**parameters: Any) -> dict[str, Any]:
     error = {gpus: 100 * row["estimate_error_mean"] for gpus, row in by_gpus(rows).items()}
     spent = [np.bincount(of.job, of.profiling_gpu_s) for of in clusters.values()]
     job_min = np.concatenate([seconds[seconds > 0] for seconds in spent]) / 60
-    half, parallel = np.isfinite(rows.half_space_s), np.isfinite(rows.data_parallel_s)
+    half = np.isfinite(rows.half_space_s)
     return {
         **found,
-        **{
-            f"{name}_loss": 100 - 100 * float(found[f"{name}_share_of_optimum_mean"])
-            for name in ("proxy", "pruned", "three_rules")
-        },
-        **{
-            f"{name}_min": float((getattr(rows, f"{name}_gpu_s") / rows.gpus).mean() / 60)
-            for name in ("pruned", "three_rules")
-        },
+        "proxy_loss": 100 - 100 * float(found["proxy_share_of_optimum_mean"]),
+        "three_rules_min": float((rows.three_rules_gpu_s / rows.gpus).mean() / 60),
         "error": error,
         "mean_error": 100 * float(found["estimate_error_mean"]),
         "worst_error": float(max(error.values())),
         "tuning_error": float((100 * rows.half_space_s[half] / best_s[half] - 100).mean()),
         "without_plan": int((~half).sum()),
-        "data_parallel_error": float((100 * (rows.data_parallel_s[parallel] / best_s[parallel] - 1)).mean()),
-        "data_parallel_unfit": 100 * (1 - parallel.mean()),
         "job_min_mean": float(job_min.mean()),
         "job_min_max": float(job_min.max()),
         "plan_profiling_s": float(rows.plan_profiling_gpu_s.mean()),
     }
 
 
-def _stored_errors(measured: Measurements, measurement: str) -> dict[str, dict[str, float]]:
+def _stored_errors(measured: Measurements) -> dict[str, dict[str, float]]:
     """Return the mean error of the artifact's own estimates (%) and their number, by GPUs and of all."""
     errors: dict[str, list[float]] = {"all": []}
     for key, seconds in measured.seconds.items():
         best_s = measured.seconds.get(key._replace(measurement=MEASUREMENTS[0]), np.inf)
-        if key.measurement == measurement and np.isfinite(seconds) and np.isfinite(best_s):
+        if key.measurement == "estimated_best" and np.isfinite(seconds) and np.isfinite(best_s):
             for gpus in ("all", str(key.nodes * key.per_node)):
                 errors.setdefault(gpus, []).append(abs(seconds / best_s - 1))
     return {
@@ -129,18 +117,3 @@ def _fewest_by_memory(path: Path) -> float:
     """Return the fewest A100 of 40 GB that MoE-2.4B runs on by data parallelism, by the artifact's rule."""
     degrees = read_memory(path)[MOE.family, MOE.size, MOE.global_batch]
     return float(min(n for n, gb in degrees.items() if MARGIN * gb <= USABLE * 40.0))
-
-
-def _linear_errors() -> dict[int, float]:
-    """Return by how many percent n times the throughput of one GPU is above that of n, n = 2 and 16."""
-    found: dict[int, dict[str, float]] = {2: {}, 16: {}}
-    for name in CLUSTERS:
-        cluster = load_cluster(name)
-        seconds = make_operators_oracle().tables([GPT], cluster, PAPER_COUNTS).execution[0]
-        for column, gpu_type in enumerate(cluster.gpu_types):
-            alone = seconds[column, 0, cluster.compact_locality(column, 1)]
-            for gpus, errors in found.items():
-                several = seconds[column, PAPER_COUNTS.index(gpus), cluster.compact_locality(column, gpus)]
-                if np.isfinite(alone):
-                    errors[gpu_type] = 100 * float(gpus * several / alone - 1)
-    return {gpus: float(np.mean(list(errors.values()))) for gpus, errors in found.items()}

@@ -1,8 +1,5 @@
 """FGD's page (ATC '23): six placers of parts of GPUs fill Alibaba's openb cluster, as published."""
 
-from __future__ import annotations
-
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,10 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.parts import Nodes, Requests
-from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, nearest, require_known
 from clustergym.common.paths import install_line
 from clustergym.common.processes import in_order
 from clustergym.common.tables import table
@@ -25,7 +20,7 @@ from clustergym.sim.parts.placers import PLACERS
 from . import filling, openb
 from .claim_files import judge_claims
 from .claims import PUBLISHED as AS_PUBLISHED
-from .openb import Orders, read_source
+from .openb import read_source
 from .page import Report, make_report, passage, words
 from .reproduction import Options, number
 
@@ -35,7 +30,7 @@ PUBLISHED = dict(
 )
 """What the published results call the placers."""
 ARRIVED_PCT = (50, 80, 90, 100, 110, 120, 130)
-SEED, QUICK_WORKLOAD = 42, "default"
+QUICK_WORKLOAD = "default"
 WITHIN = 0.02
 """Points by which a figure may differ and count as the published one; those have two decimals."""
 ALLOCATED, FRAGMENTED = "allocated_pct", "fragmented_pct"
@@ -74,15 +69,11 @@ def reproduce(options: Options) -> Report:
         name: openb.read_expected(folder / f"expected_{what}.csv", name)
         for name, what in ((ALLOCATED, "allocation"), (FRAGMENTED, "fragmentation"))
     }
-    note = _note_of_other_orders(runs, published)
-    if note:
-        print(f"warning: {note}", file=sys.stderr)
     announce_compilation(filling.place_arrivals)
     done = list(in_order(_fills, runs, options.workers, label="workloads and seeds"))
     rows = [row for run, fills in zip(runs, done, strict=True) for row in _rows(run, fills, published)]
-    introduction = "\n\n".join(filter(None, [passage("fgd", "introduction"), note]))
     sections = [words(part) for part in _parts(rows)]
-    report = make_report(introduction, judge_claims("fgd", _figures(rows)), sections, {})
+    report = make_report(passage("fgd", "introduction"), judge_claims("fgd", _figures(rows)), sections, {})
     return replace(report, figures=rows)
 
 
@@ -111,37 +102,29 @@ def _choose_names(
 def _runs(folder: Path, options: Options, placers: tuple[str, ...]) -> Iterator[Run]:
     """Yield the workloads and seeds: those that are asked for, else those that have an order file."""
     known = openb.workloads(folder)
-    ordered = [name for name in known if (folder / "orders" / f"{name}.npz").exists()] or known
+    ordered = [name for name in known if (folder / "orders" / f"{name}.npz").exists()]
     if options.workloads is not None:
         chosen = _choose_names("--workloads", options.workloads, known)
     elif options.quick:
         chosen = [QUICK_WORKLOAD] if QUICK_WORKLOAD in ordered else ordered[:1]
     else:
         chosen = ordered
+    if not chosen:
+        raise InputError(
+            "has no orders of arrival", file=folder / "orders", remedy="give a folder that has them"
+        )
     for workload in chosen:
-        seeds = options.seeds
-        if seeds is None:
-            seeds = tuple(read_source(folder, workload)[1]) or (SEED,)
-            seeds = seeds[:1] if options.quick else seeds
+        known_seeds = tuple(read_source(folder, workload)[1])
+        for seed in options.seeds or ():
+            require_known(str(seed), [str(known) for known in known_seeds], "seed", "--seeds")
+        seeds = options.seeds or (known_seeds[:1] if options.quick else known_seeds)
         yield from (Run(folder, workload, seed, placers) for seed in seeds)
-
-
-def _note_of_other_orders(runs: Iterable[Run], published: Mapping[str, openb.Expected]) -> str:
-    """Return a sentence on the runs with published figures but without the order that made them, if any."""
-    told = {(workload, seed) for known in published.values() for workload, _, seed, _ in known}
-    lack: dict[str, list[str]] = {}
-    for folder, workload, seed, _ in runs:
-        if (workload, seed) in told and seed not in read_source(folder, workload)[1]:
-            lack.setdefault(workload, []).append(str(seed))
-    names = "; ".join(f"{workload}: seed {', '.join(seeds)}" for workload, seeds in lack.items())
-    words = "There are published figures but no order in `orders/`, so our own shuffle stands beside them"
-    return f"{words} ({names})." if names else ""
 
 
 def _fills(run: Run) -> dict[str, FillCurves]:
     """Fill the cluster once with each placer."""
     source, orders = read_source(run.folder, run.workload)
-    order = orders.get(run.seed) or draw_orders(source.nodes, source.rows, run.seed)
+    order = orders[run.seed]
     requests, request = source.requests, source.request[order.arrivals]
     arrived = np.cumsum((requests.gpus * requests.gpu_milli)[request])
     curve = partial(at_arrived_pct, arrived, installed_milli=source.nodes.installed_milli)
@@ -261,41 +244,3 @@ def at_arrived_pct(arrived_milli: Ints, value_milli: Ints | Floats, installed_mi
     empty = number == 0
     with np.errstate(invalid="ignore"):
         return np.where(empty, near_total, total) / np.where(empty, near_number, number)
-
-
-ARRIVED = 1.3
-"""GPUs that arrive over those installed."""
-
-
-def draw_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
-    """Return random orders of requests and nodes; requests repeat or are left out to ask for a fixed total.
-
-    The total is `ARRIVED` times all GPUs. Where no request asks for GPUs, all requests arrive once.
-    """
-    rng = random_streams.PARTS_ORDER.generator(seed)
-    asked = requests.gpus * requests.gpu_milli
-    order, most = rng.permutation(len(asked)), ARRIVED * nodes.installed_milli
-    total = int(asked.sum())
-    if total > most:
-        order = _fewer(order, asked, most, rng)
-    elif total > 0:
-        order = np.concatenate([order, _more(requests.gpu_milli, asked, most, rng)])
-    return Orders(order, rng.permutation(len(nodes.devices)))
-
-
-def _more(milli: Ints, asked: Ints, most: float, rng: np.random.Generator) -> Ints:
-    """Sample pods until the next would be too many; as published, that test counts one GPU of a pod."""
-    drawn, total = [], int(asked.sum())
-    while total + milli[row := int(rng.integers(len(asked)))] <= most:
-        drawn.append(row)
-        total += int(asked[row])
-    return np.array(drawn, dtype=np.int64)
-
-
-def _fewer(order: Ints, asked: Ints, most: float, rng: np.random.Generator) -> Ints:
-    leaves = rng.permutation(len(order))
-    left = asked[order].sum() - np.cumsum(asked[order[leaves]])
-    gone = leaves[: int(np.argmax(left <= most)) + 1]
-    stays = np.ones(len(order), dtype=np.bool_)
-    stays[gone] = False
-    return order[stays]

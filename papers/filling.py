@@ -1,7 +1,5 @@
 """A cluster of divisible GPUs that one placer fills with requests, as in FGD's experiment."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

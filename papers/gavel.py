@@ -1,7 +1,5 @@
 """Gavel's page (OSDI '20): its 96 published jobs on 48 GPUs of three types, against its own simulator."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,24 +17,20 @@ from .claims import FAIR, PUBLISHED
 from .gavel_packing import (
     OBJECTIVES,
     PACKING,
-    RULES,
     build_scenario,
     packing_figures,
-    packing_plots,
     packing_scenario,
     packing_section,
     read_rates,
 )
 from .page import Report, Section, list_specs, make_report, passage, words
 from .reproduction import (
-    Figures,
     Found,
     Options,
     Parameters,
     RunSpec,
     check_published,
     choose,
-    column,
     number,
     run_all,
 )
@@ -85,14 +79,14 @@ class GavelRow(NamedTuple):
     parameters: Parameters
     seeds: int = 1
 
-    def specs(self, more: Parameters = ()) -> list[RunSpec]:
-        """Describe the row's runs, one for each seed, with further parameters of the policy."""
-        spec = ("max_min_fairness", None, "free restarts", self.policy, (*self.parameters, *more))
+    def specs(self) -> list[RunSpec]:
+        """Describe the row's runs, one for each seed."""
+        spec = ("max_min_fairness", None, "free restarts", self.policy, self.parameters)
         return [RunSpec(*spec, seed) for seed in range(self.seeds)]
 
-    def hours(self, found: Found, metric: str, more: Parameters = ()) -> list[float]:
+    def hours(self, found: Found, metric: str) -> list[float]:
         """Return a metric (a time) of the row's run for each seed, in hours."""
-        return [found[spec][metric] / 3600 for spec in self.specs(more)]
+        return [found[spec][metric] / 3600 for spec in self.specs()]
 
     def published(self, metric: str) -> float | None:
         """Return what the paper states of the row, hours; None where it does not state this metric."""
@@ -115,23 +109,11 @@ def reproduce(options: Options) -> Report:
     rows = [row for row in ROWS if row.policy in chosen]
     sections = [words(passage("gavel", "fifo", seeds=FIFO_SEEDS)), _comparison(rows)]
     if not options.quick and "gavel" in chosen:
-        sections += [_ablation([row for row in rows if row.policy == "gavel"]), packing_section()]
+        sections.append(packing_section())
     found = run_all(list_specs(sections), build_run_scenario, options)
     introduction = passage("gavel", "introduction") + note
     claims = judge_claims("gavel", gavel_figures(rows, found))
-    return make_report(introduction, claims, sections, found, packing_plots(found), plain=_plain)
-
-
-def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
-    if spec.setting == PACKING:
-        return {"label": spec.label, **spec.plain(figures)}
-    row = next(row for row in ROWS if set(row.parameters) <= set(spec.parameters))
-    jct_h, makespan_h = (row.published(metric) for metric in ("jct_mean", "makespan"))
-    told = {
-        "published_jct_s": jct_h and jct_h * 3600,
-        "published_makespan_s": makespan_h and makespan_h * 3600,
-    }
-    return {"label": row.label, **told, **spec.plain(figures)}
+    return make_report(introduction, claims, sections, found)
 
 
 def gavel_figures(rows: list[GavelRow], found: Found) -> dict[str, Any]:
@@ -168,18 +150,3 @@ def _comparison(rows: list[GavelRow]) -> Section:
 
     specs = [spec for row in rows for spec in row.specs()]
     return Section(specs, lambda found: table(headers, (cells(row, found) for row in rows)))
-
-
-def _ablation(rows: list[GavelRow]) -> Section:
-    metrics = [next(iter(HOURS[row.label])) for row in rows]
-
-    def text(found: Found) -> str:
-        lines = [
-            ["published", *column([row.published(of) for row, of in zip(rows, metrics, strict=True)], 2)]
-        ]
-        for name, rule in RULES.items():
-            hours = [row.hours(found, of, rule)[0] for row, of in zip(rows, metrics, strict=True)]
-            lines.append([name, *column(hours, 2)])
-        return f"{passage('gavel', 'rules')}\n\n{table(['rule', *(row.label for row in rows)], lines)}"
-
-    return Section([spec for row in rows for rule in RULES.values() for spec in row.specs(rule)], text)

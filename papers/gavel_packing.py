@@ -1,7 +1,5 @@
 """Gavel's published curves of mean JCT over load, with jobs packed two to a GPU and not (OSDI '20)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -25,7 +23,7 @@ from clustergym.trace.pair_tables import PairKey, PairTable, Workload, gavel_pai
 from clustergym.trace.trace import Trace
 
 from .claims import difference
-from .page import Draw, Panel, Section, panel_plot, passage
+from .page import Section, passage
 from .reproduction import Figures, Found, Parameters, RunSpec, change, number
 
 RATES = Path("gavel") / "simulation_throughputs.json"
@@ -35,7 +33,14 @@ EACH = 36
 MEASURED = 1
 """Priority of the jobs whose JCT counts; it has no effect on Gavel."""
 SCALES, SCALE_SHARES = (1, 2, 4, 8), (0.7, 0.1, 0.15, 0.05)
-PLOT = "gavel-packing.svg"
+
+
+LARGEST_BYTES = 2**26
+NAMES = {"V100": "v100", "P100": "p100", "K80": "k80"}
+"""GPU types, and what the table calls them."""
+
+Rates = Mapping[str, Mapping[tuple[str, int], float]]
+"""GPU type -> (job type, workers) -> steps per second of a job on its own."""
 
 
 class Load(NamedTuple):
@@ -163,23 +168,10 @@ def build_scenario(cluster: ClusterSpec, trace: Trace, rates: Rates, counts: Seq
     )
 
 
-# The page
-
-
 def _jct_h(figures: Figures) -> float:
     """Return the mean JCT of the jobs that count, hours; one that has not ended counts up to now."""
     hours: float = figures["by_priority"][str(MEASURED)]["jct_mean_so_far"] / 3600
     return hours
-
-
-RULES: dict[str, Parameters] = {
-    "as published": (),
-    "a solution whenever jobs change": (("solve_interval_s", 0.0),),
-    "a second program spends what is idle": (("second_stage", True),),
-    "ties go to who holds the GPUs": (("hold_ties", True),),
-    "all three": (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True)),
-}
-"""Our rules, each in place of a rule of Gavel's own."""
 
 
 def packing_section() -> Section:
@@ -197,7 +189,7 @@ def _curve(found: Found) -> str:
         cells = [number(hours, 2) for pair in zip(ours, load.published, strict=True) for hours in pair]
         changes = [change(packed, alone) for alone, packed in (ours, load.published)]
         lines.append([load.name, f"{load.first:,} to {load.last:,}", *cells, *changes])
-    return f"{passage('gavel', 'packing', plot=PLOT)}\n\n{table(headers, lines)}"
+    return f"{passage('gavel', 'packing')}\n\n{table(headers, lines)}"
 
 
 OBJECTIVES = {
@@ -219,28 +211,6 @@ def packing_figures(found: Found) -> tuple[dict[str, float], dict[str, float]]:
         if all(spec in found for spec in specs):
             ours[load.name] = difference(*(_jct_h(found[spec]) for spec in specs))
     return ours, theirs
-
-
-def packing_plots(found: Found) -> dict[str, Draw]:
-    """Return the plot of mean JCT over load, by file name; empty if the runs are missing."""
-    if LOADS[0].spec(PACKED) not in found:
-        return {}
-    lines = {
-        f"{who}{name}": [load.published[at] if who else _jct_h(found[load.spec(which)]) for load in LOADS]
-        for at, (name, which) in enumerate((("alone", UNPACKED), ("packed", PACKED)))
-        for who in ("", "published, ")
-    }
-    x = [load.jobs_per_h for load in LOADS]
-    panel = Panel("Max-min fairness, jobs of one GPU", "jobs an hour", "mean JCT, h", x, lines)
-    return {PLOT: panel_plot([panel])}
-
-
-LARGEST_BYTES = 2**26
-NAMES = {"V100": "v100", "P100": "p100", "K80": "k80"}
-"""GPU types, and what the table calls them."""
-
-Rates = Mapping[str, Mapping[tuple[str, int], float]]
-"""GPU type -> (job type, workers) -> steps per second of a job on its own."""
 
 
 def read_rates(path: Path) -> Rates:

@@ -6,8 +6,6 @@ orders/WORKLOAD.npz                         arrivals_SEED, node_rank_SEED (where
 expected_allocation.csv, expected_fragmentation.csv    workload, policy, seed, arrived_pct, VALUE (likewise)
 """
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

@@ -1,78 +1,30 @@
-"""Renders a paper's page of claims, sections and plots, and the page of all papers' claims."""
-
-from __future__ import annotations
+"""Renders a paper's page of claims and sections, and the page of all papers' claims."""
 
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from itertools import cycle
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from clustergym.common.errors import InputError
-from clustergym.common.figures import draw_figure
 from clustergym.common.tables import table
-from clustergym.results.report.colours import COLOURS, choose_style
 
 from .claims import TOLERANCE, VERDICTS, PaperClaim, claims_table
 from .reproduction import Figures, Found, RunSpec, change, compute_padded_jct, number
 from .titles import PAPERS
 
-Draw = Callable[[Path], None]
-"""Writes a plot as SVG, the same bytes each time; raises an `InputError` if Matplotlib is not installed."""
-
-
-class Panel(NamedTuple):
-    """One panel of a plot: lines over `x`, or bars for each policy if `x` is empty."""
-
-    title: str
-    x_label: str
-    y_label: str
-    x: Sequence[float]
-    lines: Mapping[str, Sequence[float]]
-    band: tuple[float, float] | None = None
-    log_x: bool = False
-
-
-def panel_plot(panels: Sequence[Panel]) -> Draw:
-    """Return a function that plots panels side by side."""
-
-    def fill(figure: Any) -> None:
-        for at, panel in enumerate(panels, start=1):
-            axes = figure.add_subplot(1, len(panels), at)
-            if not panel.x:
-                colours = [choose_style(label).colour for label in panel.lines]
-                axes.bar(list(panel.lines), [values[0] for values in panel.lines.values()], color=colours)
-                axes.tick_params(axis="x", rotation=60)
-            else:
-                for (label, values), colour in zip(panel.lines.items(), cycle(COLOURS), strict=False):
-                    axes.plot(panel.x, values, marker=".", label=label, color=colour)
-                axes.legend(fontsize="small")
-            if panel.log_x:
-                axes.set_xscale("log", base=2)
-            if panel.band is not None:
-                axes.axvspan(*panel.band, alpha=0.15, color="grey", linewidth=0)
-            axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
-            axes.set_ylim(bottom=0)
-
-    return lambda path: draw_figure(path, (4.5 * len(panels), 3.6), fill, "--out")
-
 
 @dataclass(frozen=True)
 class Report:
-    """The page that compares a paper's results with ours: Markdown text, claims, figures and plots.
-
-    `plots` gives, by file name, what draws each plot; the text refers to plots by these names.
-    """
+    """The page that compares a paper's results with ours: Markdown text, figures and claims."""
 
     text: str
     figures: list[dict[str, Any]]
     claims: Sequence[PaperClaim] = ()
-    plots: Mapping[str, Draw] = field(default_factory=dict)
 
 
 Labelled = Mapping[Any, RunSpec]
@@ -114,14 +66,12 @@ def make_report(
     claims: Sequence[PaperClaim],
     sections: Iterable[Section],
     found: Found,
-    plots: Mapping[str, Draw] | None = None,
-    plain: Callable[[RunSpec, Figures], dict[str, Any]] = RunSpec.plain,
 ) -> Report:
     """Compose a paper's page of an introduction, a table of claims (if there are any) and sections."""
     opening = [introduction, *([f"## Claims\n\n{claims_table(claims)}"] if claims else [])]
     parts = [*opening, *(section.text(found) for section in sections)]
-    runs = [plain(spec, figures) for spec, figures in found.items()]
-    return Report("\n\n".join(filter(None, parts)) + "\n", runs, claims, plots or {})
+    runs = [spec.plain(figures) for spec, figures in found.items()]
+    return Report("\n\n".join(filter(None, parts)) + "\n", runs, claims)
 
 
 class RunColumn(NamedTuple):

@@ -1,7 +1,5 @@
 """Compares estimates, proxy plans and pruned searches with the plans of the full search."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,8 +13,7 @@ from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.grid_oracle import GridOracle, allocations, batches, build_graph, cells
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, price
-from clustergym.oracle.grid.planner import Planner, frontiers
-from clustergym.oracle.grid.profiler import Estimates, estimate
+from clustergym.oracle.grid.profiler import estimate
 from clustergym.oracle.grid.search import data_parallel_search, full_search
 from clustergym.oracle.models.catalog import ARENA_FAMILIES, Catalog
 from clustergym.oracle.models.model_spec import ModelClass
@@ -27,7 +24,7 @@ from .pruned_search import (
     measuring_cost,
     profiling_cost,
     search_cost,
-    search_pruned,
+    select_splits,
 )
 
 Figures = dict[str, Any]
@@ -56,43 +53,33 @@ class PlanningOutcomes:
     ----------
     gpus, job : ndarray of int
         GPUs of the allocation; number of its class and GPU type, among those of one cluster.
-    data_parallel_s : ndarray of float
-        Seconds an iteration of pure data parallelism, executed; inf where it does not fit.
     best_s : ndarray of float
         Seconds an iteration of the best plan, executed.
     estimated_s, proxy_s : ndarray of float
         Of the proxy plan with the least estimate: estimated, and executed; inf where no grid has one.
-    pruned_s, three_rules_s, half_space_s : ndarray of float
-        Of the best plan that the searches pruned by `wide`, Arena's and Crius's rules find, executed; inf
-        where they find none.
-    search_gpu_s, pruned_gpu_s, three_rules_gpu_s, half_space_gpu_s : ndarray of float
+    half_space_s : ndarray of float
+        Of the best plan that the search pruned by Crius's rule finds, executed; inf where it finds none.
+    search_gpu_s, three_rules_gpu_s, half_space_gpu_s : ndarray of float
         GPU-seconds that the searches take.
     profiling_gpu_s, plan_profiling_gpu_s, plan_measuring_gpu_s : ndarray of float
         GPU-seconds to profile the proxy plans of all grids; to profile only the best of them; to run that
         plan instead.
-    frontier_plans : ndarray of int
-        On the largest Pareto frontier, biases compared exactly.
     """
 
     gpus: Ints
     job: Ints
-    data_parallel_s: Floats
     best_s: Floats
     estimated_s: Floats
     proxy_s: Floats
-    pruned_s: Floats
-    three_rules_s: Floats
     half_space_s: Floats
     search_gpu_s: Floats
-    pruned_gpu_s: Floats
     three_rules_gpu_s: Floats
     half_space_gpu_s: Floats
     profiling_gpu_s: Floats
     plan_profiling_gpu_s: Floats
     plan_measuring_gpu_s: Floats
-    frontier_plans: Ints
 
-    def where(self, rows: Bools) -> PlanningOutcomes:
+    def where(self, rows: Bools) -> "PlanningOutcomes":
         """Return the outcomes of the rows that a mask selects."""
         return PlanningOutcomes(*(getattr(self, entry.name)[rows] for entry in fields(self)))
 
@@ -138,39 +125,26 @@ def _outcomes(rows: GraphAllocations, machine: Machine, oracle: GridOracle, job:
     best_s = np.minimum(found.iteration_s, parallel_s)
     estimates = estimate(rows, machine, oracle.strategy)
     proxy = estimates.best
-    pruned = {rules: search_pruned(rows, machine, estimates, rules) for rules in RULES}
+    kept = {rules: select_splits(rows, machine, estimates, rules) for rules in RULES}
     pruned_gpu_s = {
         # Pruned searches compile stages only at the micro-batches of the proxy plan from which they start.
-        rules: _gpu_s(search_cost(rows, machine, proxy.micro_batches, kept))
-        for rules, (_, kept) in pruned.items()
+        rules: _gpu_s(search_cost(rows, machine, proxy.micro_batches, splits))
+        for rules, splits in kept.items()
     }
     return PlanningOutcomes(
         gpus=rows.layout.gpus.astype(np.int64),
         job=job,
-        data_parallel_s=parallel_s,
         best_s=best_s,
         estimated_s=proxy.iteration_s,
         proxy_s=price(rows, machine, Layouts(rows, proxy.plans), proxy.micro_batches).iteration_s,
-        pruned_s=pruned["wide"][0].iteration_s,
-        three_rules_s=pruned["arena"][0].iteration_s,
-        half_space_s=pruned["half_space"][0].iteration_s,
+        half_space_s=full_search(rows, machine, kept["half_space"], proxy.micro_batches).iteration_s,
         search_gpu_s=_gpu_s(search_cost(rows, machine, found.micro_batches)),
-        pruned_gpu_s=pruned_gpu_s["wide"],
         three_rules_gpu_s=pruned_gpu_s["arena"],
         half_space_gpu_s=pruned_gpu_s["half_space"],
         profiling_gpu_s=_gpu_s(profiling_cost(rows, machine, estimates.grids)),
         plan_profiling_gpu_s=_gpu_s(profiling_cost(rows, machine, [proxy])),
         plan_measuring_gpu_s=_gpu_s(measuring_cost(rows, machine, proxy)),
-        frontier_plans=_frontier_plans(rows, machine, estimates),
     ).where(np.isfinite(best_s))
-
-
-def _frontier_plans(rows: GraphAllocations, machine: Machine, estimates: Estimates) -> Ints:
-    # The size of the frontier is reported by Arena's literal rules (section 3.3), whatever the oracle's
-    # strategy.
-    planner = Planner(rows, machine.as_profiled(), estimates.best.micro_batches, literal=True)
-    sizes = [frontiers(planner.candidates(stages), planner.gpus).sum(axis=1) for stages in estimates.stages]
-    return np.asarray(np.max(sizes, axis=0))
 
 
 def _gpu_s(costs: Iterable[Cost]) -> Floats:
@@ -180,38 +154,30 @@ def _gpu_s(costs: Iterable[Cost]) -> Floats:
 def summary(rows: PlanningOutcomes) -> Figures:
     """Return by name: errors of estimated times, shares of the optimum that searches reach, and their costs.
 
-    A row without a proxy plan, or in which a pruned search finds no plan, counts as a share of 0 of the
-    optimum; errors of estimates are over the rows that have an estimate.
+    A row without a plan is a share of 0 of the optimum; errors are over the rows with an estimate.
     """
     planned = np.isfinite(rows.estimated_s)
     some = rows.where(planned)
     return {
         "allocations": len(rows.gpus),
-        "with_proxy_plan_fraction": _mean(planned),
         "estimate_error_mean": _mean(np.abs(some.estimated_s / some.proxy_s - 1)),
-        "profiled_error_mean": _mean(np.abs(some.estimated_s / some.best_s - 1)),
         "proxy_share_of_optimum_mean": _mean(rows.best_s / rows.proxy_s),
-        "proxy_share_of_optimum_worst": _least(rows.best_s / rows.proxy_s),
-        **_pruning("pruned", rows, rows.pruned_s, rows.pruned_gpu_s),
-        **_pruning("three_rules", rows, rows.three_rules_s, rows.three_rules_gpu_s),
-        **_pruning("half_space", rows, rows.half_space_s, rows.half_space_gpu_s),
-        "search_over_profiling_gpu_time_mean": _mean(some.search_gpu_s / some.profiling_gpu_s),
+        "half_space_share_of_optimum_mean": _mean(rows.best_s / rows.half_space_s),
+        **_pruning("three_rules", rows, rows.three_rules_gpu_s),
+        **_pruning("half_space", rows, rows.half_space_gpu_s),
         "measuring_over_profiling_gpu_time_mean": _mean(
             some.plan_measuring_gpu_s / some.plan_profiling_gpu_s
         ),
         "measuring_over_profiling_gpu_time_least": _least(
             some.plan_measuring_gpu_s / some.plan_profiling_gpu_s
         ),
-        "frontier_plans_most": int(rows.frontier_plans.max(initial=0)),
     }
 
 
-def _pruning(name: str, rows: PlanningOutcomes, seconds: Floats, gpu_s: Floats) -> Figures:
-    share, tried = rows.best_s / seconds, gpu_s > 0
+def _pruning(name: str, rows: PlanningOutcomes, gpu_s: Floats) -> Figures:
+    tried = gpu_s > 0
     found = rows.search_gpu_s[tried] / gpu_s[tried]
     return {
-        f"{name}_share_of_optimum_mean": _mean(share),
-        f"{name}_share_of_optimum_worst": _least(share),
         f"{name}_times_cheaper_mean": _mean(found),
         f"{name}_times_cheaper_most": float(found.max()) if len(found) else None,
     }

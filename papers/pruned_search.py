@@ -2,14 +2,10 @@
 
 `arena` are the three rules of Arena (EuroSys '26, section 3.6): the stages of the best grid alone; no
 partition of more bias than the most biased one on the Pareto frontier; and a stage of the same operators as
-one of a plan on the frontier keeps that one's GPUs and split. `wide` are ours, which search more and find
-more: the best two grids, partitions whose bias is near the least, and of their splits those next to the one
-that communicates least. `half_space` is Crius's rule (section 5.2): the grid's partition, and half of each
-stage's splits, those from data parallelism to as many copies as GPUs an operator is split over, or from there
-to tensor parallelism, as its plan has it.
+one of a plan on the frontier keeps that one's GPUs and split. `half_space` is Crius's rule (section 5.2): the
+grid's partition, and half of each stage's splits, those from data parallelism to as many copies as GPUs an
+operator is split over, or from there to tensor parallelism, as its plan has it.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,18 +16,12 @@ from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine, operator_costs
 from clustergym.oracle.grid.pipelines import Layouts, price
-from clustergym.oracle.grid.planner import NormalisedPartitions, Planner, frontiers, reduce_bias
+from clustergym.oracle.grid.planner import NormalisedPartitions, Planner, frontiers
 from clustergym.oracle.grid.profiler import Estimates
-from clustergym.oracle.grid.search import BestPlans, full_search
+from clustergym.oracle.grid.search import BestPlans
 from clustergym.oracle.grid.stages import MOST_TENSOR, every_split, intervals, run_index, splits
 
-RULES = ("wide", "arena", "half_space")
-
-GRIDS = 2
-"""How many grids, those of the least estimated times, `wide` searches."""
-
-NEAR_STEPS = 2
-"""`wide` searches partitions within this many steps of the least bias."""
+RULES = ("arena", "half_space")
 
 COMPILE_S, RUNS = 3.0, 5
 """Seconds to compile a stage, and micro-batches it is then run for; the same for profiling an operator.
@@ -56,29 +46,12 @@ class Cost(NamedTuple):
     trials: int
 
 
-def search_pruned(
-    rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str = "wide"
-) -> tuple[BestPlans, Bools]:
-    """Search each model's best plan among those that pruning rules allow; return it and the allowed splits.
-
-    Parameters
-    ----------
-    estimates : Estimates
-        Of the same rows, from `profiler.estimate`.
-    rules : str
-        One of `RULES`.
-    """
-    check_choice(rules, RULES, "rules")
-    best = estimates.best
-    allowed = select_splits(rows, machine, estimates, rules)
-    return full_search(rows, machine, allowed, best.micro_batches), allowed
-
-
 def select_splits(rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str) -> Bools:
     """Return a mask of the ways to split operators over GPUs that pruning rules allow, by model.
 
     Shape (R, splits, runs): splits as `splits` lists them, and runs of operators as `intervals` does.
     """
+    check_choice(rules, RULES, "rules")
     best = estimates.best
     gpus, _ = splits(int(rows.layout.gpus[0]))
     allowed = np.zeros((len(rows), len(gpus), len(intervals(rows.operators)[0])), dtype=bool)
@@ -87,22 +60,15 @@ def select_splits(rows: GraphAllocations, machine: Machine, estimates: Estimates
     order = np.argsort(np.argsort(times, axis=1, kind="stable"), axis=1)
     view = machine.as_profiled()
     for column, stages in enumerate(estimates.stages):
-        rank = GRIDS if rules == "wide" else 1
-        here = np.flatnonzero((order[:, column] < rank) & np.isfinite(times[:, column]))
+        here = np.flatnonzero((order[:, column] == 0) & np.isfinite(times[:, column]))
         if not len(here):
             continue
         if rules == "half_space":
             allowed[here] = _half_space(rows.take(here), best, here, stages)
             continue
         planner = Planner(rows.take(here), view.take(here), best.micro_batches[here], estimates.literal)
-        keep = _near if rules == "wide" else _three_rules
-        allowed[here] |= keep(planner, planner.candidates(stages))
+        allowed[here] |= _three_rules(planner, planner.candidates(stages))
     return allowed
-
-
-def _near(planner: Planner, candidates: NormalisedPartitions) -> Bools:
-    """Keep the stages of the partitions of little bias, with splits next to those of least communication."""
-    return _stages(planner, candidates, reduce_bias(candidates, planner.gpus) <= NEAR_STEPS, 2)
 
 
 def _three_rules(planner: Planner, candidates: NormalisedPartitions) -> Bools:

@@ -1,7 +1,5 @@
 """`clustergym reproduce PAPER`: write pages with papers' figures and claims beside ours."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import re
@@ -121,8 +119,6 @@ def _reproduce(given: argparse.Namespace, paper: str) -> Report:
     """Run a paper's comparison; print and write it, and write its claims unless the file was chosen."""
     report: Report = _module(paper).reproduce(_options(given, paper))
     out = given.out or _pages(given) / page_name(paper)
-    for name, draw in report.plots.items():
-        draw(out.parent / name)
     write_text(out, report.text, "--out")
     if _is_papers_own(given):
         write_text(claims_path(out), claims_text(paper, given.quick, report.claims), "--out")

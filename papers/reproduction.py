@@ -1,7 +1,5 @@
 """Runs of a paper's reproduction, each made once and kept: which policy runs under which setting."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """Sia's page (SOSP '23): 64 GPUs of three types, its own simulator's workloads and profiles."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,9 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from clustergym.common import random_streams
 from clustergym.common.tables import table
 from clustergym.scenario.scenario import Scenario
 
@@ -26,10 +21,8 @@ from .reproduction import (
     Options,
     Parameters,
     RunSpec,
-    change,
     check_published,
     choose,
-    column,
     number,
     run_all,
 )
@@ -38,20 +31,15 @@ SUMMARY = "64 GPUs of three types, its workloads and profiles (SOSP '23)"
 POLICIES = ("sia", "gavel", "pollux", "ares", "fcfs")
 WORKLOADS = (("philly", 1), ("saturn", 1))
 """Those of which its own simulator's figures are published."""
-JITTER_S, JITTERS = 60.0, 6
 SLOW = ("pollux",)
 """The quick form leaves these policies out."""
 
-_FIRST_LAUNCH = ("costs=sia", "scenario.counts=any", "costs.first_launch=true")
-SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "Ares's restarts": ("costs=ares-profiled-free",),
-    "Sia's restarts": ("costs=sia",),
-    "exact counts": ("costs=sia", "scenario.counts=any"),
-    "first launch charged": _FIRST_LAUNCH,
-    "its job lengths": (*_FIRST_LAUNCH, "trace.sia_lengths=noise"),
-}
-"""Steps from other rules towards those of its simulator; each step keeps all before it."""
 FAIR, PUBLISHED = "exact counts", "its job lengths"
+_FAIR = ("costs=sia", "scenario.counts=any")
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    FAIR: _FAIR,
+    PUBLISHED: (*_FAIR, "costs.first_launch=true", "trace.sia_lengths=noise"),
+}
 NAMES = {FAIR: "fair", PUBLISHED: "as published"}
 
 ROWS: Mapping[str, tuple[str, Parameters]] = {
@@ -63,22 +51,6 @@ ROWS: Mapping[str, tuple[str, Parameters]] = {
     "fcfs": ("fcfs", ()),
 }
 """Policy and parameters of each row."""
-
-_OURS: Parameters = (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True))
-GAVEL_STEPS: Mapping[str, Parameters] = {
-    "one program": (*_OURS[:1], *_OURS[2:]),
-    "ties to the first type": _OURS[:1],
-    "a solution each 1,920 s": (),
-}
-"""Further steps from our rules for Gavel, `_OURS`, towards its own."""
-SIA_CHANGES: Mapping[str, Parameters] = {
-    "none": (),
-    "requested batch": (("batch", "requested"),),
-    "no hold through a restart": (("hold", False),),
-    "no restart factor of waiting jobs": (("waiting_factor", False),),
-}
-"""Changes of its published policy, tried one at a time."""
-
 
 REFERENCE: Mapping[str, Mapping[str, Figures]] = published("sia")
 """What the paper's own simulator gave, by workload and row: hours, and restarts a job."""
@@ -99,34 +71,19 @@ def reproduce(options: Options) -> page.Report:
         slow = SLOW if options.quick and not options.policies else ()
         labels = [label for label, (policy, _) in ROWS.items() if policy in chosen and policy not in slow]
         sections.append(_workload(name, labels))
-        if not options.quick and name in REFERENCE:
-            sections.append(_ladder(name, [label for trace, label in known if trace == name]))
-            sections += [_changes(name)] if "sia" in chosen else []
-    late = [] if options.quick else [spec for row in known for spec in _make_jittered_specs(*row)]
-    found = run_all([*page.list_specs(sections), *late], build_run_scenario, options)
+    found = run_all(page.list_specs(sections), build_run_scenario, options)
     introduction = page.passage("sia", "introduction") + note
     claims = judge_claims("sia", sia_figures(known, found))
-    return page.make_report(introduction, claims, sections, found, plain=_plain)
+    return page.make_report(introduction, claims, sections, found)
 
 
-def _spec(trace: str, label: str, setting: str, more: Parameters = ()) -> RunSpec:
-    policy, parameters = ROWS[label]
-    return RunSpec(trace, None, setting, policy, (*parameters, *more))
-
-
-def _make_jittered_specs(trace: str, label: str) -> list[RunSpec]:
-    return [_spec(f"{trace} jitter {at}", label, PUBLISHED) for at in range(JITTERS)]
+def _spec(trace: str, label: str, setting: str) -> RunSpec:
+    return RunSpec(trace, None, setting, *ROWS[label])
 
 
 def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
-    """Build a run's scenario; a trace named `... jitter N` has each job delayed at random by seed N."""
-    trace, _, jitter = spec.trace.partition(" jitter ")
-    scenario = _scenario(data, trace, spec.setting)
-    if not jitter:
-        return scenario
-    late_s = random_streams.SUBMISSION_JITTER.generator(int(jitter)).uniform(0, JITTER_S, len(scenario.trace))
-    submit_s = np.maximum.accumulate(scenario.trace.submit_s + np.round(late_s, 6))
-    return replace(scenario, trace=replace(scenario.trace, submit_s=submit_s))
+    """Build a run's scenario from its trace and setting."""
+    return _scenario(data, spec.trace, spec.setting)
 
 
 @cache
@@ -148,10 +105,9 @@ def _scenario(data: Path, trace: str, setting: str) -> Scenario:
 def sia_figures(known: Sequence[tuple[str, str]], found: Found) -> dict[str, Any]:
     """Return the figures that the file of Sia's claims names, for the published rows that were run.
 
-    `late` has the runs whose submissions are late at random, `gains` the change of Sia's mean JCT in percent.
+    `gains` has the change of Sia's mean JCT in percent.
     """
     figures = _nested()
-    figures["jitter_s"] = JITTER_S
     for trace, label in known:
         told = REFERENCE[trace][label]
         for setting, rules in ((FAIR, FAIR_RULES), (PUBLISHED, AS_PUBLISHED)):
@@ -161,17 +117,6 @@ def sia_figures(known: Sequence[tuple[str, str]], found: Found) -> dict[str, Any
                 figures[rules]["gains"][trace][label] = difference(*(run["jct_mean"] for run in runs))
         figures["gains"][trace][label] = difference(REFERENCE[trace]["sia"]["jct_h"], told["jct_h"])
         figures["launches"][trace][label] = ours["restarts"] + 1
-        late = [_in_hours(found[spec]) for spec in _make_jittered_specs(trace, label) if spec in found]
-        for metric in told if late else ():
-            hours = [run[metric] for run in late]
-            inside = min(hours) <= told[metric] <= max(hours)
-            figures["late"][trace][label][metric] = {
-                "runs": len(late),
-                "least": min(hours),
-                "most": max(hours),
-                "mean": sum(hours) / len(hours),
-                "where": "inside" if inside else "outside",
-            }
     return figures
 
 
@@ -213,38 +158,3 @@ def _workload(trace: str, labels: Sequence[str]) -> page.Section:
 
 JCT = page.RunColumn("mean JCT, h", "jct_mean", 3, "h")
 COLUMNS = (JCT, page.RunColumn("", "jct_p99", 2, "h"), page.RunColumn("", "makespan", 1, "h"), page.RESTARTS)
-
-
-def _ladder(trace: str, labels: Sequence[str]) -> page.Section:
-    """Return a workload's published rows, step by step towards the rules of its simulator."""
-    steps: dict[str, list[RunSpec | None]] = {
-        setting: [_spec(trace, label, setting, () if label == "sia" else _OURS) for label in labels]
-        for setting in SETTINGS
-    }
-    for step, rule in GAVEL_STEPS.items():
-        row = [None if label == "sia" else _spec(trace, label, PUBLISHED, rule) for label in labels]
-        steps[f"{step} (Gavel)"] = row
-
-    def text(found: Found) -> str:
-        hours = [[found[spec]["jct_mean"] / 3600 if spec else None for spec in row] for row in steps.values()]
-        rows = [[step, *column(row, 3)] for step, row in zip(steps, hours, strict=True)]
-        known = [REFERENCE[trace][label]["jct_h"] for label in labels]
-        last = [next(filter(None, reversed(steps))) for steps in zip(*hours, strict=True)]
-        rows.append(["*published*", *column(known, 3)])
-        rows.append(["the last against it", *map(change, last, known)])
-        return f"{page.passage('sia', 'ladder')}\n\n{table(['rule', *labels], rows)}"
-
-    return page.Section([spec for row in steps.values() for spec in row if spec], text)
-
-
-def _changes(trace: str) -> page.Section:
-    rows = {(name,): _spec(trace, "sia", PUBLISHED, more) for name, more in SIA_CHANGES.items()}
-    return page.runs_table(page.passage("sia", "changes"), ["change"], rows, [JCT, page.RESTARTS])
-
-
-def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
-    own = {(spec.policy, (parameter,)) for parameter in spec.parameters} | {(spec.policy, ())}
-    label = next(name for name, row in ROWS.items() if row in own)
-    known = _reference(spec, label).get("jct_h")
-    named = {"policy": label, "setting": NAMES.get(spec.setting, spec.setting)}
-    return {**spec.plain(figures), **named, "published_jct_s": known and known * 3600}

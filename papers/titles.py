@@ -4,8 +4,6 @@ A module has `SUMMARY`, a line for `--help`, and `reproduce(options) -> Report`,
 if the published data is not there or a policy is unknown. `texts/` has the prose of the pages.
 """
 
-from __future__ import annotations
-
 PAPERS = {
     "arena": "Arena (EuroSys '26)",
     "ares": "Ares (TACO 2025)",

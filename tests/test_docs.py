@@ -50,7 +50,6 @@ NEEDS = {
 
 ELSEWHERE = {
     "clustergym bench environments --only elastic-16 --numbers 1 --seconds 0.01 --json environments.json",
-    "clustergym bench placement --quick --states 3 -o placement.md --json placement.json",
     "clustergym reproduce arnold --quick --out arnold.md --json arnold.json",
 }
 """Lines of pages that other tests run, on the same input or on nearly the same."""

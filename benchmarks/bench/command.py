@@ -1,4 +1,4 @@
-"""`clustergym bench …`: compare placement algorithms; time the engine and the environments."""
+"""`clustergym bench …`: time the engine and the environments; compare placers of shares of GPUs."""
 
 from __future__ import annotations
 
@@ -8,26 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from clustergym.papers.arnold_figures import FEWEST_STATES, QUICK_STATES, STATES, placement_figures
 
 from clustergym.common.errors import InputError, Parser, exits_on_bad_input, require
-from clustergym.common.writing import write_json, write_text
+from clustergym.common.writing import write_json
 from clustergym.scenario.registry import make_policy
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="clustergym bench", description="Run benchmarks.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    placement = commands.add_parser("placement", help="spread and step time of LLM pre-training jobs")
-    placement.add_argument("--quick", action="store_true", help=f"{QUICK_STATES} states and 5 alphas")
-    placement.add_argument("--states", type=int, metavar="N", help=f"random states (default {STATES})")
-    placement.add_argument("--seed", type=int, default=0, metavar="N", help="of the random states (0)")
-    placement.add_argument("--json", type=Path, metavar="FILE", help="write all figures, unrounded")
-    placement.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the report (Markdown)")
-    placement.add_argument(
-        "--plot", type=Path, metavar="FILE", help="draw score against alpha (PNG, SVG or PDF)"
-    )
-    placement.set_defaults(run=_placement)
     _engine_parser(commands.add_parser("engine", help="processor time of runs and of each decision"))
     _environments_parser(commands.add_parser("environments", help="steps a second of the environments"))
     _sharing_parser(commands.add_parser("sharing", help="GPU that a learned placer of shares allocates"))
@@ -89,15 +78,6 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     options.run(options)
     return 0
-
-
-def _placement(options: argparse.Namespace) -> None:
-    states = options.states if options.states is not None else (QUICK_STATES if options.quick else STATES)
-    require(states >= FEWEST_STATES, "--states", states, f"give a number from {FEWEST_STATES}")
-    require(options.seed >= 0, "--seed", options.seed, "give a number from 0")
-    _check_files(options)
-    figures = placement_figures(options.quick, states, options.seed)
-    _write(figures, options)
 
 
 def _engine(options: argparse.Namespace) -> None:
@@ -177,26 +157,9 @@ def _sharing(options: argparse.Namespace) -> None:
 
 def _check_files(options: argparse.Namespace) -> None:
     """Refuse files that cannot be written before minutes of work, not after."""
-    from clustergym.common.figures import check_figure
-
-    for flag in ("json", "output", "plot"):
-        path: Path | None = getattr(options, flag, None)
-        if path is not None and path.is_dir():
-            raise InputError("is a folder", file=path, field=f"--{flag}", remedy="give a file")
-    check_figure(getattr(options, "plot", None), "--plot")
-
-
-def _write(figures: dict[str, Any], options: argparse.Namespace) -> None:
-    from clustergym.papers.arnold_report import draw, report
-
-    text = report(figures)
-    write_json(options.json, figures)
-    if options.output is not None:
-        write_text(options.output, text, "--output")
-    if options.plot is not None:
-        draw(figures, options.plot, "--plot")
-    if options.output is None:
-        print(text, end="")
+    path: Path | None = options.json
+    if path is not None and path.is_dir():
+        raise InputError("is a folder", file=path, field="--json", remedy="give a file")
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ preprint Crius do: a *grid* is a GPU type, a number of GPUs and a number of stag
 The table has all 54 model classes of Arena's evaluation on every GPU type and power-of-two number of GPUs of
 Arena's three clusters, where the class fits. The papers' figures were measured by their authors, on 1 to 16
 GPUs. The cost of a search or a profile is computed from assumptions: 3 s to compile a stage or an operator,
-and five runs of it. A *pruned* search compiles only some of the plans: by the rules of Arena, of Crius, or by
-`wide`, which is ours and finds better plans for more time. Estimates are off most on more than 16 GPUs.
+and five runs of it. A *pruned* search compiles only some of the plans: by the rules of Arena or of Crius.
+Estimates are off most on more than 16 GPUs.
 """
 
 SOURCES_NOTE = """\
@@ -127,10 +127,6 @@ PLANNING = (
         "3.1-8.3 %",
     ),
     ("Best proxy plan: share of the optimum, mean", "proxy_share_of_optimum_mean", percent, "93.4 %"),
-    ("Best proxy plan: share of the optimum, worst", "proxy_share_of_optimum_worst", percent, "-"),
-    ("Pruned search (`wide`): share of the optimum, mean", "pruned_share_of_optimum_mean", percent, "-"),
-    ("Pruned search (`wide`): GPU time saved, mean", "pruned_times_cheaper_mean", factor, "-"),
-    ("Pruned search (Arena): share of the optimum, mean", "three_rules_share_of_optimum_mean", percent, "-"),
     ("Pruned search (Arena): GPU time saved, mean", "three_rules_times_cheaper_mean", factor, "5.48x"),
     ("Pruned search (Arena): GPU time saved, most", "three_rules_times_cheaper_most", factor, "10.88x"),
     (
@@ -153,8 +149,6 @@ PLANNING = (
         factor,
         "2.55x",
     ),
-    ("Plans on the largest Pareto frontier", "frontier_plans_most", str, "-"),
-    ("Allocations with a proxy plan", "with_proxy_plan_fraction", percent, "-"),
 )
 
 

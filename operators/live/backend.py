@@ -3,8 +3,6 @@
 A back end in memory is for tests and for a look at what a live run does.
 """
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence

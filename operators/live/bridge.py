@@ -1,7 +1,5 @@
 """A simulation whose launches, stops and node failures happen on a real scheduler."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 The checks say what a live run needs of the scenario and of a cluster.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

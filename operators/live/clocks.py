@@ -1,7 +1,5 @@
 """The clocks of live runs."""
 
-from __future__ import annotations
-
 import math
 import time
 from abc import ABC, abstractmethod

@@ -6,8 +6,6 @@ started again is given the answers of its journal first, and then asks the sched
 A finished live run is replayed from its decision log and its journal, without policy and scheduler.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Schema of the answers in a journal. Import this module late: it loads pydantic."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError

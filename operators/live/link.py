@@ -1,7 +1,5 @@
 """The link between a live run's table and a back end: every answer is confirmed before it is given."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter

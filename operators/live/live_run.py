@@ -3,8 +3,6 @@
 The scheduler's own log of ended allocations is written beside what the run says it held.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib

@@ -4,8 +4,6 @@ A terminal stands for each GPU, as Slurm wants a file for it, or a CPU. Nothing 
 runs, every account of this machine can submit jobs to it, which run as the account that started it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The commands of Slurm, and their words for the allocations of a run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

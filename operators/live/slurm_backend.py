@@ -6,8 +6,6 @@ separators, lines that look like those of another job. So a run knows its alloca
 printed the lines that are whole and its own.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """KAI: fair shares of queues by quota, priority, weight and past use, with reclaim between queues."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Kueue: quotas that queues of a cohort lend each other, and jobs that give them back."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Source: Kueue's KEP-83 (heads of queues, workload preemption), its documentation
 answers (`benchmarks/kueue_agreement.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum

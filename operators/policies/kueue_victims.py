@@ -4,8 +4,6 @@ Source: Kueue's documentation, "Preemption" (candidates, classic preemption, fai
 KEP-79; what these leave open is as its scheduler answers (see `benchmarks/kueue_agreement.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal

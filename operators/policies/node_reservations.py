@@ -3,8 +3,6 @@
 Which nodes Slurm gives a job: the best fit among sets of consecutive nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 Sources: SchedMD's slurm.conf on `bf_interval`, `batch_sched_delay` and `PriorityCalcPeriod`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from clustergym.scenario.policy import View

@@ -1,7 +1,5 @@
 """Slurm: jobs by multifactor priority, with fair shares of users' use, and backfill by time limits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal

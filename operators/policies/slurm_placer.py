@@ -1,7 +1,5 @@
 """Slurm's choice of nodes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Advise what a policy would do now, with reasons; and compare a later log with the advice."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 The watts of a busy GPU by its power limit come from a table of measurements such as Zeus's (ml-energy/zeus).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Replay the past of a cluster under its own rules, and set the logged waits beside the simulated ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 The rules are read from what the cluster's scheduler prints.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Partitions that share hosts form a pool. GPUs of a type that several pools have 
 simulation, as a job has its GPUs in its own pool.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

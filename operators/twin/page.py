@@ -1,7 +1,5 @@
 """The page of a question: one page of tables, in Markdown and as HTML that prints."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

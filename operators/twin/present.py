@@ -1,7 +1,5 @@
 """The queue of a cluster now: running and waiting jobs, as Slurm and Kueue print them."""
 
-from __future__ import annotations
-
 import calendar
 import time
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 A drawn month has the weeks of the log, in another order and with repetition.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections import Counter

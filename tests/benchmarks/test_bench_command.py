@@ -7,26 +7,7 @@ from typing import Any
 import clustergym.bench.sharing as sharing
 import pytest
 from clustergym.bench.command import main
-from clustergym.papers.arnold_figures import FEWEST_STATES, QUICK_STATES, STATES
 from refusals import Said, refused
-
-from clustergym.bench import command as bench
-from clustergym.papers import arnold_report
-
-
-def test_placement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
-    calls: list[Any] = []
-    monkeypatch.setattr(bench, "placement_figures", lambda *given: calls.append(given) or {"scores": [1.0]})
-    monkeypatch.setattr(arnold_report, "report", lambda figures: f"{figures['scores'][0]}\n")
-    monkeypatch.setattr(arnold_report, "draw", lambda figures, path, option: calls.append((path, option)))
-    out, file, plot = tmp_path / "a.md", tmp_path / "a.json", tmp_path / "a.svg"
-    assert main(["placement", "--quick", "--seed", "3"]) == 0
-    assert capsys.readouterr().out == "1.0\n"
-    assert main(["placement", "-o", str(out), "--json", str(file), "--plot", str(plot)]) == 0
-    assert main(["placement", "--states", str(FEWEST_STATES), "--quick"]) == 0
-    assert calls == [(True, QUICK_STATES, 3), (False, STATES, 0), (plot, "--plot"), (True, FEWEST_STATES, 0)]
-    assert (out.read_text(), json.loads(file.read_text())) == ("1.0\n", {"scores": [1.0]})
-    assert capsys.readouterr().out == "1.0\n"  # Of the last; with -o the report is in the file alone.
 
 
 def test_sharing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:

@@ -15,7 +15,7 @@ from clustergym.papers.reproduction import Options, RunSpec, summarise_run
 from published_data import DATA, needs
 from scenarios import Job, small_scenario
 
-from clustergym.papers import ares_causes, ares_runs, reproduction
+from clustergym.papers import ares_looks, ares_runs, reproduction
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.registry import make_placer, make_policy
 
@@ -72,14 +72,14 @@ def say_the_papers(claim: Mapping[str, Any]) -> dict[str, Any]:
 def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what Ares's page simulates besides its runs be 20 jobs of a trace, and 64 GPUs at each size."""
     monkeypatch.setattr(ares_runs, "START_JOBS", 20)
-    look, take_times = ares_causes._measure_looks, ares_causes.decision_times
+    look, take_times = ares_looks._measure_looks, ares_looks.decision_times
     monkeypatch.setattr(
-        ares_causes,
+        ares_looks,
         "_measure_looks",
         lambda options, spec: look(options, replace(spec, setting=ares_runs.START)),
     )
     monkeypatch.setattr(
-        ares_causes, "decision_times", lambda options, gpus: take_times(options, 64) | {"gpus": gpus}
+        ares_looks, "decision_times", lambda options, gpus: take_times(options, 64) | {"gpus": gpus}
     )
 
 

@@ -33,10 +33,9 @@ def test_an_artifacts_estimates_are_held_against_its_own_measured_times(tmp_path
     path.write_text(TABLE)
     measured = read_measurements(path, load_catalog())
     # 4 for 5 and 2.2 for 2: 20 and 10 %. One GPU was estimated and not measured.
-    best, parallel = (_stored_errors(measured, name) for name in ("estimated_best", "estimated_dp"))
+    best = _stored_errors(measured)
     assert {gpus: of["error"] for gpus, of in best.items()} == pytest.approx({"all": 15, "2": 20, "4": 10})
     assert [of["rows"] for of in best.values()] == [2, 1, 1]
-    assert parallel["all"] == {"error": pytest.approx(50.0), "rows": 1}
 
 
 def test_fewest_gpus_by_the_artifacts_memory(tmp_path: Path) -> None:

@@ -64,31 +64,6 @@ def test_published_runs_come_out_run_by_run() -> None:
     assert [rejected[name] for name in names] == [2874, 2797, 2794, 2676, 2532]
 
 
-def test_a_folder_without_orders_shuffles_its_own(folder: Path) -> None:
-    rows = rows_of(folder, "--seeds", "1,2", "--policies", "FGD,best-fit")
-    assert {(row["policy"], row["placer"], row["seed"]) for row in rows} == {
-        (*names, seed) for names in (("FGD", "fgd"), ("BestFit", "best-fit")) for seed in (1, 2)
-    }
-    assert {row["expected"] for row in rows} == {None}
-    # 3 GPUs, of which pods ask for 0.5 to 1 each: at 130 % all three are in use or all that fit.
-    assert all(0 < row["allocated_pct"] <= 100 for row in rows)
-    assert rows == rows_of(folder, "--seeds", "1,2", "--policies", "fgd,best-fit")
-
-
-def test_published_figures_without_their_orders_are_said(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = "workload,policy,seed,arrived_pct,allocated_pct\ndefault,FGD,7,130,50\ndefault,FGD,8,130,50\n"
-    (folder / "expected_allocation.csv").write_text(text)
-    rows_of(folder, "--seeds", "7,8,9", "--policies", "fgd")
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
-    assert "no order" in line
-    assert "(default: seed 7, 8)" in line
-    assert line.removeprefix("warning: ") in Path("p.md").read_text()
-    rows_of(folder, "--seeds", "9", "--policies", "fgd")
-    assert "no order" not in capsys.readouterr().err + Path("p.md").read_text()
-
-
 def test_an_order_file_is_followed(folder: Path) -> None:
     (folder / "orders").mkdir()
     order = {"arrivals_7": np.array([1, 1, 1, 0], dtype=np.uint16), "node_rank_7": np.array([1, 0])}
@@ -105,6 +80,7 @@ def test_an_order_file_is_followed(folder: Path) -> None:
     assert rows[117]["allocated_pct"] == 83.33
     assert rows[117]["expected"] == {"allocated_pct": 83.33, "fragmented_pct": None}
     assert rows[100]["expected"] is None
+    assert main(["fgd", "--data", str(folder), "--seeds", "8", "--out", "p.md"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -115,6 +91,7 @@ def test_an_order_file_is_followed(folder: Path) -> None:
             ["fgd", "--data", "mine", "--workloads", "defalt"],
             "--workloads: unknown name 'defalt' (did you mean",
         ),
+        (["fgd", "--data", "mine"], "has no orders of arrival"),
         (["fgd", "--data", "mine", "--policies", "sia"], "--policies: unknown name 'sia'"),
     ],
 )

@@ -22,12 +22,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, Op
     def module(paper: str) -> Any:
         def run(options: Options) -> Report:
             calls.append((paper, options))
-            plots = {
-                f"{paper}.svg": lambda path: (
-                    path.parent.mkdir(parents=True, exist_ok=True) or path.write_text("drawn")
-                )
-            }
-            return Report(f"page of {paper}", [{"policy": paper}], [CLAIM], plots if paper == "sia" else {})
+            return Report(f"page of {paper}", [{"policy": paper}], [CLAIM])
 
         return SimpleNamespace(SUMMARY=f"summary of {paper}", reproduce=run)
 

@@ -85,7 +85,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     ## Starting State
 
     Nothing is placed. The free nodes of each minipod are uniform from none to all, among the states in
-    which the job fits, as `python -m clustergym.bench placement` draws them.
+    which the job fits, as for Arnold's figures.
 
     | Option of `reset` | Meaning |
     |---|---|

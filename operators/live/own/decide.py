@@ -3,8 +3,6 @@
 Its cluster is the GPUs that the user's jobs can use: those that others leave free, outside reservations.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 All that must not be forgotten is in the ledger and in Slurm itself: a run that is killed goes on.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 import time

@@ -1,7 +1,5 @@
 """Records which of a user's scripts were submitted, before and after each call, so that none runs twice."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

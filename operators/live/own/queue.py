@@ -4,8 +4,6 @@ Jobs are known by the numbers that `sbatch` gave. Their comments name run, scrip
 that was killed between a submission and its answer finds what it submitted.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

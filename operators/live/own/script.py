@@ -1,7 +1,5 @@
 """Sbatch scripts: what each asks for, by its `#SBATCH` lines."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import math
