@@ -20,8 +20,9 @@ OF_THE_PACKAGE = {
     ("clustergym/oracle/models/hugging_face.py", "known_keys"),
     ("clustergym/scenario/registry.py", "presets"),
     ("clustergym/benchmark/leaderboard/board.py", "BoardScenario.find_chosen_file"),
+    ("clustergym/benchmark/study/page.py", "_describe_models"),
 }
-"""Readers of files that only the package has."""
+"""Readers of files that only the package has, or has just written."""
 LARGEST_SEED_BYTES = 20_000
 YAML = sorted(name for name in READERS if any(path.suffix == ".yaml" for path in SEEDS.get(name, ())))
 

@@ -57,7 +57,7 @@ def run_short(overrides: list[str], policy: str = "fcfs") -> dict[str, Any]:
 def test_every_folder_of_conf_is_tested_here():
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
     tested = (
-        "agent cluster costs experiment failures generator hardware hydra logger model oracle "
+        "agent capacity cluster costs experiment failures generator hardware hydra logger model oracle "
         "placer policy queues scenario stack sweep trace transformer"
     )
     assert groups == set(tested.split())
@@ -84,6 +84,11 @@ def test_queues_are_of_a_cluster(name):
     assert scenario.cluster.capacity.sum() == gpus
 
 
+@pytest.mark.parametrize("name", names("capacity"))
+def test_capacity(name):
+    assert run_short(["cluster=ares-16", f"capacity={name}"], "renting")["scenario"]["capacity"]
+
+
 @pytest.mark.parametrize("name", names("logger"))
 def test_loggers_are_what_they_are_called(name):
     if name == "wandb":
@@ -95,6 +100,7 @@ def test_loggers_are_what_they_are_called(name):
 def test_policy(name):
     needs_queues = find_class("policy", content("policy", name)["name"]).needs_queues
     queues = ["scenario.queues=virtual_cluster"] * needs_queues
+    queues += ["cluster=ares-16", "capacity=cloud"] * (name == "renting")
     config = run_short([*WITH_DEADLINES, *queues], name)["policy"]
     # The YAML states every parameter: of a policy at the default that the class has, of a preset
     # (a file that is not named as its policy) at least one at another value.

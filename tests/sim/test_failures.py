@@ -193,7 +193,7 @@ def test_from_the_command_line_to_the_log(tmp_path):
     assert all({"job_id", "lost_s", "reason"} <= set(line) for line in lines if line["kind"] == "fail")
 
 
-POLICIES = sorted(set(entry_points("policy")) - {"learned"})
+POLICIES = sorted(set(entry_points("policy")) - {"learned", "renting"})
 
 
 @pytest.mark.parametrize("name", POLICIES)

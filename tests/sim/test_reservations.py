@@ -228,7 +228,7 @@ def test_a_planned_job_of_any_type_gets_the_one_it_is_fastest_on():
     assert events_of(run, EventType.COMPLETE) == [(120.0, "p")]
 
 
-POLICIES = sorted(set(entry_points("policy")) - {"learned"})
+POLICIES = sorted(set(entry_points("policy")) - {"learned", "renting"})
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -33,6 +33,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
         "id,model,gpu_type,gpus,tokens_per_s_per_gpu,precision,global_batch_sequences\n"
         "a,llama3-8B,H100-80,8,9000,bf16,64\n",
     ),
+    "offers": ("time_s,product,usd_per_gpu_hour,nodes\n0,spot,1.5,2\n3600,spot,2.0,1\n",),
     "oracle-placements": ("exec_plan,placement,iter_time\nga,8,0.5\n",),
     "trace-openb": (
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time,scheduled_time\n"

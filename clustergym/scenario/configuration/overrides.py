@@ -14,7 +14,7 @@ from clustergym.common.paths import conf_dir
 
 GROUPS = ("policy", "placer", "cluster", "trace", "oracle", "costs", "scenario", "logger")
 """Groups of `conf/config.yaml` that every run needs."""
-OPTIONAL_GROUPS = ("experiment", "failures", "sweep")
+OPTIONAL_GROUPS = ("capacity", "experiment", "failures", "sweep")
 NAME_PATTERN = re.compile(r"""['"]?[A-Za-z][\w.+-]*['"]?$""")
 FILE_ENDINGS = (".csv", ".yaml", ".yml", ".json", ".gz", ".trace", ".swf", ".txt")
 """Endings of names that are of files rather than of options of a group."""

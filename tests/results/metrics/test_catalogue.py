@@ -7,7 +7,7 @@ from clustergym.results.metrics.catalogue import METRICS, OF_DISTURBANCES, OF_OU
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
 def test_each_metric_has_a_unit_a_direction_and_a_definition(metric):
-    assert metric.unit in ("s", "samples/s", "GPU h", "share", "jobs", "")
+    assert metric.unit in ("s", "samples/s", "GPU h", "share", "jobs", "USD", "")
     assert metric.better in ("lower", "higher", "")
     assert len(metric.definition.split()) > 2
 
