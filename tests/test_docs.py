@@ -43,7 +43,6 @@ NEEDS = {
     "commands/cluster.md": ("matplotlib",),
     "how-to.md": ("matplotlib",),
     "commands/offline.md": ("minari", "h5py"),
-    "commands/reproduce.md": ("matplotlib",),
     "pretraining.md": ("matplotlib",),
 }
 """What a page needs that a plain installation has not."""

@@ -8,13 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clustergym.papers.arnold_benchmark import (
-    BASELINES,
-    QUICK_FULLNESS_ALPHAS,
-    RANGES,
-    SETTINGS,
-    by_fullness,
-)
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -260,13 +253,3 @@ def test_requests_and_their_random_fit_are_of_two_streams(seeded):
     for seed, stream in zip(seeds, streams, strict=True):
         comparison._filled(stream, "random-fit", seed)
     assert len(seeded) == len(set(seeded)) == 4
-
-
-def test_states_by_fullness_and_choices_are_of_two_streams(seeded):
-    """`default_rng([seed, p, n, 0])` drew a state, `default_rng([seed, p, n])` the choices of random fit."""
-    by_fullness(1, 5, True)
-    settings, ranges, alphas = len(SETTINGS), len(RANGES), len(QUICK_FULLNESS_ALPHAS)
-    states = choices = settings * ranges
-    assert len(set(seeded)) == states + choices
-    # Every algorithm is given the same choices at each alpha, so that they differ by their rules alone.
-    assert len(seeded) == states + choices * alphas * (1 + len(BASELINES))

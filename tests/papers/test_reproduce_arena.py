@@ -62,17 +62,13 @@ def scenario():
         ("lifespan-x", 0.25, "iterations", [2, 5]),
         ("lifespan-x", 0.01, "iterations", [1, 1]),
         ("density-x", 2.0, "submit_s", [50, 150]),
-        ("queues", 1.0, "priority", [0, 0]),
     ],
 )
 def test_changes_of_a_trace(scenario, change, value, column, expected):
     assert getattr(CHANGES[change](scenario, value).trace, column).tolist() == expected
 
 
-def test_priorities_and_lateness_are_drawn_by_seed(scenario):
-    many = [Job(f"j{i}", 0, 1) for i in range(60)]
-    drawn = CHANGES["queues"](small_scenario(many, {"X": (1, 4)}, TIMES), 3.0).trace.priority
-    assert set(drawn.tolist()) == {0, 1, 2}
+def test_lateness_is_drawn_by_seed(scenario):
     late = [CHANGES["jitter"](scenario, seed).trace.submit_s for seed in (0.0, 0.0, 1.0)]
     assert (late[0] == late[1]).all()
     assert (late[0] != late[2]).any()
