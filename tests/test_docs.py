@@ -52,8 +52,6 @@ ELSEWHERE = {
     "clustergym reproduce arnold --quick --out arnold.md --json arnold.json",
 }
 """Lines of pages that other tests run, on the same input or on nearly the same."""
-SHORTER = {"clustergym leaderboard check --cells 1": "clustergym leaderboard check testbed --cells 1"}
-"""Lines that take minutes, and what is run in their place; `.ci/nightly` runs them as they stand."""
 
 SECTIONS = (
     *("Description", "Action Space", "Observation Space", "Rewards", "Illegal Actions", "Starting State"),
@@ -174,11 +172,11 @@ def test_a_page_does_what_it_says(page, folder):
         elif kind == "sh":
             for line in text.replace("\\\n", " ").splitlines():
                 if line not in ELSEWHERE:
-                    run_line(SHORTER.get(line, line))
+                    run_line(line)
 
 
 def test_what_other_tests_run_is_on_a_page():
-    assert {line for text in texts().values() for line in text.splitlines()} >= ELSEWHERE | {*SHORTER}
+    assert {line for text in texts().values() for line in text.splitlines()} >= ELSEWHERE
 
 
 def test_the_tutorials_are_among_the_pages():

@@ -233,5 +233,5 @@ def test_commands_that_are_none(capsys: Any) -> None:
     assert main([]) == 2
     assert main(["fitt"]) == 2
     assert capsys.readouterr().err.splitlines()[0] == (
-        "error: no command given (give one of rules, fit, whatif, eta, advise, score)"
+        "error: no command given (give one of rules, fit, whatif, eta, advise, admit, score)"
     )
