@@ -108,7 +108,7 @@ def main(argv: list[str] | None = None) -> int:
         print(
             f"wrote {folder}/: {len(returns[quality])} episodes of {by}, mean return {mean:.4g}", flush=True
         )
-    mean_of = {kind: sum(found) / len(found) for kind, found in (references | returns).items()}
+    mean_of = {play: sum(found) / len(found) for play, found in (references | returns).items()}
     folders = [options.out / f"{short}/{quality}-v0" for quality in returns]
     add_references(folders, mean_of["random"], mean_of["expert"])
     write_json(options.json, returns)

@@ -361,7 +361,7 @@ class Simulation:
             return None, limits
         plan, available, cluster = rented.plan(targets), limits.available.copy(), self.scenario.cluster
         down = self.disturbances.out
-        for node in rented.gained(plan):
+        for node in rented.list_gained(plan):
             # A node that has failed while nobody rented it comes, and is of no use yet.
             available[cluster.node_type[node]] += cluster.node_gpus[node] * (down[node] == 1)
         for node in rented.list_going(plan, {}):

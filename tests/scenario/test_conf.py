@@ -86,7 +86,9 @@ def test_queues_are_of_a_cluster(name):
 
 @pytest.mark.parametrize("name", names("capacity"))
 def test_capacity(name):
-    assert run_short(["cluster=ares-16", f"capacity={name}"], "renting")["scenario"]["capacity"]
+    assert run_short(["scenario=ares", "cluster=ares-16", f"capacity={name}"], "renting")["scenario"][
+        "capacity"
+    ]
 
 
 @pytest.mark.parametrize("name", names("logger"))
@@ -100,7 +102,7 @@ def test_loggers_are_what_they_are_called(name):
 def test_policy(name):
     needs_queues = find_class("policy", content("policy", name)["name"]).needs_queues
     queues = ["scenario.queues=virtual_cluster"] * needs_queues
-    queues += ["cluster=ares-16", "capacity=cloud"] * (name == "renting")
+    queues += ["scenario=ares", "cluster=ares-16", "capacity=cloud"] * (name == "renting")
     config = run_short([*WITH_DEADLINES, *queues], name)["policy"]
     # The YAML states every parameter: of a policy at the default that the class has, of a preset
     # (a file that is not named as its policy) at least one at another value.

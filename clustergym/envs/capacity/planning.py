@@ -69,24 +69,24 @@ def score_poisson(count: int, rate: float) -> float:
 
 @compile_part
 def weigh_days(world: World, row: int, profiles: Floats) -> Floats:
-    """Return the chances of today's kinds given the jobs so far: Philly's days, then factors of Helios."""
+    """Return the chances of what today may be, given the jobs so far: days of Philly, factors of Helios."""
     philly, now = len(profiles) - 1, world.state[row, HOUR]
     chances = np.empty(philly + len(DAY_FACTORS))
-    for kind in range(len(chances)):
-        helios = kind >= philly
+    for today in range(len(chances)):
+        helios = today >= philly
         score = math.log(HELIOS_SHARE / len(DAY_FACTORS) if helios else (1.0 - HELIOS_SHARE) / philly)
         for hour in range(now // 24 * 24, now):
             count = world.first[row, hour + 1] - world.first[row, hour]
-            rate = RATE * world.size[0] * profiles[min(kind, philly), hour % 24]
+            rate = RATE * world.size[0] * profiles[min(today, philly), hour % 24]
             if helios:
-                rate *= DAY_FACTORS[kind - philly]
+                rate *= DAY_FACTORS[today - philly]
                 often = math.log(1.0 - OFTEN) + score_poisson(count, rate)
                 burst = math.log(OFTEN) + score_poisson(count, rate * BURST)
                 top = max(often, burst)
                 score += top + math.log(math.exp(often - top) + math.exp(burst - top))
             else:
                 score += score_poisson(count, rate)
-        chances[kind] = score
+        chances[today] = score
     found: Floats = np.exp(chances - chances.max())
     found /= found.sum()
     return found
@@ -107,15 +107,15 @@ def draw_future(
     drawn.gpus[at, :known] = world.gpus[row, :known]
     rates = np.empty(HOURS + 24)
     draw_rates(rng, profiles, rates[: HOURS - HOURS % 24])
-    luck, kind = rng.random(), 0
-    while kind < len(chances) - 1 and luck >= chances[kind]:
-        luck -= chances[kind]
-        kind += 1
+    luck, today = rng.random(), 0
+    while today < len(chances) - 1 and luck >= chances[today]:
+        luck -= chances[today]
+        today += 1
     burst = rng.random() < OFTEN
     for hour in range(now, now // 24 * 24 + 24):
-        rates[hour] = profiles[min(kind, philly), hour % 24]
-        if kind >= philly:
-            rates[hour] *= DAY_FACTORS[kind - philly] * (BURST if burst else 1.0)
+        rates[hour] = profiles[min(today, philly), hour % 24]
+        if today >= philly:
+            rates[hour] *= DAY_FACTORS[today - philly] * (BURST if burst else 1.0)
             fate = rng.random()
             burst = fate >= BURST_END if burst else fate < BURST_BEGIN
     last = min(now + AHEAD, HOURS)

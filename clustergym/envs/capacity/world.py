@@ -161,10 +161,10 @@ def draw_jobs(rng: np.random.Generator, world: World, row: int, hour: int, rate:
     for job in range(begin, begin + number):
         work = WORK_MEDIAN * np.exp(WORK_SIGMA * rng.standard_normal())
         world.work[row, job] = min(work, WORK_MOST)
-        luck, kind = rng.random(), 0
-        while luck >= GPU_SHARES[kind]:
-            kind += 1
-        world.gpus[row, job] = 2**kind
+        luck, level = rng.random(), 0
+        while luck >= GPU_SHARES[level]:
+            level += 1
+        world.gpus[row, job] = 2**level
 
 
 @compile_part

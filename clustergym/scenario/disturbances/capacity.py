@@ -313,7 +313,7 @@ class ActiveCapacity(ActiveDisturbance):
                 back.append((at, min(-more, self._count(at, self._ends))))
         return CapacityPlan(targets, tuple(order), tuple(back))
 
-    def gained(self, plan: CapacityPlan) -> list[int]:
+    def list_gained(self, plan: CapacityPlan) -> list[int]:
         """Return the ordered nodes of a plan that come at once."""
         return [node for node in plan.order if not self._plan.products[self.product_of[node]].lead]
 

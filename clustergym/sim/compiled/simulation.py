@@ -366,7 +366,7 @@ class CompiledSimulation:
             return False
         shown = self._views.view_of_now()
         available = shown.available.copy()
-        for node in rented.active.gained(plan):
+        for node in rented.active.list_gained(plan):
             available[cluster.node_type[node]] += cluster.node_gpus[node]
         for node in rented.active.list_going(plan, {}):
             available[cluster.node_type[node]] -= cluster.node_gpus[node]
