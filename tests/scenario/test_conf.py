@@ -102,7 +102,7 @@ def test_loggers_are_what_they_are_called(name):
 def test_policy(name):
     needs_queues = find_class("policy", content("policy", name)["name"]).needs_queues
     queues = ["scenario.queues=virtual_cluster"] * needs_queues
-    queues += ["scenario=ares", "cluster=ares-16", "capacity=cloud"] * (name == "renting")
+    queues += ["scenario=ares", "trace.rule=ares", "cluster=ares-16", "capacity=cloud"] * (name == "renting")
     config = run_short([*WITH_DEADLINES, *queues], name)["policy"]
     # The YAML states every parameter: of a policy at the default that the class has, of a preset
     # (a file that is not named as its policy) at least one at another value.

@@ -217,8 +217,8 @@ def _look_ahead(
     s, world, tried = steps.select(arrays, 0), steps.select(arrays, 1), steps.select(arrays, 2)
     racks, rule, count = len(s.free), choose(s, rules, weights, 0, len(s.mask)), 0
     differs[0], differs[1] = np.inf, 0.0
-    # Of placements, of moves and of waiting, what the rule likes best: which of the three it is matters most, and
-    # of many candidates that cost the same in truth one looks better by chance.
+    # Of placements, of moves and of waiting, what the rule likes best: which of the three it is matters most,
+    # and of many candidates that cost the same in truth one looks better by chance.
     for part in range(3):
         action = choose(s, rules, weights, part * racks, min((part + 1) * racks, 2 * racks + 1))
         if action != NONE:
