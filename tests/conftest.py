@@ -39,6 +39,7 @@ MARKS = {
     "compiled": (
         "agents/test_beliefs.py",
         "agents/test_lookahead.py",
+        "envs/test_capacity.py",
         "envs/test_compiled_views.py",
         "envs/test_copies.py",
         "envs/test_drive.py",
@@ -55,6 +56,7 @@ MARKS = {
         "results/bounds/test_certificates.py",
         "results/metrics/test_scenarios_without_bounds.py",
         "sim/compiled",
+        "sim/test_decisions_apart.py",
         "training",
     ),
     "docs": (
