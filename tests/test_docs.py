@@ -355,7 +355,7 @@ def test_the_site_builds_without_a_warning(site):
         assert len(pages[page]) > 5000
     check_environments(pages, folder)
     check_commands(pages)
-    check_boards(pages, folder)
+    check_boards(pages)
     check_policies(pages)
     check_home(pages)
     # What lies outside of docs/ has a page of its own.

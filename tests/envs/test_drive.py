@@ -18,7 +18,9 @@ _PRESETS = {
     for path in sorted((conf_dir() / "policy").glob("*.yaml"))
 }
 POLICIES = {
-    name: preset for name, preset in _PRESETS.items() if not find_class("policy", preset["name"]).needs_queues
+    name: preset
+    for name, preset in _PRESETS.items()
+    if not find_class("policy", preset["name"]).needs_queues and name != "renting"
 }
 """Policies of queues play environments with tenants alone (tests/envs/test_tenants_env.py)."""
 QUICK = {"pollux": {"population": 8, "generations": 8}}
