@@ -42,6 +42,7 @@ def test_metadata_are_current(maker):
         assert columns == maker.read_rows(ROOT / source)[0]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:rdflib", "ignore::DeprecationWarning:mlcroissant")
 def test_mlcroissant_takes_the_metadata_and_reads_every_row(maker):
     croissant = pytest.importorskip("mlcroissant", reason="pip install mlcroissant")
     command = [sys.executable, "-m", "mlcroissant.scripts.cli", "validate", "--jsonld", "croissant.json"]
