@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.envs.placing import PlacingEnv
-from clustergym.envs.vector.base import AddInfo, EpisodesVectorEnv, Masks, check_discrete
+from clustergym.envs.vector.base import AddInfo, Masks, check_discrete
 
 
 class PlacingEpisodes(ABC):
@@ -133,32 +131,3 @@ class PlacingEpisodes(ABC):
     def summarise(self, infos: dict[str, Any], ended: Bools, add_info: AddInfo) -> dict[str, Any]:
         """Return the infos as they are."""
         return infos
-
-
-class PlacingVectorEnv(EpisodesVectorEnv):
-    """A Gymnasium vector environment of many episodes of one of the placement environments.
-
-    Parameters
-    ----------
-    num_envs : int
-    autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
-    render_mode : None
-        Nothing is drawn.
-    **parameters
-        Of the single environment.
-    """
-
-    single_class: type[PlacingEnv[Any, Any]]
-    episodes_class: type[PlacingEpisodes]
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        *,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        render_mode: str | None = None,
-        **parameters: Any,
-    ) -> None:
-        single = self.single_class(**parameters)
-        episodes = partial(self.episodes_class, single)
-        super().__init__(single, episodes, num_envs, autoreset_mode, render_mode)

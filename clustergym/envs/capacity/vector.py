@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode
 
 from clustergym.common.arrays import Bools, Floats
 from clustergym.envs.capacity.environment import NAMES, CapacityEnv, CapacityRows, check_targets
-from clustergym.envs.vector.base import AddInfo, EpisodesVectorEnv, Masks
+from clustergym.envs.vector.base import AddInfo, Masks, ParameterVectorEnv
 
 
 class CapacityEpisodes:
@@ -82,28 +81,8 @@ class CapacityEpisodes:
         return {name: value for name, value in infos.items() if name.lstrip("_") not in numbered}
 
 
-class CapacityVectorEnv(EpisodesVectorEnv):
-    """A vector environment of `CapacityEnv`.
+class CapacityVectorEnv(ParameterVectorEnv):
+    """A vector environment of `CapacityEnv`."""
 
-    Parameters
-    ----------
-    num_envs : int
-    autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
-    render_mode : None
-        Nothing is drawn.
-    **parameters
-        Of the single environment.
-    """
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        *,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        render_mode: str | None = None,
-        **parameters: Any,
-    ) -> None:
-        single = CapacityEnv(**parameters)
-        super().__init__(
-            single, lambda size: CapacityEpisodes(single, size), num_envs, autoreset_mode, render_mode
-        )
+    single_class = CapacityEnv
+    episodes_class = CapacityEpisodes

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.envs.placement.drawing import episode_instance
 from clustergym.envs.placement.environment import PlacementEnv
-from clustergym.envs.placing_vector import PlacingEpisodes, PlacingVectorEnv
-from clustergym.envs.vector.base import Masks
+from clustergym.envs.placing_vector import PlacingEpisodes
+from clustergym.envs.vector.base import Masks, ParameterVectorEnv
 from clustergym.scenario.placement_problem import Assignment, Instance, Spread, weigh_spread
 
 
@@ -125,7 +125,7 @@ class PlacementEpisodes(PlacingEpisodes):
         return np.concatenate(parts, axis=1, dtype=np.float32) / self.single.scale
 
 
-class PlacementVectorEnv(PlacingVectorEnv):
+class PlacementVectorEnv(ParameterVectorEnv):
     """A vector environment of `PlacementEnv`."""
 
     single_class, episodes_class = PlacementEnv, PlacementEpisodes

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.envs.placing_vector import PlacingEpisodes, PlacingVectorEnv
+from clustergym.envs.placing_vector import PlacingEpisodes
 from clustergym.envs.racks import step as steps
 from clustergym.envs.racks.environment import RackEnv
 from clustergym.envs.racks.gangs import Gangs, RackParameters, episode_gangs
 from clustergym.envs.racks.step import RackArrays, RackRules
-from clustergym.envs.vector.base import Masks
+from clustergym.envs.vector.base import Masks, ParameterVectorEnv
 from clustergym.sim.compiled.numba_cache import Direct
 
 
@@ -142,7 +142,7 @@ class RackEpisodes(PlacingEpisodes):
         return self._arrays.observation.copy()
 
 
-class RackVectorEnv(PlacingVectorEnv):
+class RackVectorEnv(ParameterVectorEnv):
     """A vector environment of `RackEnv`."""
 
     single_class, episodes_class = RackEnv, RackEpisodes

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.envs.placing_vector import PlacingEpisodes, PlacingVectorEnv
+from clustergym.envs.placing_vector import PlacingEpisodes
 from clustergym.envs.sharing.environment import SharingEnv
 from clustergym.envs.sharing.episode import AT, NAMES, REJECTED, USED, SharingEpisode
 from clustergym.envs.sharing.parameters import episode_stream
 from clustergym.envs.sharing.state import SharingState
 from clustergym.envs.sharing.step import SHOW, ShownEpisode, advance
-from clustergym.envs.vector.base import Masks
+from clustergym.envs.vector.base import Masks, ParameterVectorEnv
 
 
 class SharingEpisodes(PlacingEpisodes):
@@ -103,7 +103,7 @@ class SharingEpisodes(PlacingEpisodes):
         return observation
 
 
-class SharingVectorEnv(PlacingVectorEnv):
+class SharingVectorEnv(ParameterVectorEnv):
     """A vector environment of `SharingEnv`."""
 
     single_class, episodes_class = SharingEnv, SharingEpisodes

@@ -302,3 +302,34 @@ def _reset_mask(mask: Any, number: int) -> Bools:
         remedy = f"give an array of {number} bool, at least one of them true"
         raise InputError("is not valid", field="options.reset_mask", remedy=remedy)
     return found
+
+
+class ParameterVectorEnv(EpisodesVectorEnv):
+    """A vector environment that is made of the parameters of its single environment alone.
+
+    Parameters
+    ----------
+    num_envs : int
+    autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
+    render_mode : None
+        Nothing is drawn.
+    **parameters
+        Of the single environment.
+    """
+
+    single_class: type[Any]
+    episodes_class: type[Any]
+    """Made of the single environment and the number of environments."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        **parameters: Any,
+    ) -> None:
+        single = self.single_class(**parameters)
+        super().__init__(
+            single, lambda size: self.episodes_class(single, size), num_envs, autoreset_mode, render_mode
+        )
