@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,7 +72,7 @@ def draw_prices(
 
 def find_value(steps: Sequence[tuple[int, float]], tick: int) -> float:
     """Return the value of a step function at a tick."""
-    return next(value for start, value in reversed(steps) if start <= tick)
+    return steps[bisect_right(steps, (tick, math.inf)) - 1][1]
 
 
 def accrue(prices: Steps, at: Ints) -> Floats:
