@@ -23,8 +23,7 @@ from ..live.own.script import find_gpu_type, read_script
 from ..policies.kueue import Kueue
 from .advice import advise, estimate_starts
 from .ahead import Ahead
-from .folder import CLUSTER, QUEUES, TwinFolder
-from .hosts import Pools
+from .folder import CLUSTER, TwinFolder
 from .present import Present
 
 SOONER_S = 60.0
@@ -41,10 +40,13 @@ class Request:
         As one that waits since now.
     segment : int
         GPUs of each block that must lie in one NVLink domain; 0: they lie anywhere.
+    in_local_queue : bool
+        Whether what the job names as its partition is a local queue of Kueue.
     """
 
     job: SlurmJob
     segment: int = 0
+    in_local_queue: bool = False
 
     def list_smaller(self) -> Iterator[Request]:
         """Yield the request with a half, a quarter, ... of its GPUs, on fewer nodes where it names nodes."""
@@ -52,7 +54,8 @@ class Request:
         while gpus % 2 == 0:
             gpus, nodes = gpus // 2, max(nodes // 2, 1) if nodes else 0
             if not nodes or gpus % nodes == 0:
-                yield Request(replace(self.job, gpus=gpus, nodes=nodes), min(self.segment, gpus))
+                job = replace(self.job, gpus=gpus, nodes=nodes)
+                yield replace(self, job=job, segment=min(self.segment, gpus))
 
 
 def read_request(path: Path, now_s: float, user: str = "") -> Request:
@@ -73,7 +76,7 @@ def read_request(path: Path, now_s: float, user: str = "") -> Request:
             told = f"has {len(jobs) + sum(parts.values())} Workloads" if len(jobs) != 1 else "asks for no GPU"
             raise InputError(told, file=path, remedy="give one Workload, of whole GPUs")
         waiting = replace(jobs[0], state="PENDING", start_s=float("nan"), end_s=float("nan"), submit_s=now_s)
-        return Request(waiting)
+        return Request(waiting, in_local_queue=True)
     script = read_script(path)
     job = SlurmJob(
         line=0,
@@ -116,8 +119,8 @@ class Admission:
         self.twin, self.present, self._rules = twin, present, (policy, more)
         self._content = twin.content(CLUSTER)
         nobody = replace(present, running=(), waiting=())
-        self._cluster = Ahead(twin, nobody, policy, more).conditions.cluster
-        self._pools = Pools(self._content, "" if twin.queues is None else str(twin.content(QUEUES)))
+        ahead = Ahead(twin, nobody, policy, more)
+        self._cluster, self._pools = ahead.conditions.cluster, ahead.pools
 
     def _look_ahead(self, job: SlurmJob, alone: bool = False) -> Ahead:
         """Return the simulation of the cluster with the job in the queue, or of the job alone."""
@@ -132,7 +135,8 @@ class Admission:
         partitions = {
             name for one in self._content.get("hosts") or () for name in one.get("partitions") or ()
         }
-        if job.partition and partitions and job.partition not in partitions and not _is_kueue(job):
+        named = job.partition and partitions and not request.in_local_queue
+        if named and job.partition not in partitions:
             return f"there is no partition {job.partition} ({nearest(job.partition, partitions)})"
         if found is None:
             return f"{job.partition or 'the cluster'} has no {job.gpu_type}"
@@ -185,12 +189,8 @@ class Admission:
         moment = ahead.now()
         rows = [] if moment is None else advise(_as_admitted(ahead, moment), ahead.present)
         wait = {"what": "wait", "why": "the rules leave it in the queue"}
-        return next((row for row in rows if row["job_id"] == job.job_id), wait)
-
-    def estimate(self, request: Request, draws: int, seed: int) -> dict[str, Any]:
-        """Return when a job would start, s from now, by 10, 50 and 90 % of draws; None: not in 30 days."""
-        rows = estimate_starts(self._look_ahead(request.job), draws, seed)
-        return next(row for row in rows if row["job_id"] == request.job.job_id)
+        found = next((row for row in rows if row["job_id"] == job.job_id), wait)
+        return {key: found[key] for key in ("what", "why")}
 
     def answer(self, request: Request, draws: int, seed: int) -> dict[str, Any]:
         """Return all that is asked of a job, with the largest smaller request that starts sooner.
@@ -201,24 +201,26 @@ class Admission:
             `refused` (empty: it is not), `now`, `requests` (GPUs, nodes, `refused`, quantiles), the first of
             which is the job's own, and `sooner`: the GPUs of the largest request that starts sooner, or None.
         """
-        rows = list[dict[str, Any]]()
-        for one in (request, *request.list_smaller()):
-            refused = self.find_refusal(one)
-            found = {} if refused else self.estimate(one, draws, seed)
-            starts = {name: found.get(name) for name in ("p10_s", "p50_s", "p90_s")}
-            rows.append({"gpus": one.job.gpus, "nodes": one.job.nodes, "refused": refused} | starts)
+        described = [self._describe(one, draws, seed) for one in (request, *request.list_smaller())]
+        rows, ahead = [row for row, _ in described], described[0][1]
         own = np.inf if rows[0]["p50_s"] is None else rows[0]["p50_s"]
         sooner = [
             row["gpus"] for row in rows[1:] if row["p50_s"] is not None and row["p50_s"] < own - SOONER_S
         ]
-        now = {key: value for key, value in self.decide_now(request).items() if key in ("what", "why")}
         largest = max(sooner, default=None)
+        now = {"what": "refuse", "why": rows[0]["refused"]}
+        now = now if ahead is None else self._answer_now(ahead, request.job)
         return {"refused": rows[0]["refused"], "now": now, "requests": rows, "sooner": largest}
 
-
-def _is_kueue(job: SlurmJob) -> bool:
-    """Whether a job is a Workload, whose `partition` is a local queue."""
-    return "/" in job.job_id
+    def _describe(self, request: Request, draws: int, seed: int) -> tuple[dict[str, Any], Ahead | None]:
+        """Return when a request would start, s from now (None: not in 30 days), and the simulation of it."""
+        job, refused, ahead, found = request.job, self.find_refusal(request), None, dict[str, Any]()
+        if not refused:
+            ahead = self._look_ahead(job)
+            rows = estimate_starts(ahead, draws, seed)
+            found = next(row for row in rows if row["job_id"] == job.job_id)
+        starts = {name: found.get(name) for name in ("p10_s", "p50_s", "p90_s")}
+        return {"gpus": job.gpus, "nodes": job.nodes, "refused": refused} | starts, ahead
 
 
 def _as_admitted(ahead: Ahead, moment: Moment) -> Moment:

@@ -176,6 +176,11 @@ class Ahead:
         Further overrides.
     until_s : float
         Jobs of the log that ended later are not known.
+
+    Attributes
+    ----------
+    pools : Pools
+        Of the cluster's partitions.
     """
 
     def __init__(
@@ -187,10 +192,10 @@ class Ahead:
         until_s: float = np.inf,
     ) -> None:
         self.present, self.log = present, twin.log
-        self._pools = Pools(twin.content(CLUSTER), "" if twin.queues is None else str(twin.content(QUEUES)))
+        self.pools = Pools(twin.content(CLUSTER), "" if twin.queues is None else str(twin.content(QUEUES)))
         with tempfile.TemporaryDirectory() as folder:
             path = None
-            if (content := self._pools.split_cluster()) is not None:
+            if (content := self.pools.split_cluster()) is not None:
                 path = Path(folder) / CLUSTER
                 write_text(path, json.dumps(content))
             words = ["scenario=own-log", *twin.policy_words(policy)]
@@ -207,7 +212,7 @@ class Ahead:
 
     def _on_hosts(self, job: SlurmJob) -> list[SlurmJob]:
         """Return a running job with the type of its hosts; with several types, a job for each of them."""
-        hosts, by_type = host_names(job.hosts), self._pools.hosts_by_type(job.hosts)
+        hosts, by_type = host_names(job.hosts), self.pools.hosts_by_type(job.hosts)
         if sum(map(len, by_type.values())) < len(hosts) or (len(by_type) > 1 and job.gpus % len(hosts)):
             return [job]
         parts = list[SlurmJob]()
@@ -222,7 +227,7 @@ class Ahead:
         found = []
         for job in jobs:
             known = job.gpu_type in self._most
-            gpu_type = job.gpu_type if known else self._pools.find_type(job.gpu_type, job.partition)
+            gpu_type = job.gpu_type if known else self.pools.find_type(job.gpu_type, job.partition)
             if gpu_type is None:
                 leave_out("job", f"asks for {job.gpu_type}, which the cluster or its partition does not have")
             elif job.gpus > self._most.get(gpu_type, max(self._most.values())):
@@ -309,7 +314,7 @@ class Ahead:
         limits = log.time_limit_s
         for row, delay_s in arrivals:
             at, partition = now_s + delay_s, "" if log.partition is None else log.partition[row]
-            gpu_type = self._pools.find_type(log.gpu_type[row], partition) or ""
+            gpu_type = self.pools.find_type(log.gpu_type[row], partition) or ""
             if log.gpus[row] > self._most.get(gpu_type, max(self._most.values())):
                 leave_out("arrival", "a job of the log asks for more GPUs than there are of its type")
                 continue
