@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 import yaml
 from clustergym.papers.planning import PAPER_COUNTS
@@ -39,7 +40,7 @@ def world_tables() -> dict[str, FigureTable]:
 
 def compared_table() -> str:
     """Return the README's table: ratios to the reference over families, of boards that have any."""
-    tables = {name: one for name, one in world_tables().items() if count_ratios(one)}
+    tables = filled_tables()
     first = next(iter(tables.values()))
     found = {row: [compare_with_reference(one, row).overall for one in tables.values()] for row in COMPARED}
     # The order of the first board; rows that it has no ratio of stand last.
@@ -49,15 +50,20 @@ def compared_table() -> str:
     return table(heads, rows, words=(0,))
 
 
-def count_ratios(one: FigureTable) -> int:
-    """Return how many of the README's rows a board has a ratio of, beside the reference's."""
-    rows = (row for row in COMPARED if row != one.keys.reference)
-    return sum(compare_with_reference(one, row).overall is not None for row in rows)
+@cache
+def filled_tables() -> dict[str, FigureTable]:
+    """Return the README's boards that have a ratio of one of its rows, beside the reference's."""
+
+    def has_ratio(one: FigureTable) -> bool:
+        rows = (row for row in COMPARED if row != one.keys.reference)
+        return any(compare_with_reference(one, row).overall is not None for row in rows)
+
+    return {name: one for name, one in world_tables().items() if has_ratio(one)}
 
 
 def state_main_findings() -> str:
     """Return in two sentences how papers' schedulers, backfill and a learned auction compare with heSRPT."""
-    tables = {name: one for name, one in world_tables().items() if count_ratios(one)}
+    tables = filled_tables()
     papers: dict[str, list[float]] = {}
     ahead, backfilled, learned = set(), [], []
     for name, one in tables.items():
