@@ -120,6 +120,8 @@ def _whatif_arguments(parser: argparse.ArgumentParser) -> None:
         **several,
     )
     add("--limit", metavar="QUEUE=N", help="most GPUs of a queue, also under slurm-multifactor", **several)
+    words = "a YAML file of capacity plans: what is rented, at what prices, by which rule"
+    add("--plans", type=Path, metavar="FILE", help=words)
     add("--days", type=float, default=30.0, metavar="N", help="of each drawn month (default: 30)")
     add("--resamples", type=int, default=5, metavar="N", help="how many months are drawn (default: 5)")
     _price_arguments(parser)
@@ -191,6 +193,7 @@ def ask_whatif(options: argparse.Namespace) -> int:
         options.days,
         options.resamples,
         tuple(words),
+        options.plans,
     )
     out = options.out or options.folder / "whatif"
     figures = ask(TwinFolder(options.folder), question, _prices(options), out, hydra_words)
