@@ -122,6 +122,18 @@ def test_plans_beside_other_rules_on_the_same_jobs(folder, capsys):
     assert "4 runs, 4 finished before" in capsys.readouterr().out
 
 
+def test_work_that_is_left_is_what_time_limits_leave(folder):
+    log = (folder / "log.csv").read_text().splitlines()
+    limits = {"a": ",28800", "j": ",time_limit_s"}
+    (folder / "log.csv").write_text("".join(f"{row}{limits.get(row[0], ',')}\n" for row in log))
+    # At 0:00 a's limit leaves 8 h of 8 GPUs, 4 GPU-hours more than 60: a node is ordered, which comes at
+    # 0:30 for an hour. At 1:00 a leaves 56; b has no limit, and counts none.
+    plan = "x: {nodes: 1, price: 1, lead_s: 1800, term_s: 3600}"
+    rule = "rule: reactive\n  ahead: [-60, 1, 0]\n  at_once: [0, 0, 0, 0]"
+    (folder / "plans.yaml").write_text(f"p:\n  products:\n    {plan}\n  {rule}\n")
+    assert mean_of(ask(folder, "--resamples", "1"), "rent") == {"today": 0.0, "p": 2 * 8.0}
+
+
 def test_differences_are_of_pairs_with_students_interval():
     def run(wait_s, late, rent):
         waits = {"all": {"all jobs": {"mean_s": wait_s}}}
