@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import yaml
+
 from clustergym.benchmark.study.study_file import slug
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.errors import InputError
@@ -57,8 +59,10 @@ class Plan(NamedTuple):
     def policy_words(self, words: Sequence[str]) -> list[str]:
         """Return the overrides of a policy that rents by this plan, given those of the one within."""
         first, *rest = words
-        # Parameters are divided at spaces there.
-        within = [first.removeprefix("policy="), *(re.sub(r"([,:]) ", r"\1", word[7:]) for word in rest)]
+        # Without the spaces of lists: parameters are divided at spaces there.
+        pairs = (word.removeprefix("policy.").split("=", 1) for word in rest)
+        texts = (f"{key}={json.dumps(yaml.safe_load(text), separators=(',', ':'))}" for key, text in pairs)
+        within = [first.removeprefix("policy="), *texts]
         return ["policy=renting-plan", f"policy.within={json.dumps(' '.join(within))}", *self.rule]
 
 
@@ -103,8 +107,8 @@ class _Reader:
         products = {key: self.product(given, name, key) for key, given in plan.products.items()}
         path = None if plan.path is None else str((self.source.path.parent / plan.path).absolute())
         priced = {} if path is None else read_offers(path, {key: one.nodes for key, one in products.items()})
-        for key in products.keys() - priced.keys():
-            if "price" not in plan.products[key]:
+        for key in products:
+            if key not in priced and "price" not in plan.products[key]:
                 remedy = "give USD per GPU-hour, or a file of prices"
                 raise self.error("has no price", remedy, name, "products", key)
         self.check_rule(plan, name)

@@ -89,6 +89,7 @@ def draw_log(trace: Trace, days: float, seed: int, path: Path) -> Drawn:
     if not rows:
         raise InputError("has no job in the drawn days", file=trace.path or None, remedy="give more days")
     drawn, origin = trace.take(rows), trace.clock_start_s
+    kept = "gpus", "gpu_type", "user", "virtual_cluster", "partition", "outcome", "priority", "nodes"
     log = RecordedJobs(
         path=path,
         format="drawn",
@@ -96,18 +97,11 @@ def draw_log(trace: Trace, days: float, seed: int, path: Path) -> Drawn:
         row=np.arange(len(rows)),
         line=[0] * len(rows),
         duration_s=drawn.work_iterations.astype(np.float64),
-        gpus=drawn.gpus,
-        gpu_type=drawn.gpu_type,
         job_id=job_id,
         submit_s=origin + np.array(submit_s),
         left_out=Counter(),
-        user=drawn.user,
-        virtual_cluster=drawn.virtual_cluster,
-        partition=drawn.partition,
-        outcome=drawn.outcome,
         time_limit_s=drawn.time_limit_s,
-        priority=drawn.priority,
-        nodes=drawn.nodes,
+        **{name: getattr(drawn, name) for name in kept},
     )
     write_log(log, path)
     return Drawn(path, len(rows), origin + min(submit_s))
@@ -196,24 +190,17 @@ def changed_queues(twin: TwinFolder, question: Question, out: Path) -> Path:
     return path
 
 
-class Part(NamedTuple):
-    """A study of a question, and the cluster of each of its scenarios, by label."""
-
-    study: Study
-    clusters: Mapping[str, Path]
-
-
-def write_studies(twin: TwinFolder, question: Question, out: Path) -> tuple[list[Part], dict[int, Drawn]]:
+def write_studies(twin: TwinFolder, question: Question, out: Path) -> tuple[list[Study], dict[int, Drawn]]:
     """Resample logs at random and write a question's study files; return the studies and the logs by seed.
 
     The first is of all but the plans, each of which is one.
     """
-    own, moved = twin.file(CLUSTER), question.quotas or question.limits
     amounts = [*(question.quotas or {}).items(), *(question.limits or {}).items()]
     told = [*(f"{text} more" for text in question.add), *(f"{name} {gpus:g}" for name, gpus in amounts)]
     changed, plans = " and ".join(told), dict[str, Plan]()
     if question.plans is not None:
-        plans = read_plans(question.plans, load_cluster(str(own.absolute())), (TODAY, changed))
+        own = load_cluster(str(twin.file(CLUSTER).absolute()))
+        plans = read_plans(question.plans, own, (TODAY, changed))
     if not (question.policies or changed or plans):
         remedy = "give --policy, --add, --quota, --limit or --plans"
         raise InputError("nothing is to be changed", field="whatif", remedy=remedy)
@@ -223,23 +210,21 @@ def write_studies(twin: TwinFolder, question: Question, out: Path) -> tuple[list
         for seed in range(question.resamples)
     }
     log = f"'{(out / 'logs').absolute()!s}/log-${{seed}}.csv'"
-    scenarios, clusters = {TODAY: twin.words(log=log, more=question.words)}, {TODAY: own}
+    scenarios = {TODAY: twin.words(log=log, more=question.words)}
     if changed:
-        cluster = changed_cluster(twin, question.add, out) if question.add else own
-        queues = changed_queues(twin, question, out) if moved else None
+        cluster = changed_cluster(twin, question.add, out) if question.add else None
+        queues = changed_queues(twin, question, out) if question.quotas or question.limits else None
         scenarios[changed] = twin.words(log=log, cluster=cluster, queues=queues, more=question.words)
-        clusters[changed] = cluster
     policies = {"today's rules": twin.policy_words(None)}
     policies |= {text: twin.policy_words(text) for text in question.policies}
-    parts = [Part(_write_study(out / "study.yaml", scenarios, policies, list(drawn)), clusters)]
+    studies = [_write_study(out / "study.yaml", scenarios, policies, list(drawn))]
     for name, plan in plans.items():
         folder = out / "plans" / slug(name)
-        cluster = changed_cluster(twin, plan.add, folder)
-        words = [*twin.words(log=log, cluster=cluster, more=question.words), *plan.words]
+        more = (*question.words, *plan.words)
+        scenarios = {name: twin.words(log=log, cluster=changed_cluster(twin, plan.add, folder), more=more)}
         within = {label: plan.policy_words(given) for label, given in policies.items()}
-        study = _write_study(folder / "study.yaml", {name: words}, within, list(drawn))
-        parts.append(Part(study, {name: cluster}))
-    return parts, drawn
+        studies.append(_write_study(folder / "study.yaml", scenarios, within, list(drawn)))
+    return studies, drawn
 
 
 def _write_study(
@@ -268,20 +253,22 @@ def ask(
 
     A run that is finished is not run again, so that a question which was stopped goes on.
     """
-    parts, drawn = write_studies(twin, question, out)
-    cells = [cell for part in parts for cell in part.study.cells()]
+    studies, drawn = write_studies(twin, question, out)
+    cells = [cell for study in studies for cell in study.cells()]
     status, finished = run_cells(cells, out / "runs", hydra_words)
     if status:
         raise InputError("some runs failed", file=out / "study.yaml", remedy="mend them, and ask again")
     by_option: dict[str, list[dict[str, Any]]] = {}
-    for part in parts:
-        for cell, result in read_cells(part.study, out / "runs").runs:
+    for study in studies:
+        for cell, result in read_cells(study, out / "runs").runs:
             folder = out / "runs" / cell.folder
-            cluster = load_cluster(str(part.clusters[cell.scenario].absolute()))
+            changed = cell.scenario != TODAY and (question.add or study is not studies[0])
+            path = study.path.parent / CLUSTER if changed else twin.file(CLUSTER)
+            cluster = load_cluster(str(path.absolute()))
             course = read_course(folder, drawn[cell.seed].origin_s, cluster, result.metrics)
             if not any(word.startswith("oracle") for word in question.words):
                 check_counts(course, folder / "jobs.csv")
-            label = make_label(part.study, cell.scenario, cell.policy)
+            label = make_label(study, cell.scenario, cell.policy)
             by_option.setdefault(label, []).append(summarise_run(course, prices))
     return {
         "schema": "clustergym.twin-whatif/1",
@@ -350,7 +337,7 @@ def differences(today: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, 
         if known:
             of_all = estimate(known)
             found[key] = {"mean": of_all.mean, "periods": len(known)}
-            found[key] |= {"low": of_all.low, "high": of_all.high} if len(known) >= LEAST_PERIODS else {}
+            found[key] |= {"low": of_all.low, "high": of_all.high} if len(known) > 2 else {}
     return found
 
 
@@ -359,9 +346,7 @@ READ: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
     "late_jobs": lambda run: float(run["late_jobs"]),
     "cost": lambda run: float(run["cost"]["all"] if "cost" in run else run["rent"]),
 }
-"""The figures that plans are compared by, of a run."""
-LEAST_PERIODS = 3
-"""Periods from which on an interval of a mean can be told (`statistics.estimate`)."""
+"""The figures of a run that options are compared by."""
 
 
 def _mean(run: Mapping[str, Any], by: str, name: str) -> float | None:
