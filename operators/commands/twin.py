@@ -168,16 +168,10 @@ def ask_whatif(options: argparse.Namespace) -> int:
     hydra_words = [word for word in options.words if word.startswith("hydra")]
     for name in ("days", "resamples"):
         require(getattr(options, name) > 0, f"--{name}", getattr(options, name), "give more than 0")
-    question = Question(
-        tuple(options.policy),
-        tuple(options.add),
-        _amounts(options.quota, "--quota"),
-        _amounts(options.limit, "--limit"),
-        options.days,
-        options.resamples,
-        tuple(words),
-        options.plans,
-    )
+    quotas, limits = _amounts(options.quota, "--quota"), _amounts(options.limit, "--limit")
+    periods = options.days, options.resamples
+    changes = tuple(options.policy), tuple(options.add), quotas, limits
+    question = Question(*changes, *periods, tuple(words), options.plans)
     out = options.out or options.folder / "whatif"
     figures = ask(TwinFolder(options.folder), question, _prices(options), out, hydra_words)
     command = f"clustergym twin {shlex.join(options.given)}"

@@ -232,9 +232,11 @@ def summarise_run(course: UsageCurve, prices: Prices) -> dict[str, Any]:
     found["goodput_gpu_hours"] = goodput = divide_goodput(course)
     found["utilisation"] = utilisation(course)
     found |= {"rented_gpu_hours": course.rented_gpu_hours, "rent": course.rent}
-    own_hours = sum(goodput.values()) - course.rented_gpu_hours
     if prices.gpu_hour is not None:
-        found["cost"] = {name: hours * prices.gpu_hour for name, hours in goodput.items()}
+        # A use of one's own GPUs and of rented ones has no one price.
+        uses = {} if course.rented_gpu_hours else goodput
+        found["cost"] = {name: hours * prices.gpu_hour for name, hours in uses.items()}
+        own_hours = sum(goodput.values()) - course.rented_gpu_hours
         found["cost"]["all"] = own_hours * prices.gpu_hour + course.rent
     if prices.watts:
         by_hour = energy_by_hour(course, prices.watts)

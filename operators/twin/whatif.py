@@ -204,12 +204,10 @@ def write_studies(twin: TwinFolder, question: Question, out: Path) -> tuple[list
     if not (question.policies or changed or plans):
         remedy = "give --policy, --add, --quota, --limit or --plans"
         raise InputError("nothing is to be changed", field="whatif", remedy=remedy)
-    (out / "logs").mkdir(parents=True, exist_ok=True)
-    drawn = {
-        seed: draw_log(twin.log, question.days, seed, out / "logs" / f"log-{seed}.csv")
-        for seed in range(question.resamples)
-    }
-    log = f"'{(out / 'logs').absolute()!s}/log-${{seed}}.csv'"
+    logs, seeds = (out / "logs").absolute(), range(question.resamples)
+    logs.mkdir(parents=True, exist_ok=True)
+    drawn = {seed: draw_log(twin.log, question.days, seed, logs / f"log-{seed}.csv") for seed in seeds}
+    log = f"'{logs!s}/log-${{seed}}.csv'"
     scenarios = {TODAY: twin.words(log=log, more=question.words)}
     if changed:
         cluster = changed_cluster(twin, question.add, out) if question.add else None
@@ -217,22 +215,21 @@ def write_studies(twin: TwinFolder, question: Question, out: Path) -> tuple[list
         scenarios[changed] = twin.words(log=log, cluster=cluster, queues=queues, more=question.words)
     policies = {"today's rules": twin.policy_words(None)}
     policies |= {text: twin.policy_words(text) for text in question.policies}
-    studies = [_write_study(out / "study.yaml", scenarios, policies, list(drawn))]
+    studies = [_write_study(out / "study.yaml", scenarios, policies, seeds)]
     for name, plan in plans.items():
         folder = out / "plans" / slug(name)
         more = (*question.words, *plan.words)
         scenarios = {name: twin.words(log=log, cluster=changed_cluster(twin, plan.add, folder), more=more)}
         within = {label: plan.policy_words(given) for label, given in policies.items()}
-        studies.append(_write_study(folder / "study.yaml", scenarios, within, list(drawn)))
+        studies.append(_write_study(folder / "study.yaml", scenarios, within, seeds))
     return studies, drawn
 
 
-def _write_study(
-    path: Path,
-    scenarios: Mapping[str, Sequence[str]],
-    policies: Mapping[str, Sequence[str]],
-    seeds: Sequence[int],
-) -> Study:
+Labelled = Mapping[str, Sequence[str]]
+"""Overrides by the label of a scenario or policy."""
+
+
+def _write_study(path: Path, scenarios: Labelled, policies: Labelled, seeds: Sequence[int]) -> Study:
     content = {
         "title": "What if",
         "scenarios": {label: shlex.join(["own-log", *words]) for label, words in scenarios.items()},
@@ -286,8 +283,7 @@ def ask(
 
 def make_label(study: Study, scenario: str, policy: str) -> str:
     """Return the label of a scenario with a policy; `today` if both are those of today."""
-    parts = [scenario] if scenario != TODAY else []
-    parts += [policy] if policy != study.reference_policy else []
+    parts = [scenario] * (scenario != TODAY) + [policy] * (policy != study.reference_policy)
     return ", ".join(parts) or TODAY
 
 
