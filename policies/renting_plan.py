@@ -114,9 +114,9 @@ class RentingPlan(Policy):
         ran_s = view.attained_gpu_s / np.maximum(view.requested_gpus, 1)
         wanted = self._rule.find_targets(view, rented, np.nan_to_num(np.maximum(limit_s - ran_s, 0.0)))
         most, targets = rented.held + rented.ordered + rented.offered, np.zeros(len(wanted), dtype=np.int64)
-        for of_kind in (np.flatnonzero(rented.at_once), np.flatnonzero(~rented.at_once)):
-            left = wanted[of_kind[0]] if len(of_kind) else 0
-            for at in of_kind[np.argsort(rented.price[of_kind], kind="stable")].tolist():
+        for alike in (np.flatnonzero(rented.at_once), np.flatnonzero(~rented.at_once)):
+            left = wanted[alike[0]] if len(alike) else 0
+            for at in alike[np.argsort(rented.price[alike], kind="stable")].tolist():
                 targets[at] = min(left, most[at])
                 left -= targets[at]
         return targets

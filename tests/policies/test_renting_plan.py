@@ -32,12 +32,12 @@ def run_of(jobs, products, **parameters):
     return simulate(scenario, RentingPlan("fcfs", **parameters), Buddy()).simulation
 
 
-def events_of(simulation, *kinds):
-    """Return the time of each event of some kinds, and its node, or its job."""
+def events_of(simulation, *event_types):
+    """Return the time of each event of some types, and its node, or its job."""
     return [
         (round(event.time_s, 3), event.nodes[0][0] if event.job < 0 else event.job)
         for event in simulation.log.events
-        if event.event_type in kinds
+        if event.event_type in event_types
     ]
 
 
