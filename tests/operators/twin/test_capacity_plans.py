@@ -160,6 +160,24 @@ def test_the_reactive_rule_has_the_weights_of_the_page(folder):
     )
 
 
+def test_several_types_of_gpu(folder, capsys):
+    nodes = "- {gpu_type: A100, count: 1, gpus_per_node: 8}\n- {gpu_type: V100, count: 2, gpus_per_node: 4}\n"
+    (folder / "cluster.yaml").write_text(f"name: mine\nnodes:\n{nodes}")
+    plan = "p:\n  products:\n    x: {nodes: 3, price: 1, gpu_type: V100, process: {wave: 0.5}}\n"
+    (folder / "plans.yaml").write_text(plan)
+    found = read_plans(folder / "plans.yaml", load_cluster(str(folder / "cluster.yaml")), ())["p"]
+    assert found.add == ("12xV100",)
+    assert found.words == (
+        '+scenario.capacity={products:{x:{nodes:3,price:1,gpu_type:"V100",process:{wave:0.5}}},'
+        "path:null,billed_s:0.0,seed:null}",
+    )
+    assert ask(folder, "--resamples", "1")["options"]["p"]["rented_gpu_hours"]["mean"] == 12 * 48
+    (folder / "plans.yaml").write_text(f"{plan}  rule: reactive\n")
+    assert main(["whatif", str(folder), "--plans", str(folder / "plans.yaml")]) == 2
+    told = "plans.yaml:4: p.rule: reactive rents GPUs of one type, and the cluster has 2 (leave the rule out"
+    assert told in capsys.readouterr().err
+
+
 @refused("twin-plans")
 def test_plans_that_are_refused(given, said, folder, capsys):
     (folder / "plans.yaml").write_text(given)
