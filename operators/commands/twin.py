@@ -28,16 +28,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     rules = commands.add_parser("rules", help="write queues and policy from what Slurm or Kueue prints")
     _rules_arguments(rules)
-    fit = commands.add_parser(
-        "fit", help="replay the log under the cluster's own rules, beside the logged waits"
-    )
-    _folder_arguments(fit)
-    whatif = commands.add_parser("whatif", help="other rules, GPUs or quotas on drawn months, beside today's")
-    _whatif_arguments(whatif)
+    words = "replay the log under the cluster's own rules, beside the logged waits"
+    _folder_arguments(commands.add_parser("fit", help=words))
+    words = "other rules, GPUs, quotas or capacity plans on drawn months, beside today's"
+    _whatif_arguments(commands.add_parser("whatif", help=words))
     eta = commands.add_parser("eta", help="when each waiting job starts: 10, 50 and 90 %% of drawn run times")
-    advise = commands.add_parser(
-        "advise", help="what a policy would do now, and why; nothing is sent anywhere"
-    )
+    words = "what a policy would do now, and why; nothing is sent anywhere"
+    advise = commands.add_parser("advise", help=words)
     for command in (eta, advise):
         _folder_arguments(command, words=False)
         words = "what squeue, sacct -P or kubectl get workloads -o json prints of the present"
@@ -48,10 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     eta.add_argument("--draws", type=int, default=49, metavar="N", help="of run times (default: 49)")
     eta.add_argument("--seed", type=int, default=0, help="of the drawn run times (default: 0)")
     advise.add_argument("--shadow", type=Path, metavar="FILE", help="append what it would have done to FILE")
-    admit = commands.add_parser(
-        "admit", help="when a job that is not submitted yet would start, or what refuses it"
-    )
-    _admit_arguments(admit)
+    words = "when a job that is not submitted yet would start, or what refuses it"
+    _admit_arguments(commands.add_parser("admit", help=words))
     score = commands.add_parser("score", help="compare what advise --shadow wrote with a later log")
     score.add_argument("folder", type=Path, metavar="FOLDER", help="the folder with the later log.csv")
     score.add_argument("shadow", type=Path, metavar="FILE", help="what advise --shadow wrote")
@@ -64,9 +59,8 @@ def _admit_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("job", type=Path, metavar="JOB", help="an sbatch script, or a Kueue Workload (JSON or YAML)")
     add("words", nargs="*", metavar="KEY=VALUE", help="as clustergym run takes them")
-    words = (
-        "what squeue, sacct -P or kubectl get workloads -o json prints of the present (default: nothing runs)"
-    )
+    words = "what squeue, sacct -P or kubectl get workloads -o json prints of the present "
+    words += "(default: nothing runs)"
     add("--queue", type=Path, metavar="FILE", help=words)
     add("--now", metavar="TIME", help="when it was printed (default: when the file was written)")
     add("--user", default="", metavar="NAME", help="whose past run times a script's job has (default: all)")
@@ -81,14 +75,8 @@ def _rules_arguments(parser: argparse.ArgumentParser) -> None:
     )
     words += "ResourceFlavors (JSON or YAML)"
     add("sources", type=Path, nargs="+", metavar="SRC", help=words)
-    add(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="FOLDER",
-        help="writes queues.yaml and policy.yaml in it",
-    )
+    words = "writes queues.yaml and policy.yaml in it"
+    add("-o", "--output", type=Path, required=True, metavar="FOLDER", help=words)
     add("--by", choices=("account", "user"), default="account", help="whether accounts or users are queues")
     add("--fair-sharing", action="store_true", help="Kueue's fair sharing is on")
     words = "replace names of Slurm's users and accounts, as trace import does with the same TEXT"
@@ -113,13 +101,11 @@ def _whatif_arguments(parser: argparse.ArgumentParser) -> None:
     several: dict[str, Any] = {"action": "append", "default": []}
     add("--policy", metavar="POLICY", help="rules to try: NAME KEY=VALUE …, or a YAML file", **several)
     add("--add", metavar="NxTYPE", help="GPUs to add, as 16xA100", **several)
-    add(
-        "--quota",
-        metavar="QUEUE=N",
-        help="GPUs of a queue, for policies of quotas (kueue, kai, …)",
-        **several,
-    )
+    words = "GPUs of a queue, for policies of quotas (kueue, kai, …)"
+    add("--quota", metavar="QUEUE=N", help=words, **several)
     add("--limit", metavar="QUEUE=N", help="most GPUs of a queue, also under slurm-multifactor", **several)
+    words = "a YAML file of capacity plans: what is rented, at what prices, by which rule"
+    add("--plans", type=Path, metavar="FILE", help=words)
     add("--days", type=float, default=30.0, metavar="N", help="of each drawn month (default: 30)")
     add("--resamples", type=int, default=5, metavar="N", help="how many months are drawn (default: 5)")
     _price_arguments(parser)
@@ -149,13 +135,12 @@ def write_rules(options: argparse.Namespace) -> int:
     source = ", ".join(path.name for path in options.sources)
     written = write_rules(options.output, rules.queues, rules.policy, source)
     queues = list(rules.queues["queues"])
-    write_json(
-        options.json, {"written": list(map(str, written)), "guessed": dict(+rules.guessed), **vars(rules)}
-    )
+    guessed = dict(+rules.guessed)
+    write_json(options.json, {"written": list(map(str, written)), "guessed": guessed, **vars(rules)})
     more = " …" * (len(queues) > 8)
     print("\n".join(f"wrote    {path}" for path in written))
     print(f"policy   {rules.policy['name']}; {len(queues)} queues: {', '.join(queues[:8])}{more}")
-    for what, count in (+rules.guessed).items():
+    for what, count in guessed.items():
         print(f"guessed  {count:,} {what}")
     return 0
 
@@ -183,15 +168,10 @@ def ask_whatif(options: argparse.Namespace) -> int:
     hydra_words = [word for word in options.words if word.startswith("hydra")]
     for name in ("days", "resamples"):
         require(getattr(options, name) > 0, f"--{name}", getattr(options, name), "give more than 0")
-    question = Question(
-        tuple(options.policy),
-        tuple(options.add),
-        _amounts(options.quota, "--quota"),
-        _amounts(options.limit, "--limit"),
-        options.days,
-        options.resamples,
-        tuple(words),
-    )
+    quotas, limits = _amounts(options.quota, "--quota"), _amounts(options.limit, "--limit")
+    periods = options.days, options.resamples
+    changes = tuple(options.policy), tuple(options.add), quotas, limits
+    question = Question(*changes, *periods, tuple(words), options.plans)
     out = options.out or options.folder / "whatif"
     figures = ask(TwinFolder(options.folder), question, _prices(options), out, hydra_words)
     command = f"clustergym twin {shlex.join(options.given)}"
@@ -208,9 +188,8 @@ def ask_whatif(options: argparse.Namespace) -> int:
     write_json(options.json, figures | {"command": command})
     print(table(sections[0].headers, sections[0].rows))
     print(f"{figures['runs']} runs, {figures['finished_before']} finished before")
-    print(
-        f"wrote {out / 'whatif.md'}, {out / 'whatif.html'}; study: {out / 'study.yaml'}, runs: {out / 'runs'}"
-    )
+    pages = f"{out / 'whatif.md'}, {out / 'whatif.html'}"
+    print(f"wrote {pages}; study: {out / 'study.yaml'}, runs: {out / 'runs'}")
     return 0
 
 
@@ -247,10 +226,9 @@ def _busy_watts(gpu_type: str, text: str) -> float:
     if not at:
         return _number(text, "--watts")
     found = read_power(Path(name), _number(limit, "--watts"))
-    told = (
-        f"{found.watts:.0f} W by {found.networks} networks, epochs {found.slower:.2f} times as long as at the"
-    )
-    print(f"{gpu_type} at a limit of {limit} W takes {told} highest limit; run times stay those of the log")
+    told = f"{found.watts:.0f} W by {found.networks} networks, epochs {found.slower:.2f} times as long"
+    told += " as at the highest limit"
+    print(f"{gpu_type} at a limit of {limit} W takes {told}; run times stay those of the log")
     return float(found.watts)
 
 
@@ -293,9 +271,8 @@ def print_starts(options: argparse.Namespace) -> int:
         times = ("later" if value is None else iso(round(present.now_s + value)) for value in at)
         lines.append([*(str(row[key]) for key in ("job_id", "user", "team", "gpus", "gpu_type")), *times])
     print(table(headers, lines, words=(0, 1, 2, 4)))
-    print(
-        f"{counts['running']} jobs run, {counts['waiting']} wait at {now}; {options.draws} draws of run times"
-    )
+    told = f"{options.draws} draws of run times"
+    print(f"{counts['running']} jobs run, {counts['waiting']} wait at {now}; {told}")
     return 0
 
 
@@ -313,17 +290,11 @@ def print_advice(options: argparse.Namespace) -> int:
     if options.shadow is not None:
         log_shadow(options.shadow, rows, ahead.present, policy)
     now = iso(round(ahead.present.now_s))
-    write_json(
-        options.json, {"schema": "clustergym.twin-advice/1", "now": now, "policy": policy, "jobs": rows}
-    )
+    head = {"schema": "clustergym.twin-advice/1", "now": now, "policy": policy}
+    write_json(options.json, head | {"jobs": rows})
     keys = ("what", "job_id", "gpus", "gpu_type", "why")
-    print(
-        table(
-            ["", "job", "GPUs", "type", "why"],
-            [[str(row[key]) for key in keys] for row in rows],
-            (0, 1, 3, 4),
-        )
-    )
+    lines = [[str(row[key]) for key in keys] for row in rows]
+    print(table(["", "job", "GPUs", "type", "why"], lines, (0, 1, 3, 4)))
     print(f"{policy} at {now}: nothing was sent to the scheduler")
     if options.shadow is not None:
         print(f"appended to {options.shadow}")
