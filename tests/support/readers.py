@@ -45,7 +45,6 @@ from clustergym.results import schedule_log
 from clustergym.results.decision_log import read_decisions
 from clustergym.results.folder_replay import _read_config
 from clustergym.results.measured_run import simulate
-from clustergym.results.placement_log import read_placements
 from clustergym.results.report.by_key import _setting
 from clustergym.results.report.event_curves import read_log
 from clustergym.results.report.payload import _cluster, _timeline
@@ -283,7 +282,6 @@ READERS: Mapping[str, Reader] = {
     "sia-profile": _two(("placements-x.csv", "scalability-x.csv"), lambda folder: read_profile(folder, "x")),
     "sia-training": _two(("validation-32.csv", "validation-64.csv"), read_training),
     "decisions": _packed("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
-    "placements": _packed("placements.jsonl.gz", lambda path: read_placements(path, scenario())),
     "schedule": _packed("schedule.jsonl.gz", lambda path: schedule_log.read_schedule(path, scenario())),
     "events": _packed("events.jsonl.gz", lambda path: read_log(path, 2000.0)),
     "gzip": _written("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
