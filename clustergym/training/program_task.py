@@ -66,6 +66,9 @@ class Task(Parameters):
         super().__post_init__()
         lower = [name for name, metric in METRICS.items() if metric.better == "lower"]
         require_known(self.metric, lower, "metric where lower is better", "metric")
+        for mode in MODES:
+            if not getattr(self, mode):
+                raise InputError("has no seeds", field=mode, remedy="list one for each trace")
         both = sorted({*self.train} & {*self.test})
         require(not both, "test", both, "give other seeds than those of train")
         # So that what a program is told is not the fault of the task.
@@ -205,12 +208,12 @@ def describe_worst_jobs(result: Result) -> list[str]:
     }
     # NaN: what no GPU type of the cluster can hold at its request.
     late_s = np.nan_to_num(sum(beyond.values()), nan=-np.inf)
+    trace = scenario.trace
     return [
-        f"job {scenario.trace.job_id[row]} ({scenario.trace.model_family[row]}, asks for "
-        f"{scenario.trace.gpus[row]} {scenario.trace.gpu_type[row] or 'of any type'}): in the system for "
-        f"{late_s[row] + alone_s[row]:.0f} s, alone {alone_s[row]:.0f} s; waited {jobs.queue_s[row]:.0f} s, "
-        f"{jobs.restarts[row]} restarts, {jobs.failures[row]} failures; most of it is "
-        f"{max(beyond, key=lambda name: beyond[name][row])}"
+        f"job {trace.job_id[row]} ({trace.model_family[row]}, asks for {trace.gpus[row]} "
+        f"{trace.gpu_type[row] or 'of any type'}): {late_s[row] + alone_s[row]:.0f} s in the system, "
+        f"alone {alone_s[row]:.0f} s; waited {jobs.queue_s[row]:.0f} s, restarts: {jobs.restarts[row]}, "
+        f"failures: {jobs.failures[row]}; most of it: {max(beyond, key=lambda name: beyond[name][row])}"
         for row in np.argsort(-late_s, kind="stable")[:WORST].tolist()
     ]
 
