@@ -15,14 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustergym.scenario.policy import (
-    Decision,
-    InformationClass,
-    InformationError,
-    Setting,
-    StopCosts,
-    View,
-)
+from clustergym.scenario.policy import Decision, InformationClass, InformationError, Setting, StopCosts, View
 from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, Settings, UsageWindow
 
 LENGTH = struct.Struct("=q")
@@ -34,7 +27,6 @@ COLUMNS = (
 """Arrays of a View, by name."""
 SETTING = ("capacity", "gpus_per_node", "counts")
 STOP = "stop."
-"""Before the names of arrays of StopCosts."""
 ANSWER = ("job", "gpu_type", "gpus", "drop", "batch", "partner")
 
 

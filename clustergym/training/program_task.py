@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, require, require_known
 from clustergym.common.parameter_types import PositiveInt, Seed
 from clustergym.common.parameters import Parameters, build, check_value
@@ -27,10 +28,6 @@ from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.engine import StalledError
 from clustergym.sim.program import Limits, Program, read_program
-
-MODES = ("train", "test")
-WORST = 3
-"""Jobs of each trace that are described."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +57,13 @@ class Task(Parameters):
     overrides: tuple[str, ...]
     train: tuple[Seed, ...]
     test: tuple[Seed, ...]
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits
 
     def __post_init__(self) -> None:
         super().__post_init__()
         lower = [name for name, metric in METRICS.items() if metric.better == "lower"]
         require_known(self.metric, lower, "metric where lower is better", "metric")
-        for mode in MODES:
-            if not getattr(self, mode):
-                raise InputError("has no seeds", field=mode, remedy="list one for each trace")
+        require(bool(self.train and self.test), "train", "no seed", "list seeds of train and of test")
         both = sorted({*self.train} & {*self.test})
         require(not both, "test", both, "give other seeds than those of train")
         # So that what a program is told is not the fault of the task.
@@ -109,9 +104,13 @@ def _make_scenario(task: Task, seed: int) -> Scenario:
 @cache
 def compute_reference(task: Task, seed: int) -> float:
     """Return the metric of the task's reference policy on the trace of a seed."""
-    found = task.run(_make_scenario(task, seed), make_policy(task.reference)).metrics[task.metric]
-    if found is None:
-        raise InputError(f"{task.metric} is not defined there", field="metric", remedy="choose another")
+    return _get_metric(task.run(_make_scenario(task, seed), make_policy(task.reference)), task.metric)
+
+
+def _get_metric(result: Result, metric: str) -> float:
+    found = result.metrics.get(metric)
+    if not found:
+        raise InputError(f"{metric} is {found}: it has no ratio", field="metric", remedy="choose another")
     return float(found)
 
 
@@ -142,7 +141,7 @@ def evaluate_program(
     InputError
         If the file cannot be read, the task cannot be run, or there are not so many traces.
     """
-    require_known(mode, MODES, "mode", "--mode")
+    require_known(mode, ("train", "test"), "mode", "--mode")
     seeds: tuple[int, ...] = getattr(task, mode)
     count = len(seeds) if traces is None else check_value(traces, PositiveInt, "--traces")
     require(count <= len(seeds), "--traces", count, f"the task has {len(seeds)} of mode {mode}")
@@ -172,9 +171,9 @@ def _compare(
 ) -> tuple[dict[str, float], dict[str, list[Any]]]:
     """Return the metrics of a program's runs, and the figures of each trace by name."""
     numbers: dict[str, list[float]] = {
-        metric: [float(result.metrics[metric]) for result in results],
+        metric: [_get_metric(result, metric) for result in results],
         f"reference_{metric}": [*references],
-        "wait_s": [float(result.metrics["queue_mean"]) for result in results],
+        "wait_s": [float(result.metrics["queue_mean"] or 0.0) for result in results],
         "restarts": [int(result.jobs.restarts.sum()) for result in results],
         "idle_gpu_hours": [_idle_gpu_hours(result) for result in results],
     }
@@ -193,28 +192,26 @@ def _idle_gpu_hours(result: Result) -> float:
 
 
 def describe_worst_jobs(result: Result) -> list[str]:
-    """Describe the jobs that took longest beyond the time for which they run alone at their requests."""
+    """Describe the three jobs that took longest beyond the time that they take alone at their requests."""
     scenario, jobs = result.run.simulation.scenario, result.jobs
     alone_s = jobs.iterations_done * scenario.reference_iteration_time_s
-    held = np.maximum(jobs.held_gpu_s, 1e-9)
-    beyond = {
+    held_gpu_s = np.maximum(jobs.held_gpu_s, 1e-9)
+    stood_s, lost_s = (jobs.run_s * one / held_gpu_s for one in (jobs.overhead_gpu_s, jobs.lost_gpu_s))
+    beyond: dict[str, Floats] = {
         "waiting for GPUs": jobs.queue_s + jobs.profile_s,
-        "standing still after launches": jobs.run_s * jobs.overhead_gpu_s / held,
-        "work that was lost": jobs.run_s * jobs.lost_gpu_s / held,
-        "fewer or slower GPUs than requested": jobs.run_s
-        * (held - jobs.overhead_gpu_s - jobs.lost_gpu_s)
-        / held
-        - alone_s,
+        "standing still after launches": stood_s,
+        "work that was lost": lost_s,
+        "fewer or slower GPUs than requested": jobs.run_s - stood_s - lost_s - alone_s,
     }
     # NaN: what no GPU type of the cluster can hold at its request.
-    late_s = np.nan_to_num(sum(beyond.values()), nan=-np.inf)
+    late_s = np.nan_to_num(np.sum([*beyond.values()], axis=0), nan=-np.inf)
     trace = scenario.trace
     return [
         f"job {trace.job_id[row]} ({trace.model_family[row]}, asks for {trace.gpus[row]} "
         f"{trace.gpu_type[row] or 'of any type'}): {late_s[row] + alone_s[row]:.0f} s in the system, "
         f"alone {alone_s[row]:.0f} s; waited {jobs.queue_s[row]:.0f} s, restarts: {jobs.restarts[row]}, "
         f"failures: {jobs.failures[row]}; most of it: {max(beyond, key=lambda name: beyond[name][row])}"
-        for row in np.argsort(-late_s, kind="stable")[:WORST].tolist()
+        for row in np.argsort(-late_s, kind="stable")[:3].tolist()
     ]
 
 

@@ -58,7 +58,7 @@ def test_the_search_improves_its_seed_and_writes_a_package(evolve, tmp_path, mon
     assert evolve.main(["--programs", "2", "--out", str(tmp_path / "best")]) == 0
     printed = capsys.readouterr().out
     assert "seed: combined_score 1.0000" in printed
-    assert "program 2: 1.17" in printed
+    assert "program 2: 1.1657" in printed
     assert (tmp_path / "best" / "evolved.py").read_text(encoding="utf-8") != SEED.read_text(encoding="utf-8")
     assert 'evolved = "evolved:Evolved"' in (tmp_path / "best" / "pyproject.toml").read_text(encoding="utf-8")
 
