@@ -67,8 +67,11 @@ class Task(Parameters):
         both = sorted({*self.train} & {*self.test})
         require(not both, "test", both, "give other seeds than those of train")
         # So that what a program is told is not the fault of the task.
-        make_policy(self.reference)
-        make_placer(self.placer)
+        for key, make in {"reference": make_policy, "placer": make_placer}.items():
+            try:
+                make(getattr(self, key))
+            except InputError as error:
+                raise InputError(error.message, field=key, remedy=error.remedy) from None
 
     @cached_property
     def configuration(self) -> dict[str, Any]:
