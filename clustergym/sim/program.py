@@ -71,8 +71,8 @@ class Program(Policy):
     text : str
         The program.
     limits : Limits
-    user : str, optional
-        System user that the program runs as: only root may choose another, who can then do no more than that.
+    rights : mapping, optional
+        Those of a system user, of `find_rights`: the program can then do what that user may do, no more.
 
     Raises
     ------
@@ -83,14 +83,14 @@ class Program(Policy):
     name = "program"
     information_class = InformationClass.CLAIRVOYANT
 
-    def __init__(self, text: str, limits: Limits, user: str | None = None) -> None:
-        self.limits, rights = limits, _rights(user)
+    def __init__(self, text: str, limits: Limits, rights: Mapping[str, Any] | None = None) -> None:
+        self.limits = limits
         self._channel, other = Pipe()
         # The process removes its folder as it starts: nothing is left if this one is killed.
         self._folder = Path(tempfile.mkdtemp(prefix="clustergym-program-"))
         if rights:
             os.chown(self._folder, rights["user"], rights["group"])
-        self._process = _start(other.fileno(), self._folder, rights)
+        self._process = _start(other.fileno(), self._folder, rights or {})
         other.close()
         self._late = threading.Timer(WALL_FACTOR * limits.cpu_s, self._process.kill)
         self._late.daemon = True
@@ -186,10 +186,8 @@ class Program(Policy):
         )
 
 
-def _rights(user: str | None) -> dict[str, Any]:
-    """Return the rights of a system user, as `Popen` takes them; none: those of this process."""
-    if user is None:
-        return {}
+def find_rights(user: str) -> dict[str, Any]:
+    """Return the rights of a system user, as `Popen` takes them; only root may give them to a process."""
     require(os.geteuid() == 0, "--user", user, "leave it out, or be root")
     try:
         account = pwd.getpwnam(user)

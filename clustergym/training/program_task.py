@@ -27,7 +27,7 @@ from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.engine import StalledError
-from clustergym.sim.program import Limits, Program, read_program
+from clustergym.sim.program import Limits, Program, find_rights, read_program
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,18 +142,18 @@ def evaluate_program(
     Raises
     ------
     InputError
-        If the file cannot be read, the task cannot be run, or there are not so many traces.
+        If the file cannot be read, the task or the user cannot be taken, or there are not so many traces.
     """
     require_known(mode, ("train", "test"), "mode", "--mode")
     seeds: tuple[int, ...] = getattr(task, mode)
     count = len(seeds) if traces is None else check_value(traces, PositiveInt, "--traces")
     require(count <= len(seeds), "--traces", count, f"the task has {len(seeds)} of mode {mode}")
-    text, began_s = read_program(file), _cpu_s()
+    text, began_s, rights = read_program(file), _cpu_s(), None if user is None else find_rights(user)
     scenarios, results = [_make_scenario(task, seed) for seed in seeds[:count]], []
     artifacts: dict[str, Any] = {"mode": mode, "metric": task.metric, "reference": task.reference["name"]}
     status, metrics = "success", {"combined_score": 0.0}
     try:
-        with Program(text, task.limits, user) as program:
+        with Program(text, task.limits, rights) as program:
             artifacts["information_class"] = program.information_class.value
             for scenario in scenarios:
                 results.append(task.run(scenario, program))

@@ -106,6 +106,7 @@ def test_queues_and_costs_of_stops_reach_a_program(tmp_path) -> None:
         (["--mode", "dev"], "unknown mode 'dev'"),
         (["--traces", "9"], "the task has 8 of mode train"),
         (["--task", "no/such.yaml"], "no such file"),
+        (["--user", "nobody-at-all"], "--user"),
     ],
 )
 def test_words_that_are_wrong_are_refused(words, said, capsys) -> None:

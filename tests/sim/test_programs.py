@@ -22,7 +22,7 @@ from clustergym.scenario.registry import make_placer
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.drive import simulate
-from clustergym.sim.program import Limits, Program
+from clustergym.sim.program import Limits, Program, find_rights
 from clustergym.training.program_task import evaluate_program, load_task
 
 HEAD = "from clustergym.scenario.policy import *\n"
@@ -91,10 +91,10 @@ def test_only_root_runs_a_program_as_another_user(monkeypatch: pytest.MonkeyPatc
     own = pwd.getpwuid(os.getuid())
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(InputError, match="leave it out, or be root"):
-        Program("", Limits(), own.pw_name)
+        find_rights(own.pw_name)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(InputError, match="no user 'nobody-at-all' on this system"):
-        Program("", Limits(), "nobody-at-all")
+        find_rights("nobody-at-all")
     given: list[dict[str, Any]] = []
 
     class Noted(subprocess.Popen[bytes]):
@@ -103,7 +103,7 @@ def test_only_root_runs_a_program_as_another_user(monkeypatch: pytest.MonkeyPatc
             super().__init__(*words, **rest)
 
     monkeypatch.setattr("subprocess.Popen", Noted)
-    with Program(scheduling("pass"), Limits(), own.pw_name):
+    with Program(scheduling("pass"), Limits(), find_rights(own.pw_name)):
         assert given == [{"user": own.pw_uid, "group": own.pw_gid, "extra": []}]
 
 
