@@ -67,6 +67,7 @@ from clustergym.trace.readers import slurmdbd
 from clustergym.trace.readers.pai import JOB_TABLE, TASK_TABLE
 from clustergym.training import network_checkpoints, placer_checkpoints
 from clustergym.training.evolution import History
+from clustergym.training.program_task import load_task
 
 Reader = Callable[[bytes, Path], object]
 """(Content, an empty folder to put files into) -> what was read."""
@@ -239,6 +240,8 @@ READERS: Mapping[str, Reader] = {
     "queues": _written("queues.yaml", load_queues),
     "twin-policy": _written("policy.yaml", lambda path: TwinFolder(path.parent).policy_words(None)),
     "program": _written("program.py", read_program),
+    # Not the one that keeps what it has read of a file.
+    "task": _written("task.yaml", lambda path: load_task.__wrapped__(str(path))),
     "twin-queue": _written("squeue.txt", read_queue),
     "twin-power": _written("power.csv", lambda path: read_power(path, 150.0)),
     "twin-shadow": _written("shadow.jsonl", read_shadow),
@@ -310,6 +313,7 @@ READERS: Mapping[str, Reader] = {
 }
 
 SEEDS: Mapping[str, tuple[Path, ...]] = {
+    "task": (ROOT / "conf/task/tenants.yaml",),
     "queues": (ROOT / "conf/queues/philly.yaml",),
     "study": (ROOT / "examples/studies/what-if.yaml",),
     "result-config": (ROOT / "tests/regressions/config/valid.yaml",),
