@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing import Pipe
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.common.errors import InputError
-from clustergym.common.parameter_types import PositiveInt
+from clustergym.common.parameter_types import Period, PositiveInt
 from clustergym.common.parameters import Parameters
 from clustergym.common.reading import read_regular
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
@@ -30,6 +31,7 @@ LONGEST_ANSWER_BYTES = 1_000_000
 MIB = 2**20
 WALL_FACTOR = 10
 """Wall seconds that a program has, over the CPU seconds."""
+POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,14 @@ class Limits(Parameters):
         Seconds of CPU time.
     memory_mb : int
         MiB of address space; Python and NumPy take 300 of them.
+    decision_cpu_s : float, optional
+        CPU seconds from one answer to the next; this needs Linux. The first decision's have those of `reset`.
     """
 
     config_key = "limits"
     cpu_s: PositiveInt = 30
     memory_mb: PositiveInt = 2048
+    decision_cpu_s: Period | None = None
 
 
 class ProgramError(InputError):
@@ -70,6 +75,8 @@ class Program(Policy):
     text : str
         The program.
     limits : Limits
+    weights : Path, optional
+        A checkpoint: the policy `learned` of this package decides by it, in place of a program.
 
     Raises
     ------
@@ -80,7 +87,7 @@ class Program(Policy):
     name = "program"
     information_class = InformationClass.CLAIRVOYANT
 
-    def __init__(self, text: str, limits: Limits) -> None:
+    def __init__(self, text: str, limits: Limits, weights: Path | None = None) -> None:
         self.limits = limits
         self._channel, other = Pipe()
         # The process removes its folder as it starts: nothing is left if this one is killed.
@@ -92,9 +99,9 @@ class Program(Policy):
         self._late.start()
         try:
             use = {"cpu_s": limits.cpu_s, "memory_bytes": limits.memory_mb * MIB}
-            self._send(encode_message({"text": text, **use}))
-            made = self._answer()
-            self.information_class, self.round_s = _declared(made)
+            self._send(encode_message({"text": text, "weights": weights and str(weights.resolve()), **use}))
+            self.information_class, self.round_s = _declared(self._answer())
+            self._spent_s = self._cpu_s()
         except BaseException:
             self.close()
             raise
@@ -134,6 +141,7 @@ class Program(Policy):
             If the process ends, or answers with what is no decision or drops jobs.
         """
         self._send(packed_view(view, self.information_class))
+        self._wait()
         answer = self._answer()
         # A mean over the jobs that complete would be the better for it.
         if answer.get("drop"):
@@ -149,6 +157,22 @@ class Program(Policy):
             self._channel.send_bytes(message)
         except OSError:
             raise self._ended() from None
+
+    def _wait(self) -> None:
+        """Wait for the answer to a View, for no more than its CPU time, measured from outside the process."""
+        most_s, arrived = self.limits.decision_cpu_s, False
+        while most_s is not None and not arrived:
+            arrived = self._channel.poll(POLL_S)
+            if self._cpu_s() - self._spent_s > most_s:
+                raise _error(f"used more than {most_s:g} s of CPU time for a decision", "decide in less")
+        self._spent_s = self._cpu_s()
+
+    def _cpu_s(self) -> float:
+        """Return the CPU seconds of the process, all its threads together; 0 without a limit for decisions."""
+        if self.limits.decision_cpu_s is None or self._process.poll() is not None:
+            return 0.0
+        # The clock of another process, as clock_getcpuclockid(3) of the C library makes it.
+        return time.clock_gettime((~self._process.pid << 3) | 2)
 
     def _answer(self) -> dict[str, Any]:
         """Return the next answer as a mapping."""
@@ -184,7 +208,8 @@ class Program(Policy):
 def _start(channel: int, folder: Path) -> subprocess.Popen[bytes]:
     """Start the process of a program, which is sent all that it may know through an open connection."""
     paths = os.pathsep.join(os.path.abspath(one) for one in sys.path if one)
-    only = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
+    # Machine code would be compiled within the first decision, and written to a file.
+    only = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", "NUMBA_DISABLE_JIT": "1"}
     return subprocess.Popen(
         [sys.executable, "-m", "clustergym.sim.program_child", str(channel), str(os.getpid())],
         cwd=folder,

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from clustergym.benchmark.leaderboard.causality import check_causality
 from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, Place, Row
 from clustergym.benchmark.leaderboard.entries import EnteredPolicy, replay_entry, replay_kept
 from clustergym.benchmark.leaderboard.entry import LOGS, entry_names
 from clustergym.benchmark.leaderboard.fill import Fingerprints, drop_stale, run_place
+from clustergym.benchmark.leaderboard.sealing import list_foreign_seeds
 from clustergym.common.errors import InputError
 from clustergym.common.processes import Processes, in_order
 from clustergym.results.metrics.catalogue import METRICS
@@ -34,6 +36,8 @@ class BoardCheck(NamedTuple):
         Rows of other code, which no page shows and which are not checked.
     entries, logs : list of str
         The entries and rows whose logs were replayed.
+    causal : list of str
+        What was found of the agents of sealed entries (`causality`).
     wrong : list of str
         A line on each thing that is not as it must be.
     """
@@ -42,6 +46,7 @@ class BoardCheck(NamedTuple):
     stale: int
     entries: list[str]
     logs: list[str]
+    causal: list[str]
     wrong: list[str]
 
 
@@ -75,7 +80,8 @@ def check_board(
 ) -> BoardCheck:
     """Replay the logs of a board, or those of some entries, and hold every row against its bound."""
     fresh = drop_stale(table, prints)
-    entries = [name for name in entry_names(table.board) if not only or name in only]
+    chosen = [name for name in entry_names(table.board) if not only or name in only]
+    entries = [name for name in chosen if name not in table.agents]
     paths = sorted((table.board.folder / LOGS).glob("*")) if not only else []
     kept = [path.name.removesuffix(".jsonl.gz") for path in paths]
     table.board.compose()
@@ -91,7 +97,14 @@ def check_board(
             wrong += [line for row in replayed for line in compare_replay(fresh, row)]
     whole = fresh._replace(rows=rows)
     wrong += list_below_bound(whole)
-    return BoardCheck(whole, len(table.rows) - len(fresh.rows), entries, kept, wrong)
+    causal = list[str]()
+    try:
+        wrong += list_foreign_seeds(fresh)
+        for name in [name for name in chosen if name in table.agents]:
+            causal += check_causality(table, name)
+    except InputError as error:
+        wrong.append(str(error))
+    return BoardCheck(whole, len(table.rows) - len(fresh.rows), entries, kept, causal, wrong)
 
 
 def _replay(

@@ -141,14 +141,14 @@ def _play_cell(
 def replay_entry(table: FigureTable, name: str) -> EnteredPolicy:
     """Replay the logs of an entry, without its code; raise an `InputError` for the first thing wrong."""
     folder = entry_folder(table.board, name)
-    entry, path = read_entry(folder, table.board), folder / "entry.yaml"
+    entry, path = read_entry(folder, table.board, Entry), folder / "entry.yaml"
     chosen = {"policy": entry.policy, "placer": entry.placer}
     if all(one is None or is_published(component, one.name) for component, one in chosen.items()):
         raise InputError(f"{entry.policy.name!r} is of this project", file=path, remedy="name another policy")
     others = []
     for other in entry_names(table.board):
         with contextlib.suppress(InputError):  # It is told of that entry itself.
-            others.append(read_entry(entry_folder(table.board, other), table.board).title)
+            others.append(read_entry(entry_folder(table.board, other), table.board, Entry).title)
     titles = [alike(title) for title in [*others, *(one.title for one in table.policies.values())]]
     if name in table.policies or titles.count(alike(entry.title)) > 1:
         message = "its name or title may be taken for that of another row"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
 
@@ -17,7 +17,9 @@ from clustergym.common.yaml_file import read_mapping
 
 LOGS = "logs"
 """The folder of a board's own logs."""
-FILES = ("entry.yaml", cell_logs.FILE)
+PROGRAM, WEIGHTS, CHECKPOINT = "program.py", "weights.safetensors", "weights.yaml"
+FILES = (("entry.yaml", cell_logs.FILE), ("entry.yaml", PROGRAM), ("entry.yaml", WEIGHTS, CHECKPOINT))
+"""Of an entry of the open list: logs; of the sealed list: a program, or weights."""
 
 MOST_PARAMETERS, DEEPEST, LONGEST_TEXT = 500, 6, 200
 """Of a policy or placer: values, levels of nesting, and characters of a name or text."""
@@ -73,34 +75,47 @@ class ComponentChoice(StrictSchema):
         return {"name": self.name, **self.parameters}
 
 
-class Entry(StrictSchema):
-    """The content of entry.yaml, which describes a policy that this project does not have.
+class EntryHead(StrictSchema):
+    """What every entry.yaml says.
 
     Attributes
     ----------
     board, board_version
     title : str
     authors : list of str
-    policy : ComponentChoice
-    placer : ComponentChoice, optional
-        With all parameters; the board's if it is left out.
     information_class : str
         What the policy knows of iteration times.
     seen : list of str
         What its training saw of the board: jobs, cluster, speeds, prices.
-    licence, command : str
+    licence : str
     """
 
     board: Name
     board_version: Annotated[int, Field(ge=1)]
     title: Line
     authors: Annotated[list[Line], Field(min_length=1, max_length=100)]
-    policy: ComponentChoice
-    placer: ComponentChoice | None = None
     information_class: Literal["clairvoyant", "profiled", "data_parallel", "bootstrap", "none"]
     seen: list[Literal["jobs", "cluster", "speeds", "prices"]] = Field(default_factory=list)
     licence: Line
+
+
+class Entry(EntryHead):
+    """The content of entry.yaml of a policy that this project does not have, with logs.
+
+    Attributes
+    ----------
+    policy : ComponentChoice
+    placer : ComponentChoice, optional
+        With all parameters; the board's if it is left out.
+    command : str
+    """
+
+    policy: ComponentChoice
+    placer: ComponentChoice | None = None
     command: Line
+
+
+Read = TypeVar("Read", bound=EntryHead)
 
 
 def entry_names(board: Board) -> list[str]:
@@ -110,6 +125,11 @@ def entry_names(board: Board) -> list[str]:
         for path in board.folder.iterdir()
         if path.is_dir() and not path.name.startswith(".") and path.name != LOGS
     )
+
+
+def is_sealed(folder: Path) -> bool:
+    """Return whether a folder has a program or weights, so that it is an entry of the sealed list."""
+    return any((folder / name).exists() for name in (PROGRAM, WEIGHTS))
 
 
 def entry_folder(board: Board, name: str) -> Path:
@@ -127,19 +147,20 @@ def entry_folder(board: Board, name: str) -> Path:
     if folder.is_symlink() or not folder.is_dir():
         raise InputError("is not a folder of the board", file=folder, field="entry", remedy="name an entry")
     # Links are refused before anything is opened: they may lead out of the folder or to what never ends.
+    own = next((names for names in FILES if (folder / names[1]).exists()), FILES[0])
     for path in sorted(folder.iterdir()):
-        if path.name not in FILES or path.is_symlink():
+        if path.name not in own or path.is_symlink():
             message = "is a link" if path.is_symlink() else "does not belong in an entry"
-            raise InputError(message, file=path, remedy=f"an entry has {', '.join(FILES)}")
+            raise InputError(message, file=path, remedy=f"an entry has {', '.join(own)}")
         if not path.is_file():
             raise InputError("is not a plain file", file=path, remedy="write it anew")
     return folder
 
 
-def read_entry(folder: Path, board: Board) -> Entry:
+def read_entry(folder: Path, board: Board, schema: type[Read]) -> Read:
     """Read an entry's entry.yaml; raise an `InputError` if it is not of this version of the board."""
     source = read_mapping(folder / "entry.yaml")
-    entry = validate_content(Entry, source.content, file=source.path, source=source)
+    entry = validate_content(schema, source.content, file=source.path, source=source)
     if (entry.board, entry.board_version) != (board.name, board.version):
         raise InputError(
             f"is of {entry.board} version {entry.board_version}, not {board.name} version {board.version}",

@@ -24,9 +24,8 @@ from clustergym.benchmark.leaderboard.cells import (
 )
 from clustergym.benchmark.leaderboard.entries import replay_entry
 from clustergym.benchmark.leaderboard.entry import entry_names
-from clustergym.benchmark.leaderboard.fingerprint import fingerprint_policy, fingerprint_simulator
+from clustergym.benchmark.leaderboard.fingerprint import fingerprint_agent, fingerprint_policy, fingerprint_simulator
 from clustergym.benchmark.leaderboard.pairs import find_width
-from clustergym.benchmark.leaderboard.runs import play
 from clustergym.benchmark.leaderboard.sealing import list_sealed_places
 from clustergym.common.errors import InputError, shorten_text
 from clustergym.common.processes import Processes, cores, in_order
@@ -54,7 +53,10 @@ def take_fingerprints(table: FigureTable) -> Fingerprints:
     for name in table.keys.policies:
         if name != BOUND:
             chosen = table.policies[name]
-            made[name] = fingerprint_policy(chosen.policy or table.board.policy or {}, chosen.placer)
+            if name in table.agents:
+                made[name] = fingerprint_agent(table.agents[name]), ""
+            else:
+                made[name] = fingerprint_policy(chosen.policy or table.board.policy or {}, chosen.placer)
     return Fingerprints(made, fingerprint_simulator(table.board, table.keys.scenarios, table.keys.probe))
 
 
@@ -66,7 +68,7 @@ def load_fresh_table(board: Board) -> FigureTable:
 
 def add_entered_rows(table: FigureTable) -> FigureTable:
     """Return the table with a row for each log of an entry."""
-    found = {name: replay_entry(table, name) for name in entry_names(table.board)}
+    found = {name: replay_entry(table, name) for name in entry_names(table.board) if name not in table.agents}
     rows = {row.place: row for one in found.values() for row in one.rows}
     policies = {name: one.compared for name, one in found.items()}
     keys = table.keys.model_copy(update={"policies": [*table.keys.policies, *policies]})
@@ -158,7 +160,8 @@ def list_missing(table: FigureTable, policies: Sequence[str] = ()) -> Iterator[P
     its figure.
     """
     keys = table.keys
-    chosen = [name for name in keys.policies if not policies or name in policies or name == keys.reference]
+    known = [name for name in keys.policies if name not in table.agents]  # `seal` runs these.
+    chosen = [name for name in known if not policies or name in policies or name == keys.reference]
     order = sorted(chosen, key=lambda name: name != keys.reference)
     seeds = range(keys.first_seed, keys.first_seed + keys.least)
     plain = [name for name in order if not table.condition_of(name)]
@@ -222,6 +225,7 @@ def run_place(table: FigureTable, prints: Fingerprints, place: Place) -> Row:
     from clustergym.sim.decision_checks import DecisionError
     from clustergym.sim.engine import StalledError
     from clustergym.sim.guard import StoppedError
+    from clustergym.sim.program import ProgramError
 
     started, stopped, digest = _cpu_s(), "", ""
     metrics: dict[str, float | None] = dict.fromkeys(table.keys.metrics)
@@ -231,9 +235,9 @@ def run_place(table: FigureTable, prints: Fingerprints, place: Place) -> Row:
         if place.policy == BOUND:
             metrics |= measure_bounds(table.board, scenario)
         else:
-            run = play(scenario, *table.contestants(place.policy), place.seed)
+            run = table.play(place.policy, scenario, place.seed)
             digest, metrics = run.digest, {name: run.metrics.get(name) for name in metrics}
-    except (DecisionError, StalledError, StoppedError) as error:
+    except (DecisionError, ProgramError, StalledError, StoppedError) as error:
         stopped = shorten_text(getattr(error, "message", str(error)), 200)
         stopped = stopped.encode("ascii", "replace").decode()
     code, solvers = prints.policies[place.policy]

@@ -23,6 +23,7 @@ import numpy as np
 
 from clustergym.benchmark.leaderboard.board import Board, Cell
 from clustergym.benchmark.leaderboard.cells import shorten_keys
+from clustergym.benchmark.leaderboard.sealed_entry import SealedAgent
 from clustergym.common.paths import PACKAGE
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
 from clustergym.scenario.registry import list_parameters, make_placer, make_policy, parse_policy
@@ -63,6 +64,17 @@ def fingerprint_policy(policy: Mapping[str, Any], placer: Mapping[str, Any] | No
     solvers = " ".join(f"{name}={version}" for name, version in installed.items())
     words += [f"{name} {digest}" for name, digest in sorted(files.items())]
     return _hash([*words, *weights]), solvers
+
+
+def fingerprint_agent(agent: SealedAgent) -> str:
+    """Return the fingerprint of a sealed entry: of its artefact and value, and of our policies it imports."""
+    files = dict[str, str]()
+    try:
+        for name in _list_imports(ast.parse(agent.imports), ""):
+            _read_closure(name, files, set())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass  # It does not load in its own process either.
+    return _hash([*agent.keys.values(), *(f"{name} {digest}" for name, digest in sorted(files.items()))])
 
 
 def _is_installed(distribution: str) -> bool:

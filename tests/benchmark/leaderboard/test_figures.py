@@ -151,7 +151,7 @@ def test_what_no_policy_did_is_no_row(
         def fails(*given: object, error: Exception = error) -> None:
             raise error
 
-        monkeypatch.setattr("clustergym.benchmark.leaderboard.fill.play", fails)
+        monkeypatch.setattr("clustergym.benchmark.leaderboard.cells.play", fails)
         assert fill(table, prints, 1.0, say=said.append) == 0
     assert said[0] == "srtf philly 1: not run: needs SciPy (install it)"
     assert said[-1] == "srtf philly 8: not run: out of memory"
@@ -160,7 +160,7 @@ def test_what_no_policy_did_is_no_row(
     def stalls(*given: object) -> None:
         raise StalledError("jobs wait for ever")
 
-    monkeypatch.setattr("clustergym.benchmark.leaderboard.fill.play", stalls)
+    monkeypatch.setattr("clustergym.benchmark.leaderboard.cells.play", stalls)
     row = run_place(table, prints, Place("srtf", "philly", 1, ""))
     assert (row.stopped, row.digest, row.metrics["jct_mean"]) == ("jobs wait for ever", "", None)
 
