@@ -168,7 +168,7 @@ class Program(Policy):
         self._spent_s = self._cpu_s()
 
     def _cpu_s(self) -> float:
-        """Return the CPU seconds of the process, all its threads together; 0 without a limit for decisions."""
+        """Return the CPU seconds of the process with its threads; 0 without a limit for decisions."""
         if self.limits.decision_cpu_s is None or self._process.poll() is not None:
             return 0.0
         # The clock of another process, as clock_getcpuclockid(3) of the C library makes it.
@@ -209,11 +209,11 @@ def _start(channel: int, folder: Path) -> subprocess.Popen[bytes]:
     """Start the process of a program, which is sent all that it may know through an open connection."""
     paths = os.pathsep.join(os.path.abspath(one) for one in sys.path if one)
     # Machine code would be compiled within the first decision, and written to a file.
-    only = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", "NUMBA_DISABLE_JIT": "1"}
+    only = {name: "1" for name in ("NUMBA_DISABLE_JIT", "OPENBLAS_NUM_THREADS", "PYTHONSAFEPATH")}
     return subprocess.Popen(
         [sys.executable, "-m", "clustergym.sim.program_child", str(channel), str(os.getpid())],
         cwd=folder,
-        env={"PYTHONPATH": paths, **only},
+        env={"PYTHONPATH": paths, "PYTHONHASHSEED": "0", **only},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A test whether an agent decides by what has been: what comes later is drawn anew, and earlier actions compared.
+"""A test whether an agent decides by what has been: what comes later is drawn anew, and actions are compared.
 
 It finds who sees what is to come. A plan that was found in hindsight and is known by the first arrivals is
 no such case until it names a job that does not come: against it stand seeds that nobody knew.
@@ -43,11 +43,11 @@ def check_causality(table: FigureTable, name: str) -> Iterator[str]:
             at_s = draw.uniform(float(submit_s[0]), float(submit_s[-1]))
             other = list_actions(table, name, draw_anew(scenario, at_s, draw), cell, at_s)
             earlier = count_equal(as_it_is, other, at_s, f"{name}: {cell}")
-            yield f"{name}: {cell}, all after {at_s:,.1f} s drawn anew: {earlier} earlier actions are the same"
+            yield f"{name}: {cell}, all after {at_s:,.1f} s drawn anew: {earlier} earlier actions are equal"
 
 
 def draw_anew(scenario: Scenario, at_s: float, draw: SystemRandom) -> Scenario:
-    """Return a scenario in which the jobs after a time come at other times, each as a drawn one of the trace."""
+    """Return a scenario with other jobs after a time: as drawn jobs of the trace, at drawn times."""
     trace = scenario.trace
     count, kept = len(trace), int((trace.submit_s <= at_s).sum())
     end_s = float(trace.submit_s[-1])
@@ -62,14 +62,14 @@ def draw_anew(scenario: Scenario, at_s: float, draw: SystemRandom) -> Scenario:
 def list_actions(
     table: FigureTable, name: str, scenario: Scenario, cell: Cell, anew_s: float | None = None
 ) -> list[bytes]:
-    """Run a row on a scenario, and return the line of the decision log of each decision that changes something."""
+    """Run a row on a scenario, and return the lines of its decision log."""
     from clustergym.sim.stalls import StalledError
 
     try:
         return gzip.decompress(table.play(name, scenario, cell.seed, "decisions").log).splitlines()[1:]
     except (InputError, StalledError) as error:
         after = "" if anew_s is None else f", all after {anew_s:,.1f} s drawn anew"
-        raise InputError(f"{cell}{after}: {error}", field=name, remedy=REMEDY) from error
+        raise InputError(str(error), field=f"{name}: {cell}{after}") from error
 
 
 def count_equal(one: Sequence[bytes], other: Sequence[bytes], at_s: float, where: str) -> int:
@@ -78,10 +78,8 @@ def count_equal(one: Sequence[bytes], other: Sequence[bytes], at_s: float, where
     for pair in zip_longest(*early):
         if pair[0] != pair[1]:
             first_s = min(json.loads(line)["time_s"] for line in pair if line is not None)
-            told = " and ".join("nothing" if line is None else line.decode() for line in pair)
-            message = (
-                f"decides {told} at {first_s:,.1f} s where only what comes after {at_s:,.1f} s differs: it sees"
-                " what is to come, or does not decide alike twice"
-            )
-            raise InputError(message, field=where, remedy=REMEDY)
+            mine, anew = ("nothing" if line is None else line.decode() for line in pair)
+            message = f"at {first_s:,.1f} s it decides {mine}, and {anew} where all after {at_s:,.1f} s is drawn anew"
+            why = "it sees what is to come, or does not decide alike twice"
+            raise InputError(f"{message}: {why}", field=where, remedy=REMEDY)
     return len(early[0])

@@ -219,7 +219,7 @@ class FigureTable(NamedTuple):
     keys: TableKeys
     policies: Mapping[str, ComparedPolicy]
     rows: dict[Place, Row]
-    agents: Mapping[str, SealedAgent] = {}  # noqa: RUF012
+    agents: Mapping[str, SealedAgent] = {}
 
     @property
     def path(self) -> Path:
@@ -277,8 +277,8 @@ def load_table(board: Board) -> FigureTable:
     agents = read_agents(board)
     for name, agent in agents.items():
         _check_agent(name, agent, keys, policies)
-        compared = {"title": agent.entry.title, "rules": "sealed", "policy": agent.keys, "seen": agent.entry.seen}
-        policies[name] = ComparedPolicy.model_validate(compared)
+        seen, title = agent.entry.seen, agent.entry.title
+        policies[name] = ComparedPolicy(title=title, rules="sealed", policy=agent.keys, seen=seen)
     keys = keys.model_copy(update={"policies": [*keys.policies, *agents]})
     return FigureTable(board, keys, policies, {}, agents).reread()
 
@@ -288,7 +288,8 @@ def _check_agent(
 ) -> None:
     file = agent.file.parent / "entry.yaml"
     if not keys.sealed:
-        raise InputError("this board has no sealed list", file=file, field="board", remedy="enter it by its logs")
+        remedy = "enter it by its logs"
+        raise InputError("this board has no sealed list", file=file, field="board", remedy=remedy)
     if name in policies or alike(agent.entry.title) in [alike(one.title) for one in policies.values()]:
         message = "its name or title may be taken for that of another row"
         raise InputError(message, file=file, field="title", remedy="choose another")

@@ -24,7 +24,11 @@ from clustergym.benchmark.leaderboard.cells import (
 )
 from clustergym.benchmark.leaderboard.entries import replay_entry
 from clustergym.benchmark.leaderboard.entry import entry_names
-from clustergym.benchmark.leaderboard.fingerprint import fingerprint_agent, fingerprint_policy, fingerprint_simulator
+from clustergym.benchmark.leaderboard.fingerprint import (
+    fingerprint_agent,
+    fingerprint_policy,
+    fingerprint_simulator,
+)
 from clustergym.benchmark.leaderboard.pairs import find_width
 from clustergym.benchmark.leaderboard.sealing import list_sealed_places
 from clustergym.common.errors import InputError, shorten_text

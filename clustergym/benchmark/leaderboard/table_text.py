@@ -16,6 +16,7 @@ from clustergym.benchmark.leaderboard.pairs import (
     correlate_halves,
     mean_metric,
 )
+from clustergym.benchmark.leaderboard.sealed_entry import LIMITS
 from clustergym.common.tables import table as format_table
 from clustergym.results.metrics.catalogue import METRICS
 
@@ -28,9 +29,15 @@ policy's code. The other rows it runs again.
 
 """
 
-SEALED = (
-    " Learned rows are run on seeds that their parameters and weights determine, the reference beside them."
-)
+SEALED = " Rows of the sealed list are run on seeds that were drawn after them, the reference beside them."
+OPEN, CLOSED = "open", "sealed"
+LISTS = {
+    CLOSED: f"""\
+Seeds are drawn after the agent ([how](../../docs/leaderboards.md#sealed-tests)). *sealed* rows are weights or
+programs of others, which the board plays: in a process that is sent what policies see, with the mask of what
+is feasible, and nothing else, and that has {LIMITS.decision_cpu_s:g} CPU-seconds for a decision.""",
+    OPEN: "The seeds are public: plans, hindsight and what was fitted to them may stand here. No verdict on agents.",
+}
 
 PAGE = """\
 # {title}
@@ -78,12 +85,43 @@ def render_table(table: FigureTable) -> str:
         price=board.price or "Profiles are free.",
         described=describe_table(table) + describe_halves(table),
         conditions=", ".join(changes) or "none",
-        table=format_table(list_headers(table), list(list_table_rows(table)), words=(0, 1)),
+        table="\n\n".join(_render_list(table, name) for name in list_lists(table)),
         stopped="".join([*stopped, "\n"]) if stopped else "",
         logged=LOGGED if (board.folder / LOGS).is_dir() else "",
         version=board.version,
         name=board.name,
     )
+
+
+def _render_list(table: FigureTable, name: str) -> str:
+    """Return a list of a board's page: its table, and where it is one of two, what it is."""
+    text = format_table(list_headers(table), list(list_table_rows(table, name)), words=(0, 1))
+    if not name:
+        return text
+    seeds = [f"- {line}" for line in list_values(table)] if name == CLOSED else []
+    return "\n".join([f"## {name.capitalize()}\n\n{LISTS[name]}\n\n{text}", *([""] if seeds else []), *seeds])
+
+
+def list_lists(table: FigureTable) -> list[str]:
+    """Return the names of the lists of a board: two where agents are sealed, else one without a name."""
+    return [CLOSED, OPEN] if table.keys.sealed else [""]
+
+
+def list_values(table: FigureTable) -> Iterator[str]:
+    """Yield a line on what the seeds of each sealed row were drawn from, so that anyone can look it up."""
+    for name, agent in table.agents.items():
+        beacon = agent.entry.beacon
+        value = f"`{beacon.value}`" if beacon.value else "not known yet"
+        when = f"announced on {beacon.announced}, due on {beacon.due}"
+        yield (
+            f"{find_title(table, name)} (class {agent.entry.information_class}): SHA-256 `{agent.sha256}`;"
+            f" {beacon.source}, {beacon.round} ({when}): {value}"
+        )
+    learned = [name for name in table.keys.policies if table.condition_of(name) and name not in table.agents]
+    if learned:
+        titles = "; ".join(find_title(table, name) for name in learned)
+        how = "by parameters and weights alone, so that who trains again draws again"
+        yield f"sealed without a later value, {how}: {titles}"
 
 
 def format_ratio(found: Ratio | None) -> str:
@@ -121,10 +159,12 @@ def list_headers(table: FigureTable) -> list[str]:
     ]
 
 
-def list_table_rows(table: FigureTable) -> Iterator[list[str]]:
-    """Yield the texts of each row."""
+def list_table_rows(table: FigureTable, of_list: str = "") -> Iterator[list[str]]:
+    """Yield the texts of each row, or of each row of one list."""
     under = {label: compare_all(table, label) for label in table.keys.conditions}
     for name, found in compare_all(table).items():
+        if of_list and (of_list == CLOSED) != bool(table.condition_of(name)):
+            continue
         policy = table.policies.get(name)
         seeds = min((one.seeds if one else 0 for one in found.families.values()), default=0)
         mean = mean_metric(table, name)
