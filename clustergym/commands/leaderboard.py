@@ -248,7 +248,7 @@ def _fill(options: argparse.Namespace) -> int:
 
 def _seal(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.causality import check_causality
-    from clustergym.benchmark.leaderboard.fill import drop_stale, seal
+    from clustergym.benchmark.leaderboard.fill import drop_stale, fill
     from clustergym.benchmark.leaderboard.pairs import compare_with_reference
     from clustergym.benchmark.leaderboard.sealed_entry import record_value
     from clustergym.benchmark.leaderboard.sealing import find_rivals, list_sealed_places
@@ -265,7 +265,8 @@ def _seal(options: argparse.Namespace) -> int:
     table, fresh, prints = _load_fresh(options)
     label = table.keys.sealed_label(options.entry)
     places = list_sealed_places(fresh, options.entry)
-    count = seal(fresh, prints, options.entry, options.hours, _workers(options), partial(print, flush=True))
+    say = partial(print, flush=True)
+    count = fill(fresh, prints, options.hours, _workers(options), say=say, places=places)
     done = drop_stale(table.reread(), prints)
     left = sum(place not in done.rows for place in places)
     print(f"wrote {table.path}: {count} runs; {left} to go")

@@ -101,7 +101,6 @@ class Program(Policy):
             use = {"cpu_s": limits.cpu_s, "memory_bytes": limits.memory_mb * MIB}
             self._send(encode_message({"text": text, "weights": weights and str(weights.resolve()), **use}))
             self.information_class, self.round_s = _declared(self._answer())
-            self._spent_s = self._cpu_s()
         except BaseException:
             self.close()
             raise
@@ -141,8 +140,7 @@ class Program(Policy):
             If the process ends, or answers with what is no decision or drops jobs.
         """
         self._send(packed_view(view, self.information_class))
-        self._wait()
-        answer = self._answer()
+        answer = self._answer(self.limits.decision_cpu_s)
         # A mean over the jobs that complete would be the better for it.
         if answer.get("drop"):
             raise _error("drops jobs", "let every job complete")
@@ -158,15 +156,6 @@ class Program(Policy):
         except OSError:
             raise self._ended() from None
 
-    def _wait(self) -> None:
-        """Wait for the answer to a View, for no more than its CPU time, measured from outside the process."""
-        most_s, arrived = self.limits.decision_cpu_s, False
-        while most_s is not None and not arrived:
-            arrived = self._channel.poll(POLL_S)
-            if self._cpu_s() - self._spent_s > most_s:
-                raise _error(f"used more than {most_s:g} s of CPU time for a decision", "decide in less")
-        self._spent_s = self._cpu_s()
-
     def _cpu_s(self) -> float:
         """Return the CPU seconds of the process with its threads; 0 without a limit for decisions."""
         if self.limits.decision_cpu_s is None or self._process.poll() is not None:
@@ -174,10 +163,17 @@ class Program(Policy):
         # The clock of another process, as clock_getcpuclockid(3) of the C library makes it.
         return time.clock_gettime((~self._process.pid << 3) | 2)
 
-    def _answer(self) -> dict[str, Any]:
-        """Return the next answer as a mapping."""
+    def _answer(self, most_s: float | None = None) -> dict[str, Any]:
+        """Return the next answer as a mapping; it may take `most_s` of CPU time, as seen from outside."""
+        while most_s is not None:
+            arrived = self._channel.poll(POLL_S)
+            if self._cpu_s() - self._spent_s > most_s:
+                raise _error(f"used more than {most_s:g} s of CPU time for a decision", "decide in less")
+            if arrived:
+                break
         try:
             content = self._channel.recv_bytes(LONGEST_ANSWER_BYTES)
+            self._spent_s = self._cpu_s()
         except (EOFError, OSError):
             raise self._ended() from None
         try:

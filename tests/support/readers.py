@@ -22,7 +22,7 @@ from clustergym.agents import auction_checkpoints, checkpoints
 from clustergym.benchmark.leaderboard.board import Cell, load_board
 from clustergym.benchmark.leaderboard.cell_logs import read_logs
 from clustergym.benchmark.leaderboard.cells import load_table, read_rows
-from clustergym.benchmark.leaderboard.entry import read_entry
+from clustergym.benchmark.leaderboard.entry import Entry, read_entry
 from clustergym.benchmark.study.study_file import read_study
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.node_lists import cluster_keys, read_nodes
@@ -295,7 +295,7 @@ READERS: Mapping[str, Reader] = {
     "jobs": _written("jobs.csv", _jobs_csv),
     "timeline": _written("timeline.csv", lambda path: _timeline(path, 2000.0, 500)),
     "board": _board,
-    "entry": _written("entry.yaml", _in_board(lambda folder: read_entry(folder, load_board("fair")))),
+    "entry": _written("entry.yaml", _in_board(lambda folder: read_entry(folder, load_board("fair"), Entry))),
     "entry-logs": _written("decisions.jsonl.gz", _cell_log),
     "figures": _written("cells.csv.gz", lambda path: [*read_rows(path)]),
     "figure-keys": _figure_keys,

@@ -15,14 +15,12 @@ from random import SystemRandom
 
 import numpy as np
 
-from clustergym.benchmark.leaderboard.board import Cell
 from clustergym.benchmark.leaderboard.cells import FigureTable
 from clustergym.common.errors import InputError
 from clustergym.scenario.scenario import Scenario
 
 DRAWS = 3
 """Times drawn in a cell of each family."""
-REMEDY = "an agent that is not causal, or fails, is not sealed"
 
 
 def check_causality(table: FigureTable, name: str) -> Iterator[str]:
@@ -36,22 +34,20 @@ def check_causality(table: FigureTable, name: str) -> Iterator[str]:
     draw = SystemRandom()
     for family in table.keys.scenarios:
         cell = draw.choice([cell for cell in table.keys.least_cells if cell.scenario == family])
-        scenario = table.board.scenario(cell, table.keys.overrides(family, ""))
-        as_it_is = list_actions(table, name, scenario, cell)
-        submit_s = scenario.trace.submit_s
+        scenario, where = table.board.scenario(cell, table.keys.overrides(family, "")), f"{name}: {cell}"
+        own = list_actions(table, name, scenario, cell.seed, where)
         for _ in range(DRAWS):
-            at_s = draw.uniform(float(submit_s[0]), float(submit_s[-1]))
-            other = list_actions(table, name, draw_anew(scenario, at_s, draw), cell, at_s)
-            earlier = count_equal(as_it_is, other, at_s, f"{name}: {cell}")
-            yield f"{name}: {cell}, all after {at_s:,.1f} s drawn anew: {earlier} earlier actions are equal"
+            at_s = draw.uniform(*scenario.trace.submit_s[[0, -1]].tolist())
+            anew = f"{where}, all after {at_s:,.1f} s drawn anew"
+            other = list_actions(table, name, draw_anew(scenario, at_s, draw), cell.seed, anew)
+            yield f"{anew}: {count_equal(own, other, at_s, anew)} earlier actions are equal"
 
 
 def draw_anew(scenario: Scenario, at_s: float, draw: SystemRandom) -> Scenario:
     """Return a scenario with other jobs after a time: as drawn jobs of the trace, at drawn times."""
     trace = scenario.trace
     count, kept = len(trace), int((trace.submit_s <= at_s).sum())
-    end_s = float(trace.submit_s[-1])
-    later_s = sorted(draw.uniform(at_s, end_s) for _ in range(count - kept))
+    later_s = sorted(draw.uniform(at_s, float(trace.submit_s[-1])) for _ in range(count - kept))
     taken = trace.take([*range(kept), *(draw.randrange(count) for _ in later_s)])
     submit_s = np.concatenate([trace.submit_s[:kept], later_s])
     deadline_s = taken.deadline_s - taken.submit_s + submit_s
@@ -59,27 +55,24 @@ def draw_anew(scenario: Scenario, at_s: float, draw: SystemRandom) -> Scenario:
     return replace(scenario, trace=jobs)
 
 
-def list_actions(
-    table: FigureTable, name: str, scenario: Scenario, cell: Cell, anew_s: float | None = None
-) -> list[bytes]:
+def list_actions(table: FigureTable, name: str, scenario: Scenario, seed: int, where: str) -> list[bytes]:
     """Run a row on a scenario, and return the lines of its decision log."""
     from clustergym.sim.stalls import StalledError
 
     try:
-        return gzip.decompress(table.play(name, scenario, cell.seed, "decisions").log).splitlines()[1:]
+        return gzip.decompress(table.play(name, scenario, seed, "decisions").log).splitlines()[1:]
     except (InputError, StalledError) as error:
-        after = "" if anew_s is None else f", all after {anew_s:,.1f} s drawn anew"
-        raise InputError(str(error), field=f"{name}: {cell}{after}") from error
+        raise InputError(str(error), field=where) from error
 
 
-def count_equal(one: Sequence[bytes], other: Sequence[bytes], at_s: float, where: str) -> int:
+def count_equal(own: Sequence[bytes], other: Sequence[bytes], at_s: float, where: str) -> int:
     """Return the number of actions until a time, after a check that both lists have the same bytes there."""
-    early = [[line for line in lines if json.loads(line)["time_s"] <= at_s] for lines in (one, other)]
+    early = [[line for line in lines if json.loads(line)["time_s"] <= at_s] for lines in (own, other)]
     for pair in zip_longest(*early):
         if pair[0] != pair[1]:
             first_s = min(json.loads(line)["time_s"] for line in pair if line is not None)
-            mine, anew = ("nothing" if line is None else line.decode() for line in pair)
-            message = f"at {first_s:,.1f} s it decides {mine}, and {anew} where all after {at_s:,.1f} s is drawn anew"
-            why = "it sees what is to come, or does not decide alike twice"
-            raise InputError(f"{message}: {why}", field=where, remedy=REMEDY)
+            before, now = ("nothing" if line is None else line.decode() for line in pair)
+            message = f"at {first_s:,.1f} s it decides {now}, and {before} on the trace as it is"
+            remedy = "it sees what is to come, or does not decide alike twice"
+            raise InputError(message, field=where, remedy=remedy)
     return len(early[0])

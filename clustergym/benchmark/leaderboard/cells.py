@@ -266,33 +266,22 @@ def load_table(board: Board) -> FigureTable:
     ):
         for name in given:
             if name not in known:
-                line = source.line((field,))
-                raise InputError(
-                    f"unknown name {name!r}",
-                    file=source.path,
-                    line=line,
-                    field=field,
-                    remedy=nearest(name, known),
-                )
+                where: dict[str, Any] = {"file": source.path, "line": source.line((field,)), "field": field}
+                raise InputError(f"unknown name {name!r}", remedy=nearest(name, known), **where)
     agents = read_agents(board)
     for name, agent in agents.items():
-        _check_agent(name, agent, keys, policies)
+        titles = [alike(one.title) for one in policies.values()]
+        file = agent.file.parent / "entry.yaml"
+        if not keys.sealed:
+            remedy = "enter it by its logs"
+            raise InputError("this board has no sealed list", file=file, field="board", remedy=remedy)
+        if name in policies or alike(agent.entry.title) in titles:
+            message = "its name or title may be taken for that of another row"
+            raise InputError(message, file=file, field="title", remedy="choose another")
         seen, title = agent.entry.seen, agent.entry.title
         policies[name] = ComparedPolicy(title=title, rules="sealed", policy=agent.keys, seen=seen)
     keys = keys.model_copy(update={"policies": [*keys.policies, *agents]})
     return FigureTable(board, keys, policies, {}, agents).reread()
-
-
-def _check_agent(
-    name: str, agent: SealedAgent, keys: TableKeys, policies: Mapping[str, ComparedPolicy]
-) -> None:
-    file = agent.file.parent / "entry.yaml"
-    if not keys.sealed:
-        remedy = "enter it by its logs"
-        raise InputError("this board has no sealed list", file=file, field="board", remedy=remedy)
-    if name in policies or alike(agent.entry.title) in [alike(one.title) for one in policies.values()]:
-        message = "its name or title may be taken for that of another row"
-        raise InputError(message, file=file, field="title", remedy="choose another")
 
 
 def read_rows(path: Path, metrics: Sequence[str] = USUAL) -> Iterator[Row]:

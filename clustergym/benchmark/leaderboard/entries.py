@@ -6,6 +6,7 @@ So too the logs of some rows of the table, which stand in its folder `logs`.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -27,7 +28,7 @@ from clustergym.benchmark.leaderboard.entry import (
     entry_names,
     read_entry,
 )
-from clustergym.benchmark.leaderboard.replay import LogOf, describe_choice, replay_log
+from clustergym.benchmark.leaderboard.replay import describe_choice, replay_log
 from clustergym.benchmark.leaderboard.runs import Log, play
 from clustergym.common.errors import InputError, alike, nearest
 from clustergym.common.processes import Processes, in_order
@@ -89,13 +90,13 @@ def add_entry(
         remedy = "name it in policies.yaml and cells.yaml, and run `clustergym leaderboard fill`"
         raise InputError("is of this project, so that it is a row", field="policy", remedy=remedy)
     policy, placer = table.board.contestants(chosen.get("policy"), chosen.get("placer"))
-    own = ComponentChoice.model_validate(_split(describe_choice(placer))) if "placer" in chosen else None
+    own = _choose(placer) if "placer" in chosen else None
     entry = Entry(
         board=table.board.name,
         board_version=table.board.version,
         title=title,
         authors=list(authors),
-        policy=ComponentChoice.model_validate(_split(describe_choice(policy))),
+        policy=_choose(policy),
         placer=own,
         information_class=policy.information_class.value,
         licence=LICENCE,
@@ -115,14 +116,10 @@ def add_entry(
     return folder
 
 
-def _split(keys: Mapping[str, Any]) -> dict[str, Any]:
+def _choose(made: Policy | Placer) -> ComponentChoice:
     # Tuples, as some parameters are, have no form in YAML.
-    parameters = {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in keys.items()
-        if key != "name"
-    }
-    return {"name": keys["name"], "parameters": parameters}
+    parameters = json.loads(json.dumps(describe_choice(made)))
+    return ComponentChoice(name=parameters.pop("name"), parameters=parameters)
 
 
 def _play_cell(
@@ -155,11 +152,8 @@ def replay_entry(table: FigureTable, name: str) -> EnteredPolicy:
         raise InputError(message, file=path, field="title", remedy="choose another")
     placer = table.board.contestants({"name": "fcfs"})[1] if entry.placer is None else None
     described = describe_choice(placer) if placer else (entry.placer.keys if entry.placer else {})
-    rows = []
-    logs = read_logs(folder / cell_logs.FILE)
-    for cell in check_cells(logs, table.keys.least_cells):
-        of = LogOf(entry.policy.name, entry.information_class, described, cell.seed)
-        rows.append(replay_row(table, name, logs, cell, of, placer))
+    of = {"policy": entry.policy.name, "information_class": entry.information_class, "placer": described}
+    rows = replay_cells(table, name, folder / cell_logs.FILE, table.keys.least_cells, of, placer)
     keys = {component: one.keys for component, one in chosen.items() if one is not None}
     compared = ComparedPolicy(title=entry.title, rules="entered", seen=entry.seen, **keys)
     return EnteredPolicy(compared, rows)
@@ -177,19 +171,27 @@ def check_cells(logs: CellLogs, cells: Sequence[Cell]) -> Sequence[Cell]:
     return cells
 
 
-def replay_row(
-    table: FigureTable, name: str, logs: CellLogs, cell: Cell, of: LogOf, placer: Placer | None
-) -> Row:
-    """Replay one log, and return its row."""
+def replay_cells(
+    table: FigureTable,
+    name: str,
+    path: Path,
+    cells: Sequence[Cell],
+    of: Mapping[str, Any],
+    placer: Placer | None,
+) -> list[Row]:
+    """Replay the logs of some cells, and return their rows."""
     from clustergym.results.measured_run import measure_run
 
-    scenario = table.board.scenario(cell, table.keys.overrides(cell.scenario, ""))
-    made = replay_log(logs.path, logs.read_packed(cell), scenario, of, placer)
-    measured = measure_run(made)
-    _check_finished(scenario, measured, logs.path, cell)
-    found = {metric: measured.metrics.get(metric) for metric in table.keys.metrics}
-    place = Place(name, cell.scenario, cell.seed, "")
-    return Row(place, "{}", UNKNOWN, UNKNOWN, scenario.sha256, made.log.digest, 0.0, "", "", found)
+    logs, rows = read_logs(path), []
+    for cell in check_cells(logs, cells):
+        scenario = table.board.scenario(cell, table.keys.overrides(cell.scenario, ""))
+        made = replay_log(path, logs.read_packed(cell), scenario, {**of, "seed": cell.seed}, placer)
+        measured = measure_run(made)
+        _check_finished(scenario, measured, path, cell)
+        found = {metric: measured.metrics.get(metric) for metric in table.keys.metrics}
+        place = Place(name, cell.scenario, cell.seed, "")
+        rows.append(Row(place, "{}", UNKNOWN, UNKNOWN, scenario.sha256, made.log.digest, 0.0, "", "", found))
+    return rows
 
 
 def _check_finished(scenario: Scenario, measured: Measurement, path: Path, cell: Cell) -> None:
@@ -226,10 +228,10 @@ def replay_kept(table: FigureTable, name: str) -> list[Row]:
             "is no log that cells.yaml names", file=file, remedy=nearest(name, table.keys.logged)
         )
     policy, placer = table.contestants(name)
-    logs = read_logs(table.board.folder / LOGS / f"{name}.jsonl.gz")
-    own = None if table.policies[name].placer else placer
-    found = []
-    for cell in check_cells(logs, table.keys.first_cells):
-        of = LogOf(policy.name, policy.information_class.value, describe_choice(placer), cell.seed)
-        found.append(replay_row(table, name, logs, cell, of, own))
-    return found
+    of = {"policy": policy.name, "information_class": policy.information_class.value}
+    of |= {"placer": describe_choice(placer)}
+    own, path = (
+        None if table.policies[name].placer else placer,
+        table.board.folder / LOGS / f"{name}.jsonl.gz",
+    )
+    return replay_cells(table, name, path, table.keys.first_cells, of, own)

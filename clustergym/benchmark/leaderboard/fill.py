@@ -7,7 +7,7 @@ import fcntl
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -98,6 +98,7 @@ def fill(
     workers: Processes = 1,
     policies: Sequence[str] = (),
     say: Callable[[str], object] = print,
+    places: Sequence[Place] | None = None,
 ) -> int:
     """Run missing and stale cells until `hours` have passed or none is left; return how many were run.
 
@@ -115,30 +116,18 @@ def fill(
         The only ones to run, beside the reference; all by default.
     say : callable
         It gets a line on each finished run.
+    places : sequence of Place, optional
+        The only ones to run, as those of a sealed test.
     """
-
-    def choose(found: FigureTable) -> Iterator[Place]:
-        return list_missing(found, policies)
-
-    return run_places(table, prints, choose, hours, workers, say)
-
-
-def run_places(
-    table: FigureTable,
-    prints: Fingerprints,
-    choose: Callable[[FigureTable], Iterable[Place]],
-    hours: float,
-    workers: Processes,
-    say: Callable[[str], object],
-) -> int:
-    """Run places that `choose` gives for the table as it is, a few at a time; return how many were run."""
     end, count = time.monotonic() + 3600 * hours, 0
     at_once = AHEAD * (4 if workers == "ray" else int(workers or cores()))
     table.board.compose()
     tried = set[Place]()
     while time.monotonic() < end:
+        # A few at a time: what is run next hangs on the table as it is.
         table = drop_stale(table.reread(), prints)
-        wanted = (place for place in choose(table) if place not in tried)
+        missing = list_missing(table, policies) if places is None else places
+        wanted = (place for place in missing if place not in tried and place not in table.rows)
         batch = list(islice(wanted, at_once))
         if not batch:
             break
@@ -286,18 +275,3 @@ def _locked(table: FigureTable, name: str, wait: bool) -> Iterator[bool]:
             yield False
             return
         yield True
-
-
-def seal(
-    table: FigureTable,
-    prints: Fingerprints,
-    name: str,
-    hours: float,
-    workers: Processes = 1,
-    say: Callable[[str], object] = print,
-) -> int:
-    """Run what a policy's sealed test lacks, until `hours` have passed; return how many runs were made."""
-    places = list_sealed_places(table, name)
-    return run_places(
-        table, prints, lambda found: [one for one in places if one not in found.rows], hours, workers, say
-    )

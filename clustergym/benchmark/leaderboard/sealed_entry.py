@@ -9,19 +9,10 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import yaml
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
+from clustergym.benchmark.leaderboard import entry as entries
 from clustergym.benchmark.leaderboard.board import Board, Line
-from clustergym.benchmark.leaderboard.entry import (
-    CHECKPOINT,
-    PROGRAM,
-    WEIGHTS,
-    EntryHead,
-    entry_folder,
-    entry_names,
-    is_sealed,
-    read_entry,
-)
 from clustergym.cluster.schema import StrictSchema, validate_content
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_regular
@@ -30,13 +21,7 @@ from clustergym.sim.program import LARGEST_BYTES, Limits, Program, read_program
 
 LIMITS = Limits(cpu_s=600, memory_mb=4096, decision_cpu_s=1.0)
 """Of one run."""
-
-
-def _day(text: str) -> str:
-    return datetime.strptime(text, "%Y-%m-%d").date().isoformat()
-
-
-Day = Annotated[str, AfterValidator(_day)]
+Day = Annotated[str, Field(pattern=r"^20\d\d-[01]\d-[0-3]\d$")]
 
 
 class Beacon(StrictSchema):
@@ -59,22 +44,16 @@ class Beacon(StrictSchema):
     value: Annotated[str, Field(pattern="^[0-9a-f]{16,256}$")] | None = None
 
 
-class SealedEntry(EntryHead):
+class SealedEntry(entries.EntryHead):
     """The content of a sealed entry's entry.yaml."""
 
     beacon: Beacon
 
 
 class SealedAgent(NamedTuple):
-    """A sealed entry: what it says, and what decides.
+    """What a sealed entry says, its program or weights, and their SHA-256.
 
-    Attributes
-    ----------
-    entry : SealedEntry
-    file : Path
-        The program, or the weights.
-    sha256 : str
-        Of the program; of weights, that of the YAML file beside them, which has the weights' own.
+    That of weights is of the YAML file beside them, which has the weights' own.
     """
 
     entry: SealedEntry
@@ -84,7 +63,8 @@ class SealedAgent(NamedTuple):
     @property
     def imports(self) -> str:
         """The text by whose imports this project's own policies take part in what is decided."""
-        return read_program(self.file) if self.file.name == PROGRAM else "import clustergym.policies.learned"
+        of_program = self.file.name == entries.PROGRAM
+        return read_program(self.file) if of_program else "import clustergym.policies.learned"
 
     @property
     def keys(self) -> dict[str, str]:
@@ -99,7 +79,7 @@ class SealedAgent(NamedTuple):
         InputError
             If weights are not in the form of this project's auctions, or an agent knows what it does not say.
         """
-        if self.file.name == PROGRAM:
+        if self.file.name == entries.PROGRAM:
             made = Program(read_program(self.file), LIMITS)
         else:
             from clustergym.agents.auction_checkpoints import load
@@ -108,41 +88,42 @@ class SealedAgent(NamedTuple):
             made = Program("", LIMITS, self.file)
         if made.information_class.value != self.entry.information_class:
             made.close()
-            message = f"is {self.entry.information_class}, and the agent declares {made.information_class}"
-            file = self.file.parent / "entry.yaml"
+            message, file = (
+                f"is not {made.information_class}, as the agent's",
+                self.file.parent / "entry.yaml",
+            )
             raise InputError(message, file=file, field="information_class", remedy="write what it declares")
         return made
 
 
 def read_agents(board: Board) -> Mapping[str, SealedAgent]:
     """Read the sealed entries of a board by name, without starting any."""
-    names = [name for name in entry_names(board) if is_sealed(board.folder / name)]
-    return {name: _read_agent(board, entry_folder(board, name)) for name in names}
-
-
-def _read_agent(board: Board, folder: Path) -> SealedAgent:
-    entry, path = read_entry(folder, board, SealedEntry), folder / "entry.yaml"
-    if entry.beacon.due <= entry.beacon.announced:
-        message = f"{entry.beacon.due} is not later than {entry.beacon.announced}, when it was announced"
-        raise InputError(message, file=path, field="beacon.due", remedy="name a value that nobody can know")
-    hashed = folder / (PROGRAM if (folder / PROGRAM).exists() else CHECKPOINT)
-    found = read_regular(hashed, LARGEST_BYTES, "give a program or a checkpoint")
-    file = hashed if hashed.name == PROGRAM else folder / WEIGHTS
-    return SealedAgent(entry, file, hashlib.sha256(found).hexdigest())
+    found = {}
+    for name in filter(lambda name: entries.is_sealed(board.folder / name), entries.entry_names(board)):
+        folder = entries.entry_folder(board, name)
+        entry = entries.read_entry(folder, board, SealedEntry)
+        if entry.beacon.due <= entry.beacon.announced:
+            message = f"{entry.beacon.due} is not later than {entry.beacon.announced}, when it was announced"
+            remedy = "name a value that nobody can know"
+            raise InputError(message, file=folder / "entry.yaml", field="beacon.due", remedy=remedy)
+        program = (folder / entries.PROGRAM).exists()
+        hashed = folder / (entries.PROGRAM if program else entries.CHECKPOINT)
+        digest = hashlib.sha256(
+            read_regular(hashed, LARGEST_BYTES, "give a program or a checkpoint")
+        ).hexdigest()
+        found[name] = SealedAgent(entry, hashed if program else folder / entries.WEIGHTS, digest)
+    return found
 
 
 def record_value(agent: SealedAgent, value: str) -> None:
     """Write a beacon's value into entry.yaml, where there is none; raise an `InputError` for another one."""
     beacon, path = agent.entry.beacon, agent.file.parent / "entry.yaml"
     given = value.strip().lower()
-    if given == beacon.value:
-        return
-    if beacon.value is not None:
-        remedy = f"leave --beacon out: {beacon.round} of {beacon.source} has one value"
-        raise InputError(f"{given!r} is not the value there", file=path, field="beacon.value", remedy=remedy)
-    if datetime.now(UTC).date().isoformat() < beacon.due:
-        message = f"nobody can know the value before {beacon.due}"
-        raise InputError(message, file=path, field="beacon.due", remedy="seal it then")
-    content = {**agent.entry.model_dump(), "beacon": {**beacon.model_dump(), "value": given}}
-    validate_content(SealedEntry, content, file=path)
-    write_text(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+    message, remedy = f"{given!r} is not the value there", "leave --beacon out: a round has one value"
+    if beacon.value is None and datetime.now(UTC).date().isoformat() < beacon.due:
+        message, remedy = f"nobody can know the value before {beacon.due}", "seal it then"
+    elif beacon.value in (None, given):
+        content = {**agent.entry.model_dump(), "beacon": {**beacon.model_dump(), "value": given}}
+        validate_content(SealedEntry, content, file=path)
+        return write_text(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+    raise InputError(message, file=path, field="beacon.value", remedy=remedy)

@@ -36,7 +36,7 @@ LISTS = {
 Seeds are drawn after the agent ([how](../../docs/leaderboards.md#sealed-tests)). *sealed* rows are weights or
 programs of others, which the board plays: in a process that is sent what policies see, with the mask of what
 is feasible, and nothing else, and that has {LIMITS.decision_cpu_s:g} CPU-seconds for a decision.""",
-    OPEN: "The seeds are public: plans, hindsight and what was fitted to them may stand here. No verdict on agents.",
+    OPEN: "The seeds are public: plans, hindsight and what is fitted to them may stand here, as a bound.",
 }
 
 PAGE = """\
@@ -109,14 +109,12 @@ def list_lists(table: FigureTable) -> list[str]:
 
 def list_values(table: FigureTable) -> Iterator[str]:
     """Yield a line on what the seeds of each sealed row were drawn from, so that anyone can look it up."""
-    for name, agent in table.agents.items():
-        beacon = agent.entry.beacon
-        value = f"`{beacon.value}`" if beacon.value else "not known yet"
-        when = f"announced on {beacon.announced}, due on {beacon.due}"
-        yield (
-            f"{find_title(table, name)} (class {agent.entry.information_class}): SHA-256 `{agent.sha256}`;"
-            f" {beacon.source}, {beacon.round} ({when}): {value}"
+    for name, (entry, _, sha256) in table.agents.items():
+        beacon, value = entry.beacon, f"`{entry.beacon.value}`" if entry.beacon.value else "not known yet"
+        drawn = (
+            f"{beacon.source}, {beacon.round} (announced on {beacon.announced}, due on {beacon.due}): {value}"
         )
+        yield f"{find_title(table, name)} (class {entry.information_class}): SHA-256 `{sha256}`; {drawn}"
     learned = [name for name in table.keys.policies if table.condition_of(name) and name not in table.agents]
     if learned:
         titles = "; ".join(find_title(table, name) for name in learned)

@@ -213,10 +213,9 @@ def test_who_sees_what_is_to_come_is_refused(board: Path, monkeypatch: pytest.Mo
     )
     with pytest.raises(InputError) as error:
         list(causality.check_causality(table, "srtf"))
-    told = 'srtf: philly-4: at 0.0 s it decides nothing, and {"time_s":0.0,"launch":[["philly-00","A40",1]]}'
-    assert str(error.value).startswith(
-        f"{told} where all after 314.8 s is drawn anew: it sees what is to come"
-    )
+    told = '{"time_s":0.0,"launch":[["philly-00","A40",1]]}, and nothing on the trace as it is'
+    where = "srtf: philly-4, all after 314.8 s drawn anew"
+    assert str(error.value).startswith(f"{where}: at 0.0 s it decides {told} (it sees what is to come, or")
 
 
 def plans(table: FigureTable, careful: bool) -> str:
@@ -289,7 +288,7 @@ REFUSED = {
     "no policy": ("x = 1\n", "has 0 subclasses of Policy"),
     "another class": (
         SRTF + "class Mine(ShortestRemainingTimeFirst):\n    information_class = 'none'\n",
-        "entry.yaml: information_class: is clairvoyant, and the agent declares none",
+        "entry.yaml: information_class: is not the agent's, none",
     ),
 }
 
@@ -299,9 +298,8 @@ def test_a_program_that_is_refused(name: str, board: Path, monkeypatch: pytest.M
     text, expected = REFUSED[name]
     monkeypatch.setattr(sealed_entry, "LIMITS", Limits(cpu_s=20, memory_mb=4096, decision_cpu_s=0.2))
     table = enter(board, text)
-    cell = Cell("philly", 1)
     with pytest.raises(InputError) as error:
-        causality.list_actions(table, "mine", scenario_of(1), cell)
+        causality.list_actions(table, "mine", scenario_of(1), 1, "mine: philly-1")
     assert str(error.value).startswith("mine: philly-1: ")
     assert expected in str(error.value)
     assert "\n" not in str(error.value)
