@@ -6,7 +6,7 @@ import argparse
 import math
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,6 +151,7 @@ def _add(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.board import board_names
+    from clustergym.benchmark.leaderboard.causality import check_causality
     from clustergym.benchmark.leaderboard.check_figures import check_board
     from clustergym.benchmark.leaderboard.entry import entry_names
     from clustergym.benchmark.leaderboard.fill import take_fingerprints
@@ -164,12 +165,17 @@ def _check(options: argparse.Namespace) -> int:
             require_known(entry, entry_names(table.board), "entry", "entry")
         prints, labels = take_fingerprints(table), [*map(table.keys.sealed_label, options.entry)]
         found = check_board(table, prints, options.entry, workers, progress=True)
+        try:
+            for agent in [one for one in options.entry or table.agents if one in table.agents]:
+                _print_lines(check_causality(table, agent))
+        except InputError as error:
+            found.wrong.append(str(error))
         logs = f"{len(found.entries)} entries and {len(found.logs)} rows replayed from their logs"
         said = f"{len(found.wrong)} FLAGS" if found.wrong else "none better than its bound"
         stale = f", {found.stale} stale and not shown" if found.stale else ""
         print(f"{name}: {logs}; {len(found.table.rows)} figures, {said}{stale}", flush=True)
-        _print_lines(found.causal)
-        wrong += _print_lines([f"{name}: {line}" for line in found.wrong])
+        wrong += [f"{name}: {line}" for line in found.wrong]
+        _print_lines(f"{name}: {line}" for line in found.wrong)
         every = found.table.rows.items()
         rows = {place: row for place, row in every if not labels or place.condition in labels}
         checked[name] = found.table._replace(rows=rows), prints
@@ -194,12 +200,11 @@ def _run_again(
     return found.wrong
 
 
-def _print_lines(lines: Sequence[str]) -> Sequence[str]:
+def _print_lines(lines: Iterable[str]) -> None:
     from clustergym.common.errors import visible
 
     for line in lines:
         print(f"  {visible(line)}", flush=True)
-    return lines
 
 
 def _render(options: argparse.Namespace) -> int:
@@ -257,8 +262,7 @@ def _seal(options: argparse.Namespace) -> int:
     _check_hours(options.hours)
     table = _load(options.board, options.root)
     if options.entry in table.agents:
-        for line in check_causality(table, options.entry):
-            print(line, flush=True)
+        _print_lines(check_causality(table, options.entry))
     if options.beacon is not None:
         require_known(options.entry, [*table.agents], "sealed entry", "entry")
         record_value(table.agents[options.entry], options.beacon)
@@ -287,7 +291,7 @@ def _table(options: argparse.Namespace) -> int:
 
     table, fresh, _ = _load_fresh(options)
     shown = add_entered_rows(fresh)
-    for name in table_text.list_lists(shown):
+    for name in [*table_text.LISTS] if table.keys.sealed else [""]:
         rows, title = list(table_text.list_table_rows(shown, name)), table.board.title
         title += f": {name}" if name else ""
         print_table(text_table(title, table_text.list_headers(shown), rows, words=(0, 1)))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from clustergym.benchmark.leaderboard.causality import check_causality
 from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, Place, Row
 from clustergym.benchmark.leaderboard.entries import EnteredPolicy, replay_entry, replay_kept
 from clustergym.benchmark.leaderboard.entry import LOGS, entry_names
@@ -36,8 +35,6 @@ class BoardCheck(NamedTuple):
         Rows of other code, which no page shows and which are not checked.
     entries, logs : list of str
         The entries and rows whose logs were replayed.
-    causal : list of str
-        What was found of the agents of sealed entries (`causality`).
     wrong : list of str
         A line on each thing that is not as it must be.
     """
@@ -46,7 +43,6 @@ class BoardCheck(NamedTuple):
     stale: int
     entries: list[str]
     logs: list[str]
-    causal: list[str]
     wrong: list[str]
 
 
@@ -80,8 +76,8 @@ def check_board(
 ) -> BoardCheck:
     """Replay the logs of a board, or those of some entries, and hold every row against its bound."""
     fresh = drop_stale(table, prints)
-    chosen = [name for name in entry_names(table.board) if not only or name in only]
-    entries = [name for name in chosen if name not in table.agents]
+    opened = [name for name in entry_names(table.board) if name not in table.agents]
+    entries = [name for name in opened if not only or name in only]
     paths = sorted((table.board.folder / LOGS).glob("*")) if not only else []
     kept = [path.name.removesuffix(".jsonl.gz") for path in paths]
     table.board.compose()
@@ -97,15 +93,8 @@ def check_board(
             both = [(fresh.rows[row.place], row) for row in replayed if row.place in fresh.rows]
             wrong += [line for one, row in both for line in compare_rows(one, row, REPLAYED, " by its log")]
     whole = fresh._replace(rows=rows)
-    wrong += list_below_bound(whole)
-    causal = list[str]()
-    try:
-        wrong += list_foreign_seeds(fresh)
-        for name in [name for name in chosen if name in table.agents]:
-            causal += check_causality(table, name)
-    except InputError as error:
-        wrong.append(str(error))
-    return BoardCheck(whole, len(table.rows) - len(fresh.rows), entries, kept, causal, wrong)
+    wrong += [*list_below_bound(whole), *list_foreign_seeds(fresh)]
+    return BoardCheck(whole, len(table.rows) - len(fresh.rows), entries, kept, wrong)
 
 
 def _replay(

@@ -18,7 +18,7 @@ import yaml
 
 from clustergym.benchmark.leaderboard import DECISION_LIMIT_S, cell_logs
 from clustergym.benchmark.leaderboard.board import NAME, Cell
-from clustergym.benchmark.leaderboard.cell_logs import CellLogs, read_logs, write_logs
+from clustergym.benchmark.leaderboard.cell_logs import read_logs, write_logs
 from clustergym.benchmark.leaderboard.cells import ComparedPolicy, FigureTable, Place, Row
 from clustergym.benchmark.leaderboard.entry import (
     LOGS,
@@ -159,16 +159,15 @@ def replay_entry(table: FigureTable, name: str) -> EnteredPolicy:
     return EnteredPolicy(compared, rows)
 
 
-def check_cells(logs: CellLogs, cells: Sequence[Cell]) -> Sequence[Cell]:
-    """Return the cells, after a check that the logs are of these, in this order."""
+def check_cells(labels: Sequence[str], cells: Sequence[Cell], path: Path) -> None:
+    """Check that logs are of these cells, in this order."""
     wanted = [str(cell) for cell in cells]
-    for cell in (*wanted, *logs.labels):
-        if cell not in wanted or logs.labels.count(cell) != 1:
-            found = f"has {logs.labels.count(cell)} logs of {cell}, and {wanted.count(cell)} are to be there"
-            raise InputError(found, file=logs.path, remedy="make it anew")
-    if list(logs.labels) != wanted:
-        raise InputError("has its cells in another order", file=logs.path, remedy="make it anew")
-    return cells
+    for cell in (*wanted, *labels):
+        if cell not in wanted or labels.count(cell) != 1:
+            found = f"has {labels.count(cell)} logs of {cell}, and {wanted.count(cell)} are to be there"
+            raise InputError(found, file=path, remedy="make it anew")
+    if labels != wanted:
+        raise InputError("has its cells in another order", file=path, remedy="make it anew")
 
 
 def replay_cells(
@@ -183,9 +182,10 @@ def replay_cells(
     from clustergym.results.measured_run import measure_run
 
     logs, rows = read_logs(path), []
-    for cell in check_cells(logs, cells):
+    check_cells([label for label, _ in logs], cells, path)
+    for cell, (_, packed) in zip(cells, logs, strict=True):
         scenario = table.board.scenario(cell, table.keys.overrides(cell.scenario, ""))
-        made = replay_log(path, logs.read_packed(cell), scenario, {**of, "seed": cell.seed}, placer)
+        made = replay_log(path, packed, scenario, {**of, "seed": cell.seed}, placer)
         measured = measure_run(made)
         _check_finished(scenario, measured, path, cell)
         found = {metric: measured.metrics.get(metric) for metric in table.keys.metrics}
@@ -230,8 +230,6 @@ def replay_kept(table: FigureTable, name: str) -> list[Row]:
     policy, placer = table.contestants(name)
     of = {"policy": policy.name, "information_class": policy.information_class.value}
     of |= {"placer": describe_choice(placer)}
-    own, path = (
-        None if table.policies[name].placer else placer,
-        table.board.folder / LOGS / f"{name}.jsonl.gz",
-    )
+    path = table.board.folder / LOGS / f"{name}.jsonl.gz"
+    own = None if table.policies[name].placer else placer
     return replay_cells(table, name, path, table.keys.first_cells, of, own)

@@ -61,12 +61,6 @@ class SealedAgent(NamedTuple):
     sha256: str
 
     @property
-    def imports(self) -> str:
-        """The text by whose imports this project's own policies take part in what is decided."""
-        of_program = self.file.name == entries.PROGRAM
-        return read_program(self.file) if of_program else "import clustergym.policies.learned"
-
-    @property
     def keys(self) -> dict[str, str]:
         """What a row holds in place of a policy's name and parameters."""
         return {"name": self.file.stem, "sha256": self.sha256, "beacon": self.entry.beacon.value or ""}

@@ -85,7 +85,7 @@ def render_table(table: FigureTable) -> str:
         price=board.price or "Profiles are free.",
         described=describe_table(table) + describe_halves(table),
         conditions=", ".join(changes) or "none",
-        table="\n\n".join(_render_list(table, name) for name in list_lists(table)),
+        table="\n\n".join(_render_list(table, name) for name in ([*LISTS] if table.keys.sealed else [""])),
         stopped="".join([*stopped, "\n"]) if stopped else "",
         logged=LOGGED if (board.folder / LOGS).is_dir() else "",
         version=board.version,
@@ -102,18 +102,12 @@ def _render_list(table: FigureTable, name: str) -> str:
     return "\n".join([f"## {name.capitalize()}\n\n{LISTS[name]}\n\n{text}", *([""] if seeds else []), *seeds])
 
 
-def list_lists(table: FigureTable) -> list[str]:
-    """Return the names of the lists of a board: two where agents are sealed, else one without a name."""
-    return [CLOSED, OPEN] if table.keys.sealed else [""]
-
-
 def list_values(table: FigureTable) -> Iterator[str]:
     """Yield a line on what the seeds of each sealed row were drawn from, so that anyone can look it up."""
     for name, (entry, _, sha256) in table.agents.items():
         beacon, value = entry.beacon, f"`{entry.beacon.value}`" if entry.beacon.value else "not known yet"
-        drawn = (
-            f"{beacon.source}, {beacon.round} (announced on {beacon.announced}, due on {beacon.due}): {value}"
-        )
+        days = f"announced on {beacon.announced}, due on {beacon.due}"
+        drawn = f"{beacon.source}, {beacon.round} ({days}): {value}"
         yield f"{find_title(table, name)} (class {entry.information_class}): SHA-256 `{sha256}`; {drawn}"
     learned = [name for name in table.keys.policies if table.condition_of(name) and name not in table.agents]
     if learned:
