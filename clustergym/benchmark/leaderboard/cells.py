@@ -34,6 +34,7 @@ from clustergym.sim.program import Program
 
 KEYS_FILE, POLICIES_FILE, TABLE_FILE = "cells.yaml", "policies.yaml", "cells.csv.gz"
 LARGEST_BYTES = 2**26
+LONGEST_NAME = 64
 LEAST_SEEDS = 8
 """No interval is of fewer: where tails are heavy, Student's t on logs would cover too little."""
 BOUND = "lower-bound"
@@ -270,15 +271,16 @@ def load_table(board: Board) -> FigureTable:
                 raise InputError(f"unknown name {name!r}", remedy=nearest(name, known), **where)
     agents = read_agents(board)
     for name, agent in agents.items():
-        titles = [alike(one.title) for one in policies.values()]
-        file = agent.file.parent / "entry.yaml"
-        if not keys.sealed:
-            remedy = "enter it by its logs"
-            raise InputError("this board has no sealed list", file=file, field="board", remedy=remedy)
-        if name in policies or alike(agent.entry.title) in titles:
-            message = "its name or title may be taken for that of another row"
-            raise InputError(message, file=file, field="title", remedy="choose another")
         seen, title = agent.entry.seen, agent.entry.title
+        taken = name in (BOUND, *policies) or alike(title) in [alike(one.title) for one in policies.values()]
+        if not keys.sealed or taken or len(keys.sealed_label(name)) > LONGEST_NAME:
+            message, remedy = (
+                "its name is too long, or its title or name as that of another row",
+                "choose others",
+            )
+            if not keys.sealed:
+                message, remedy = "this board has no sealed list", "enter it by its logs"
+            raise InputError(message, file=agent.file.parent / "entry.yaml", field="title", remedy=remedy)
         policies[name] = ComparedPolicy(title=title, rules="sealed", policy=agent.keys, seen=seen)
     keys = keys.model_copy(update={"policies": [*keys.policies, *agents]})
     return FigureTable(board, keys, policies, {}, agents).reread()

@@ -17,8 +17,8 @@ from clustergym.common.yaml_file import read_mapping
 
 LOGS = "logs"
 """The folder of a board's own logs."""
-PROGRAM, WEIGHTS, CHECKPOINT = "program.py", "weights.safetensors", "weights.yaml"
-FILES = (("entry.yaml", cell_logs.FILE), ("entry.yaml", PROGRAM), ("entry.yaml", WEIGHTS, CHECKPOINT))
+PROGRAM, WEIGHTS = "program.py", "weights.safetensors"
+FILES = (("entry.yaml", cell_logs.FILE), ("entry.yaml", PROGRAM), ("entry.yaml", WEIGHTS, "weights.yaml"))
 """Of an entry of the open list: logs; of the sealed list: a program, or weights."""
 
 LONGEST_PARAMETERS = 5_000
@@ -106,11 +106,6 @@ def entry_names(board: Board) -> list[str]:
         for path in board.folder.iterdir()
         if path.is_dir() and not path.name.startswith(".") and path.name != LOGS
     )
-
-
-def is_sealed(folder: Path) -> bool:
-    """Return whether a folder has a program or weights, so that it is an entry of the sealed list."""
-    return any((folder / name).exists() for name in (PROGRAM, WEIGHTS))
 
 
 def entry_folder(board: Board, name: str) -> Path:

@@ -31,7 +31,7 @@ from clustergym.benchmark.leaderboard.fingerprint import (
 )
 from clustergym.benchmark.leaderboard.pairs import find_width
 from clustergym.benchmark.leaderboard.sealing import list_sealed_places
-from clustergym.common.errors import InputError, shorten_text
+from clustergym.common.errors import InputError, shorten_text, visible
 from clustergym.common.processes import Processes, cores, in_order
 from clustergym.scenario.scenario import Scenario
 
@@ -231,7 +231,7 @@ def run_place(table: FigureTable, prints: Fingerprints, place: Place) -> Row:
             run = table.play(place.policy, scenario, place.seed)
             digest, metrics = run.digest, {name: run.metrics.get(name) for name in metrics}
     except (DecisionError, ProgramError, StalledError, StoppedError) as error:
-        stopped = shorten_text(getattr(error, "message", str(error)), 200)
+        stopped = shorten_text(visible(getattr(error, "message", str(error))), 200)
         stopped = stopped.encode("ascii", "replace").decode()
     code, solvers = prints.policies[place.policy]
     keys = "{}" if place.policy == BOUND else table.policies[place.policy].keys

@@ -93,19 +93,19 @@ class SealedAgent(NamedTuple):
 def read_agents(board: Board) -> Mapping[str, SealedAgent]:
     """Read the sealed entries of a board by name, without starting any."""
     found = {}
-    for name in filter(lambda name: entries.is_sealed(board.folder / name), entries.entry_names(board)):
-        folder = entries.entry_folder(board, name)
-        entry = entries.read_entry(folder, board, SealedEntry)
+    for folder in (board.folder / name for name in entries.entry_names(board)):
+        files = (folder / name for name in (entries.PROGRAM, entries.WEIGHTS))
+        file = next((path for path in files if path.exists()), None)
+        if file is None:
+            continue
+        entry = entries.read_entry(entries.entry_folder(board, folder.name), board, SealedEntry)
         if entry.beacon.due <= entry.beacon.announced:
             message = f"{entry.beacon.due} is not later than {entry.beacon.announced}, when it was announced"
             remedy = "name a value that nobody can know"
             raise InputError(message, file=folder / "entry.yaml", field="beacon.due", remedy=remedy)
-        program = (folder / entries.PROGRAM).exists()
-        hashed = folder / (entries.PROGRAM if program else entries.CHECKPOINT)
-        digest = hashlib.sha256(
-            read_regular(hashed, LARGEST_BYTES, "give a program or a checkpoint")
-        ).hexdigest()
-        found[name] = SealedAgent(entry, hashed if program else folder / entries.WEIGHTS, digest)
+        hashed = file if file.name == entries.PROGRAM else file.with_suffix(".yaml")
+        content = read_regular(hashed, LARGEST_BYTES, "give a program or a checkpoint")
+        found[folder.name] = SealedAgent(entry, file, hashlib.sha256(content).hexdigest())
     return found
 
 

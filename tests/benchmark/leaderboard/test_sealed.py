@@ -307,11 +307,18 @@ def test_a_program_that_is_refused(name: str, board: Path, monkeypatch: pytest.M
 
 def test_the_reason_stands_in_the_row(board: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sealed_entry, "LIMITS", Limits(cpu_s=20, memory_mb=4096, decision_cpu_s=0.2))
-    for text, reason in (REFUSED["a loop in a decision"], REFUSED["an illegal action"], REFUSED["no policy"]):
+    # What it says of itself must not make the table unreadable.
+    noise = (
+        program("raise RuntimeError('\\x1b[31m \\u202e, \\x00')"),
+        r"line 3: RuntimeError: \x1b[31m \u202e, \x00",
+    )
+    for text, reason in (REFUSED["a loop in a decision"], REFUSED["an illegal action"], noise):
         table = enter(board, text, beacon=BEACON | {"value": VALUE})
         row = run_place(table, take_fingerprints(table), Place("mine", "philly", 1, "sealed-mine"))
         assert row.metrics["jct_mean"] is None
         assert reason.replace("decision, job", "has 3 GPUs") in row.stopped
+        write_rows(table.path, [row])
+        assert table.reread().rows[row.place].stopped == row.stopped
         shutil.rmtree(board / "small" / "mine")
 
 
@@ -391,7 +398,11 @@ VALUES: dict[str, tuple[dict[str, Any], str | None, str]] = {
         "beacon.value: '" + VALUE[::-1] + "' is not the value there",
     ),
     "words": ({}, "a lucky day", "beacon.value"),
-    "a title of another": ({"title": "srtf"}, None, "may be taken for that of another row"),
+    "a title of another": (
+        {"title": "srtf"},
+        None,
+        "title: its name is too long, or its title or name as that of another row",
+    ),
     "another version": ({"board_version": 2}, None, "board_version: is of small version 2"),
 }
 
