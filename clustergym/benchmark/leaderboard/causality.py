@@ -62,7 +62,7 @@ def list_actions(table: FigureTable, name: str, scenario: Scenario, seed: int, w
     try:
         return gzip.decompress(table.play(name, scenario, seed, "decisions").log).splitlines()[1:]
     except (InputError, StalledError) as error:
-        raise InputError(str(error), field=where) from error
+        raise InputError(f"{error} (it is refused)", field=where) from error
 
 
 def count_equal(own: Sequence[bytes], other: Sequence[bytes], at_s: float, where: str) -> int:

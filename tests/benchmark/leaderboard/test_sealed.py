@@ -288,7 +288,7 @@ REFUSED = {
     "no policy": ("x = 1\n", "has 0 subclasses of Policy"),
     "another class": (
         SRTF + "class Mine(ShortestRemainingTimeFirst):\n    information_class = 'none'\n",
-        "entry.yaml: information_class: is not the agent's, none",
+        "entry.yaml: information_class: is not none, as the agent's",
     ),
 }
 
@@ -382,9 +382,9 @@ VALUES: dict[str, tuple[dict[str, Any], str | None, str]] = {
         "mine: the value is not known yet (give --beacon, that of drand, quicknet, round 1000, on ",
     ),
     "before its day": (
-        {"beacon": BEACON | {"due": "2126-01-07"}},
+        {"beacon": BEACON | {"due": "2099-01-07"}},
         VALUE,
-        "beacon.due: nobody can know the value before 2126-01-07",
+        "beacon.due: nobody can know the value before 2099-01-07",
     ),
     "due when it was announced": (
         {"beacon": BEACON | {"due": "2026-01-05"}},
