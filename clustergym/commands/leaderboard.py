@@ -62,10 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     words = "run an agent and its rivals on seeds that were drawn after it"
     sealed = commands.add_parser("seal", help=words)
     sealed.add_argument("board", help="name of its folder")
-    words = "folder of a sealed entry, or row of the table whose rules are `learned`"
-    sealed.add_argument("entry", help=words)
-    words = "the random value that the entry announced, once it is public"
-    sealed.add_argument("--beacon", metavar="VALUE", help=words)
+    sealed.add_argument("entry", help="a sealed entry, or a row of the table whose rules are `learned`")
+    sealed.add_argument("--beacon", metavar="VALUE", help="random value that the entry announced")
     _add_hours(sealed)
     _add_json(sealed, "the ratios")
     _add_workers(sealed)
@@ -269,8 +267,9 @@ def _seal(options: argparse.Namespace) -> int:
     table, fresh, prints = _load_fresh(options)
     label = table.keys.sealed_label(options.entry)
     places = list_sealed_places(fresh, options.entry)
-    say = partial(print, flush=True)
-    count = fill(fresh, prints, options.hours, _workers(options), say=say, places=places)
+    count = fill(
+        fresh, prints, options.hours, _workers(options), say=partial(print, flush=True), places=places
+    )
     done = drop_stale(table.reread(), prints)
     left = sum(place not in done.rows for place in places)
     print(f"wrote {table.path}: {count} runs; {left} to go")
@@ -292,8 +291,8 @@ def _table(options: argparse.Namespace) -> int:
     table, fresh, _ = _load_fresh(options)
     shown = add_entered_rows(fresh)
     for name in [*table_text.LISTS] if table.keys.sealed else [""]:
-        rows, title = list(table_text.list_table_rows(shown, name)), table.board.title
-        title += f": {name}" if name else ""
+        rows = list(table_text.list_table_rows(shown, name))
+        title = f"{table.board.title}: {name}".removesuffix(": ")
         print_table(text_table(title, table_text.list_headers(shown), rows, words=(0, 1)))
     print(table_text.describe_table(shown) + table_text.describe_halves(shown))
     values = list(table_text.list_values(shown)) if table.keys.sealed else []

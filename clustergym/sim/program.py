@@ -88,7 +88,7 @@ class Program(Policy):
     information_class = InformationClass.CLAIRVOYANT
 
     def __init__(self, text: str, limits: Limits, weights: Path | None = None) -> None:
-        self.limits = limits
+        self.limits, self._spent_s = limits, 0.0
         self._channel, other = Pipe()
         # The process removes its folder as it starts: nothing is left if this one is killed.
         self._folder = Path(tempfile.mkdtemp(prefix="clustergym-program-"))

@@ -34,7 +34,6 @@ from clustergym.sim.program import Program
 
 KEYS_FILE, POLICIES_FILE, TABLE_FILE = "cells.yaml", "policies.yaml", "cells.csv.gz"
 LARGEST_BYTES = 2**26
-LONGEST_NAME = 64
 LEAST_SEEDS = 8
 """No interval is of fewer: where tails are heavy, Student's t on logs would cover too little."""
 BOUND = "lower-bound"
@@ -273,11 +272,8 @@ def load_table(board: Board) -> FigureTable:
     for name, agent in agents.items():
         seen, title = agent.entry.seen, agent.entry.title
         taken = name in (BOUND, *policies) or alike(title) in [alike(one.title) for one in policies.values()]
-        if not keys.sealed or taken or len(keys.sealed_label(name)) > LONGEST_NAME:
-            message, remedy = (
-                "its name is too long, or its title or name as that of another row",
-                "choose others",
-            )
+        if not keys.sealed or taken or not re.fullmatch(NAME, keys.sealed_label(name)):
+            message, remedy = "its name is too long, or it or its title is as another row's", "choose others"
             if not keys.sealed:
                 message, remedy = "this board has no sealed list", "enter it by its logs"
             raise InputError(message, file=agent.file.parent / "entry.yaml", field="title", remedy=remedy)

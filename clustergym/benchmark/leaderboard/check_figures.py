@@ -76,8 +76,7 @@ def check_board(
 ) -> BoardCheck:
     """Replay the logs of a board, or those of some entries, and hold every row against its bound."""
     fresh = drop_stale(table, prints)
-    opened = [name for name in entry_names(table.board) if name not in table.agents]
-    entries = [name for name in opened if not only or name in only]
+    entries = sorted({*(only or entry_names(table.board))} - {*table.agents})
     paths = sorted((table.board.folder / LOGS).glob("*")) if not only else []
     kept = [path.name.removesuffix(".jsonl.gz") for path in paths]
     table.board.compose()

@@ -105,12 +105,11 @@ def add_entry(
     log: Log = "schedule" if own else "decisions"
     cells = table.keys.least_cells
     table.board.compose()
-    task = partial(_play_cell, table, policy, placer, log, limit_s)
-    made = in_order(task, cells, workers, f"run {name} on {table.board.name}")
-    packed = dict(zip(cells, made, strict=True))
+    play_cell = partial(_play_cell, table, policy, placer, log, limit_s)
+    made = list(in_order(play_cell, cells, workers, f"run {name} on {table.board.name}"))
     folder = table.board.folder / name
     folder.mkdir(exist_ok=True)
-    write_logs(folder / cell_logs.FILE, packed, cells)
+    write_logs(folder / cell_logs.FILE, dict(zip(cells, made, strict=True)), cells)
     content = entry.model_dump(exclude_none=True)
     write_text(folder / "entry.yaml", yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
     return folder
@@ -222,14 +221,12 @@ def keep_logs(table: FigureTable, names: Sequence[str], workers: Processes = 1) 
 
 def replay_kept(table: FigureTable, name: str) -> list[Row]:
     """Replay the log of a row of the table, without its policy."""
-    if name not in table.keys.logged:
-        file = table.board.folder / LOGS / f"{name}.jsonl.gz"
-        raise InputError(
-            "is no log that cells.yaml names", file=file, remedy=nearest(name, table.keys.logged)
-        )
-    policy, placer = table.contestants(name)
-    of = {"policy": policy.name, "information_class": policy.information_class.value}
-    of |= {"placer": describe_choice(placer)}
     path = table.board.folder / LOGS / f"{name}.jsonl.gz"
+    if name not in table.keys.logged:
+        remedy = nearest(name, table.keys.logged)
+        raise InputError("is no log that cells.yaml names", file=path, remedy=remedy)
+    policy, placer = table.contestants(name)
+    known, placed = policy.information_class.value, describe_choice(placer)
+    of = {"policy": policy.name, "information_class": known, "placer": placed}
     own = None if table.policies[name].placer else placer
     return replay_cells(table, name, path, table.keys.first_cells, of, own)

@@ -29,7 +29,7 @@ from clustergym.benchmark.leaderboard.fingerprint import (
     fingerprint_policy,
     fingerprint_simulator,
 )
-from clustergym.benchmark.leaderboard.pairs import find_width
+from clustergym.benchmark.leaderboard.pairs import compare_with_reference
 from clustergym.benchmark.leaderboard.sealing import list_sealed_places
 from clustergym.common.errors import InputError, shorten_text, visible
 from clustergym.common.processes import Processes, cores, in_order
@@ -173,7 +173,8 @@ def list_missing(table: FigureTable, policies: Sequence[str] = ()) -> Iterator[P
     yield from missing
     if missing:
         return
-    widths = {name: find_width(table, name) for name in plain if name not in (BOUND, keys.reference)}
+    compared = [name for name in plain if name not in (BOUND, keys.reference)]
+    widths = {name: one.width for name in compared if (one := compare_with_reference(table, name).overall)}
     wide = max(widths, key=lambda name: widths[name], default=None)
     if wide is None or widths[wide] <= keys.width:
         return

@@ -46,8 +46,7 @@ def list_foreign_seeds(table: FigureTable) -> Iterator[str]:
         label = table.keys.sealed_label(name)
         rows = [place for place in sorted(table.rows) if (place.policy, place.condition) == (name, label)]
         seeds = draw_sealed_seeds(table, name) if rows else []
-        chosen = [place for place in rows if place.seed not in seeds]
-        yield from (f"{place}: its seed is not one that was drawn" for place in chosen)
+        yield from (f"{place}: its seed was not drawn" for place in rows if place.seed not in seeds)
 
 
 def find_rivals(table: FigureTable, name: str) -> list[str]:

@@ -35,7 +35,7 @@ LISTS = {
     CLOSED: f"""\
 Seeds are drawn after the agent ([how](../../docs/leaderboards.md#sealed-tests)). *sealed* rows are weights or
 programs of others, which the board plays: in a process that is sent what policies see, with the mask of what
-is feasible, and nothing else, and that has {LIMITS.decision_cpu_s:g} CPU-seconds for a decision.""",
+is feasible, and nothing else, and that has {LIMITS.decision_cpu_s:g} s of CPU time for a decision.""",
     OPEN: "The seeds are public: plans, hindsight and what is fitted to them may stand here, as a bound.",
 }
 
@@ -167,12 +167,8 @@ def list_table_rows(table: FigureTable, of_list: str = "") -> Iterator[list[str]
             format_ratio(found.overall),
             f"{seeds}" if seeds else "-",
             "-" if mean is None else f"{mean / (3600 if in_hours(table) else 1):.2f}",
-            *(_format_value(of[name].overall) for of in under.values()),
+            *(format_ratio(of[name].overall).partition(" ")[0] for of in under.values()),
         ]
-
-
-def _format_value(found: Ratio | None) -> str:
-    return "-" if found is None else format_ratio(found).partition(" ")[0]
 
 
 def in_hours(table: FigureTable) -> bool:

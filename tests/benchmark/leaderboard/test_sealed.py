@@ -183,7 +183,7 @@ def test_a_forged_figure_and_a_chosen_seed_are_found(
     assert check(tmp_path / "copy") == 2
     printed = capsys.readouterr().out
     assert f"mine philly {place.seed} sealed-mine: jct_mean is {row.metrics['jct_mean']}, and " in printed
-    assert "small: mine philly 7 sealed-mine: its seed is not one that was drawn" in printed
+    assert "small: mine philly 7 sealed-mine: its seed was not drawn" in printed
 
 
 def test_a_changed_program_or_value_leaves_no_row(sealed: Path, tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ VALUES: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "before its day": (
         {"beacon": BEACON | {"due": "2099-01-07"}},
         VALUE,
-        "beacon.due: nobody can know the value before 2099-01-07",
+        "beacon.value: nobody can know the value before 2099-01-07",
     ),
     "due when it was announced": (
         {"beacon": BEACON | {"due": "2026-01-05"}},
@@ -401,7 +401,7 @@ VALUES: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "a title of another": (
         {"title": "srtf"},
         None,
-        "title: its name is too long, or its title or name as that of another row",
+        "title: its name is too long, or it or its title is as another row's",
     ),
     "another version": ({"board_version": 2}, None, "board_version: is of small version 2"),
 }
