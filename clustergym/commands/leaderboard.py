@@ -267,9 +267,8 @@ def _seal(options: argparse.Namespace) -> int:
     table, fresh, prints = _load_fresh(options)
     label = table.keys.sealed_label(options.entry)
     places = list_sealed_places(fresh, options.entry)
-    count = fill(
-        fresh, prints, options.hours, _workers(options), say=partial(print, flush=True), places=places
-    )
+    workers, say = _workers(options), partial(print, flush=True)
+    count = fill(fresh, prints, options.hours, workers, say=say, places=places)
     done = drop_stale(table.reread(), prints)
     left = sum(place not in done.rows for place in places)
     print(f"wrote {table.path}: {count} runs; {left} to go")

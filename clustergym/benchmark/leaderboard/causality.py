@@ -73,6 +73,5 @@ def count_equal(own: Sequence[bytes], other: Sequence[bytes], at_s: float, where
             first_s = min(json.loads(line)["time_s"] for line in pair if line is not None)
             before, now = ("nothing" if line is None else line.decode() for line in pair)
             message = f"at {first_s:,.1f} s it decides {now}, and {before} on the trace as it is"
-            remedy = "it sees what is to come, or does not decide alike twice"
-            raise InputError(message, field=where, remedy=remedy)
+            raise InputError(message, field=where, remedy="it sees what comes, or does not repeat itself")
     return len(early[0])

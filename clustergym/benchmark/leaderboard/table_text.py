@@ -112,8 +112,7 @@ def list_values(table: FigureTable) -> Iterator[str]:
     learned = [name for name in table.keys.policies if table.condition_of(name) and name not in table.agents]
     if learned:
         titles = "; ".join(find_title(table, name) for name in learned)
-        how = "by parameters and weights alone, so that who trains again draws again"
-        yield f"sealed without a later value, {how}: {titles}"
+        yield f"sealed without a later value, by parameters and weights alone: {titles}"
 
 
 def format_ratio(found: Ratio | None) -> str:

@@ -215,7 +215,7 @@ def test_who_sees_what_is_to_come_is_refused(board: Path, monkeypatch: pytest.Mo
         list(causality.check_causality(table, "srtf"))
     told = '{"time_s":0.0,"launch":[["philly-00","A40",1]]}, and nothing on the trace as it is'
     where = "srtf: philly-4, all after 314.8 s drawn anew"
-    assert str(error.value).startswith(f"{where}: at 0.0 s it decides {told} (it sees what is to come, or")
+    assert str(error.value).startswith(f"{where}: at 0.0 s it decides {told} (it sees what comes, or")
 
 
 def plans(table: FigureTable, careful: bool) -> str:
