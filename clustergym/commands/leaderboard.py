@@ -6,7 +6,7 @@ import argparse
 import math
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,10 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     words = "run no rows, but those again whose logs are kept, and write these"
     fill.add_argument("--logs", action="store_true", help=words)
     _add_workers(fill)
-    words = "run a learned policy and its rivals on seeds that its parameters and weights determine"
+    words = "run an agent and its rivals on seeds that were drawn after it"
     sealed = commands.add_parser("seal", help=words)
     sealed.add_argument("board", help="name of its folder")
-    sealed.add_argument("entry", help="row of the table whose rules are `learned`")
+    sealed.add_argument("entry", help="a sealed entry, or a row of the table whose rules are `learned`")
+    sealed.add_argument("--beacon", metavar="VALUE", help="random value that the entry announced")
     _add_hours(sealed)
     _add_json(sealed, "the ratios")
     _add_workers(sealed)
@@ -148,6 +149,7 @@ def _add(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.board import board_names
+    from clustergym.benchmark.leaderboard.causality import check_causality
     from clustergym.benchmark.leaderboard.check_figures import check_board
     from clustergym.benchmark.leaderboard.entry import entry_names
     from clustergym.benchmark.leaderboard.fill import take_fingerprints
@@ -159,16 +161,24 @@ def _check(options: argparse.Namespace) -> int:
         table = _load(name, options.root)
         for entry in options.entry:
             require_known(entry, entry_names(table.board), "entry", "entry")
-        prints = take_fingerprints(table)
+        prints, labels = take_fingerprints(table), [*map(table.keys.sealed_label, options.entry)]
         found = check_board(table, prints, options.entry, workers, progress=True)
+        try:
+            for agent in [one for one in options.entry or table.agents if one in table.agents]:
+                _print_lines(check_causality(table, agent))
+        except InputError as error:
+            found.wrong.append(str(error))
         logs = f"{len(found.entries)} entries and {len(found.logs)} rows replayed from their logs"
         said = f"{len(found.wrong)} FLAGS" if found.wrong else "none better than its bound"
         stale = f", {found.stale} stale and not shown" if found.stale else ""
         print(f"{name}: {logs}; {len(found.table.rows)} figures, {said}{stale}", flush=True)
-        wrong += _print_wrong([f"{name}: {line}" for line in found.wrong])
-        checked[name] = found.table, prints
-    if not options.entry:
-        wrong += _run_again(checked, None if options.all else options.rows, workers)
+        wrong += [f"{name}: {line}" for line in found.wrong]
+        _print_lines(f"{name}: {line}" for line in found.wrong)
+        every = found.table.rows.items()
+        rows = {place: row for place, row in every if not labels or place.condition in labels}
+        checked[name] = found.table._replace(rows=rows), prints
+    if not options.entry or rows:  # Those of an agent's sealed test, all of them.
+        wrong += _run_again(checked, None if options.all or options.entry else options.rows, workers)
     _write_json(wrong, options.json)
     return 2 if wrong else 0
 
@@ -182,18 +192,17 @@ def _run_again(
     found = run_again(checked, count, workers, progress=True)
     said = f"{len(found.wrong)} FLAGS" if found.wrong else "equal"
     print(f"{len(found.rows)} drawn rows run again, {said} ({found.cpu_s:.0f} CPU-s)", flush=True)
-    _print_wrong(found.wrong)
+    _print_lines(found.wrong)
     chances = f"{found.forged_row:.3f}, a policy of forged rows {found.forged_policy:.2f}"
     print(f"a forged row is found with probability {chances}, a forged log of an entry 1")
     return found.wrong
 
 
-def _print_wrong(lines: Sequence[str]) -> Sequence[str]:
+def _print_lines(lines: Iterable[str]) -> None:
     from clustergym.common.errors import visible
 
     for line in lines:
         print(f"  {visible(line)}", flush=True)
-    return lines
 
 
 def _render(options: argparse.Namespace) -> int:
@@ -241,16 +250,25 @@ def _fill(options: argparse.Namespace) -> int:
 
 
 def _seal(options: argparse.Namespace) -> int:
-    from clustergym.benchmark.leaderboard.fill import drop_stale, seal
+    from clustergym.benchmark.leaderboard.causality import check_causality
+    from clustergym.benchmark.leaderboard.fill import drop_stale, fill
     from clustergym.benchmark.leaderboard.pairs import compare_with_reference
+    from clustergym.benchmark.leaderboard.sealed_entry import record_value
     from clustergym.benchmark.leaderboard.sealing import find_rivals, list_sealed_places
     from clustergym.benchmark.leaderboard.table_text import format_ratio
 
     _check_hours(options.hours)
+    table = _load(options.board, options.root)
+    if options.entry in table.agents:
+        _print_lines(check_causality(table, options.entry))
+    if options.beacon is not None:
+        require_known(options.entry, [*table.agents], "sealed entry", "entry")
+        record_value(table.agents[options.entry], options.beacon)
     table, fresh, prints = _load_fresh(options)
     label = table.keys.sealed_label(options.entry)
     places = list_sealed_places(fresh, options.entry)
-    count = seal(fresh, prints, options.entry, options.hours, _workers(options), partial(print, flush=True))
+    workers, say = _workers(options), partial(print, flush=True)
+    count = fill(fresh, prints, options.hours, workers, say=say, places=places)
     done = drop_stale(table.reread(), prints)
     left = sum(place not in done.rows for place in places)
     print(f"wrote {table.path}: {count} runs; {left} to go")
@@ -271,10 +289,13 @@ def _table(options: argparse.Namespace) -> int:
 
     table, fresh, _ = _load_fresh(options)
     shown = add_entered_rows(fresh)
-    rows = list(table_text.list_table_rows(shown))
-    print_table(text_table(table.board.title, table_text.list_headers(shown), rows, words=(0, 1)))
+    for name in [*table_text.LISTS] if table.keys.sealed else [""]:
+        rows = list(table_text.list_table_rows(shown, name))
+        title = f"{table.board.title}: {name}".removesuffix(": ")
+        print_table(text_table(title, table_text.list_headers(shown), rows, words=(0, 1)))
     print(table_text.describe_table(shown) + table_text.describe_halves(shown))
-    for line in [*table_text.list_stopped(shown), *table_text.list_sealed(shown)]:
+    values = list(table_text.list_values(shown)) if table.keys.sealed else []
+    for line in [*table_text.list_stopped(shown), *table_text.list_sealed(shown), *values]:
         print(line)
     if len(fresh.rows) < len(table.rows):
         gone = len(table.rows) - len(fresh.rows)

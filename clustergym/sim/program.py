@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing import Pipe
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.common.errors import InputError, require
-from clustergym.common.parameter_types import PositiveInt
+from clustergym.common.parameter_types import Period, PositiveInt
 from clustergym.common.parameters import Parameters
 from clustergym.common.reading import read_regular
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
@@ -31,6 +32,7 @@ LONGEST_ANSWER_BYTES = 1_000_000
 MIB = 2**20
 WALL_FACTOR = 10
 """Wall seconds that a program has, over the CPU seconds."""
+POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,14 @@ class Limits(Parameters):
         Seconds of CPU time.
     memory_mb : int
         MiB of address space; Python and NumPy take 300 of them.
+    decision_cpu_s : float, optional
+        CPU seconds from one answer to the next; this needs Linux. The first decision's have those of `reset`.
     """
 
     config_key = "limits"
     cpu_s: PositiveInt = 30
     memory_mb: PositiveInt = 2048
+    decision_cpu_s: Period | None = None
 
 
 class ProgramError(InputError):
@@ -73,6 +78,8 @@ class Program(Policy):
     limits : Limits
     rights : mapping, optional
         Those of a system user, of `find_rights`: the program can then do what that user may do, no more.
+    weights : Path, optional
+        A checkpoint: the policy `learned` of this package decides by it, in place of a program.
 
     Raises
     ------
@@ -83,8 +90,14 @@ class Program(Policy):
     name = "program"
     information_class = InformationClass.CLAIRVOYANT
 
-    def __init__(self, text: str, limits: Limits, rights: Mapping[str, Any] | None = None) -> None:
-        self.limits = limits
+    def __init__(
+        self,
+        text: str,
+        limits: Limits,
+        rights: Mapping[str, Any] | None = None,
+        weights: Path | None = None,
+    ) -> None:
+        self.limits, self._spent_s = limits, 0.0
         self._channel, other = Pipe()
         # The process removes its folder as it starts: nothing is left if this one is killed.
         self._folder = Path(tempfile.mkdtemp(prefix="clustergym-program-"))
@@ -97,9 +110,8 @@ class Program(Policy):
         self._late.start()
         try:
             use = {"cpu_s": limits.cpu_s, "memory_bytes": limits.memory_mb * MIB}
-            self._send(encode_message({"text": text, **use}))
-            made = self._answer()
-            self.information_class, self.round_s = _declared(made)
+            self._send(encode_message({"text": text, "weights": weights and str(weights.resolve()), **use}))
+            self.information_class, self.round_s = _declared(self._answer())
         except BaseException:
             self.close()
             raise
@@ -139,7 +151,7 @@ class Program(Policy):
             If the process ends, or answers with what is no decision or drops jobs.
         """
         self._send(packed_view(view, self.information_class))
-        answer = self._answer()
+        answer = self._answer(self.limits.decision_cpu_s)
         # A mean over the jobs that complete would be the better for it.
         if answer.get("drop"):
             raise _error("drops jobs", "let every job complete")
@@ -155,10 +167,24 @@ class Program(Policy):
         except OSError:
             raise self._ended() from None
 
-    def _answer(self) -> dict[str, Any]:
-        """Return the next answer as a mapping."""
+    def _cpu_s(self) -> float:
+        """Return the CPU seconds of the process with its threads; 0 without a limit for decisions."""
+        if self.limits.decision_cpu_s is None or self._process.poll() is not None:
+            return 0.0
+        # The clock of another process, as clock_getcpuclockid(3) of the C library makes it.
+        return time.clock_gettime((~self._process.pid << 3) | 2)
+
+    def _answer(self, most_s: float | None = None) -> dict[str, Any]:
+        """Return the next answer as a mapping; it may take `most_s` of CPU time, as seen from outside."""
+        while most_s is not None:
+            arrived = self._channel.poll(POLL_S)
+            if self._cpu_s() - self._spent_s > most_s:
+                raise _error(f"used more than {most_s:g} s of CPU time for a decision", "decide in less")
+            if arrived:
+                break
         try:
             content = self._channel.recv_bytes(LONGEST_ANSWER_BYTES)
+            self._spent_s = self._cpu_s()
         except (EOFError, OSError):
             raise self._ended() from None
         try:
@@ -199,11 +225,12 @@ def find_rights(user: str) -> dict[str, Any]:
 def _start(channel: int, folder: Path, rights: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     """Start the process of a program, which is sent all that it may know through an open connection."""
     paths = os.pathsep.join(os.path.abspath(one) for one in sys.path if one)
-    only = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
+    # Machine code would be compiled within the first decision, and written to a file.
+    only = {name: "1" for name in ("NUMBA_DISABLE_JIT", "OPENBLAS_NUM_THREADS", "PYTHONSAFEPATH")}
     return subprocess.Popen(
         [sys.executable, "-m", "clustergym.sim.program_child", str(channel), str(os.getpid())],
         cwd=folder,
-        env={"PYTHONPATH": paths, **only},
+        env={"PYTHONPATH": paths, "PYTHONHASHSEED": "0", **only},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -18,6 +18,8 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -56,8 +58,8 @@ class Source(importlib.abc.InspectLoader):
         return self.text
 
 
-def load(text: str) -> Policy:
-    """Return the policy that a program's text defines: its one subclass of Policy, or function `schedule`.
+def load(text: str) -> Callable[[], Policy]:
+    """Return what makes the policy of a program's text: its one subclass of Policy, or function `schedule`.
 
     Raises
     ------
@@ -74,10 +76,10 @@ def load(text: str) -> Policy:
     own = [one for one in vars(module).values() if _is_policy(one, module)]
     function = getattr(module, "schedule", None)
     if len(own) == 1:
-        policy: Policy = own[0]()
-        return policy
+        made: Callable[[], Policy] = own[0]
+        return made
     if not own and callable(function):
-        return _FunctionPolicy(function)
+        return partial(_FunctionPolicy, function)
     found = f"has {len(own)} subclasses of Policy"
     raise TypeError(f"the file {found}; write exactly one, or a function schedule(view)")
 
@@ -99,10 +101,7 @@ class _FunctionPolicy(Policy):
 
 
 def limit(cpu_s: int, memory_bytes: int) -> None:
-    """Limit this process's resources, and block system calls that a policy does not need.
-
-    The refusals reach what Python code asks of the interpreter; code that goes around it can go around them.
-    """
+    """Limit this process's resources."""
 
     def spent(number: int, frame: FrameType | None) -> None:
         raise Limit(f"used more than {cpu_s} s of CPU time")
@@ -113,6 +112,13 @@ def limit(cpu_s: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC):
         resource.setrlimit(limit, (0, 0))
+
+
+def refuse_calls() -> None:
+    """Block system calls that a policy does not need.
+
+    The refusals reach what Python code asks of the interpreter; code that goes around it can go around them.
+    """
     code = tuple(str(Path(one).resolve()) + os.sep for one in sys.path if one)
     closed = tuple(f"{PACKAGE / room}{os.sep}" for room in CLOSED + CLIENTS)
     # In a checkout the clients lie beside the package.
@@ -153,7 +159,15 @@ def serve(channel: Connection) -> None:
     """Load the program in the first message, then answer messages with its decisions until they end."""
     words, _ = decode_message(channel.recv_bytes())
     limit(words["cpu_s"], words["memory_bytes"])
-    policy = load(words["text"])
+    if words["weights"] is None:
+        refuse_calls()
+        make = load(words["text"])
+    else:  # Numbers: there is no code from outside.
+        from clustergym.scenario.registry import make_policy
+
+        os.chdir(os.sep)  # Numba wants a folder that is there.
+        make = partial(make_policy, {"name": "learned", "checkpoint": words["weights"]})
+    policy = make()
     information = InformationClass(policy.information_class)
     _send(channel, {"information_class": information, "round_s": policy.round_s})
     while True:
@@ -161,7 +175,7 @@ def serve(channel: Connection) -> None:
         if "seed" in words:
             setting = decode_setting(words, arrays)
             # A new policy for each run, which keeps nothing of the last one.
-            policy = type(policy)() if not isinstance(policy, _FunctionPolicy) else policy
+            policy = make()
             policy.reset(setting, random_streams.POLICY.generator(words["seed"]))
         else:
             _send(channel, encode_answer(policy.schedule(decode_view(words, arrays, setting))))

@@ -13,9 +13,7 @@ Lines = list[dict[str, Any]]
 
 def packed_logs(folder: Path) -> list[tuple[str, bytes]]:
     """Return cell and packed log, in the order of the file."""
-    logs, content = read_logs(folder / FILE), (folder / FILE).read_bytes()
-    places = zip(logs.labels, logs.starts, logs.sizes, strict=True)
-    return [(label, content[start : start + size]) for label, start, size in places]
+    return read_logs(folder / FILE)
 
 
 def write_packed(folder: Path, parts: list[tuple[str, bytes]]) -> None:

@@ -19,10 +19,10 @@ from clustergym.papers.gavel_packing import read_rates
 from scenarios import Job, small_scenario
 
 from clustergym.agents import auction_checkpoints, checkpoints
-from clustergym.benchmark.leaderboard.board import Cell, load_board
+from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cell_logs import read_logs
 from clustergym.benchmark.leaderboard.cells import load_table, read_rows
-from clustergym.benchmark.leaderboard.entry import read_entry
+from clustergym.benchmark.leaderboard.entry import Entry, read_entry
 from clustergym.benchmark.study.study_file import read_study
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.node_lists import cluster_keys, read_nodes
@@ -159,14 +159,6 @@ def _journal(path: Path) -> object:
     return journal.make_clock(path.parent)(0.0)
 
 
-CELLS = [Cell("philly", seed) for seed in range(1, 9)]
-
-
-def _cell_log(path: Path) -> object:
-    logs = read_logs(path)
-    return [logs.read_packed(cell) for cell in CELLS if str(cell) in logs.labels]
-
-
 def _table_cache(path: Path) -> object:
     return Store(path.parent).read("a" * 64, (2, 2))
 
@@ -296,8 +288,8 @@ READERS: Mapping[str, Reader] = {
     "jobs": _written("jobs.csv", _jobs_csv),
     "timeline": _written("timeline.csv", lambda path: _timeline(path, 2000.0, 500)),
     "board": _board,
-    "entry": _written("entry.yaml", _in_board(lambda folder: read_entry(folder, load_board("fair")))),
-    "entry-logs": _written("decisions.jsonl.gz", _cell_log),
+    "entry": _written("entry.yaml", _in_board(lambda folder: read_entry(folder, load_board("fair"), Entry))),
+    "entry-logs": _written("decisions.jsonl.gz", read_logs),
     "figures": _written("cells.csv.gz", lambda path: [*read_rows(path)]),
     "figure-keys": _figure_keys,
     "checkpoint": _about(auction_checkpoints.load, "elastic"),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
 from clustergym.cluster.schema import StrictSchema, Text, validate_content
-from clustergym.common.errors import InputError, nearest, shorten_text, visible
+from clustergym.common.errors import InputError, nearest, visible
 from clustergym.common.paths import PACKAGE, conf_dir
 from clustergym.common.yaml_file import read_mapping
 from clustergym.results.metrics.catalogue import METRICS
@@ -64,23 +65,7 @@ class BoardScenario(StrictSchema):
         return next((str(entry[wanted]) for entry in defaults if wanted in entry), None)
 
 
-class InFolder(StrictSchema):
-    """Base class of the content of a leaderboard's file, which also stores that file's folder."""
-
-    _folder: Path = PrivateAttr(default=Path())
-
-    @property
-    def folder(self) -> Path:
-        """The leaderboard's folder, leaderboards/<name>."""
-        return self._folder
-
-    def in_folder(self, folder: Path) -> Self:
-        """Store the leaderboard's folder in this object, and return the object."""
-        self._folder = folder
-        return self
-
-
-class Board(InFolder):
+class Board(StrictSchema):
     """A leaderboard, as its file leaderboards/<name>/board.yaml defines it.
 
     Attributes
@@ -107,6 +92,7 @@ class Board(InFolder):
     policy: dict[str, Any] | None = None
     placer: dict[str, Any]
     scenarios: Annotated[list[BoardScenario], Field(min_length=1)]
+    _folder: Path = PrivateAttr(default=Path())
     _composed: dict[tuple[str, ...], dict[str, Any]] = PrivateAttr(default_factory=dict)
 
     @property
@@ -114,9 +100,10 @@ class Board(InFolder):
         """1 if a lower metric is better on this leaderboard, -1 if a higher one is."""
         return 1.0 if self.better == "lower" else -1.0
 
-    def with_keys(self, **keys: Any) -> Board:
-        """Return a copy of the board in which keys of board.yaml have the given values."""
-        return Board.model_validate(self.model_dump(exclude_none=True) | keys).in_folder(self.folder)
+    @property
+    def folder(self) -> Path:
+        """The leaderboard's folder, leaderboards/<name>."""
+        return self._folder
 
     def scenario(self, cell: Cell, overrides: Sequence[str] = ()) -> Scenario:
         """Build the simulated scenario of a cell (scenario, seed), with more configuration `overrides`."""
@@ -169,7 +156,8 @@ def load_board(name: str, root: Path | None = None) -> Board:
     if not re.fullmatch(NAME, name) or not (folder / "board.yaml").is_file():
         raise InputError(f"unknown board {name!r}", field="board", remedy=nearest(name, board_names(root)))
     source = read_mapping(folder / "board.yaml")
-    board = validate_content(Board, source.content, file=source.path, source=source).in_folder(folder)
+    board = validate_content(Board, source.content, file=source.path, source=source)
+    board._folder = folder
     problem = next(_problems(board), None)
     if problem is not None:
         key, message, remedy = problem
@@ -185,23 +173,6 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
     names = [scenario.name for scenario in board.scenarios]
     if len(set(names)) < len(names):
         yield "scenarios", "names one twice", "name each once"
-    yield from _interpolation_problems(board)
-
-
-def _interpolation_problems(board: Board) -> Iterator[tuple[str, str, str]]:
-    """Yield the keys with interpolations: a board must be the same for every reader."""
-    remedy = "write the value out"
-    for key in ("scenarios", "policy", "placer"):
-        value = getattr(board, key)
-        given = [one.overrides for one in value] if key == "scenarios" else value
-        word = next((text for text in list_texts(given) if "${" in text), None)
-        if word is not None:
-            yield key, f"{shorten_text(word, 60)!r} is an interpolation", remedy
-
-
-def list_texts(value: Any) -> Iterator[str]:
-    """Yield every string in a value that is nested of dicts and lists."""
-    if isinstance(value, str):
-        yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from list_texts(inner)
+    for key, value in board.model_dump(include={"scenarios", "policy", "placer"}).items():
+        if "${" in json.dumps(value):  # A board must be the same for every reader.
+            yield key, "has an interpolation", "write the value out"

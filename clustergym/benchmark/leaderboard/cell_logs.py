@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -33,7 +31,7 @@ class LogPart(StrictSchema):
     """The name of a cell (scenario, seed), and the number of bytes of its compressed log."""
 
     cell: Label
-    bytes: Annotated[int, Field(ge=1, lt=2**40)]
+    bytes: Annotated[int, Field(ge=1, le=LARGEST_PACKED_BYTES)]
 
 
 class Contents(StrictSchema):
@@ -41,40 +39,6 @@ class Contents(StrictSchema):
 
     schema_name: Annotated[Literal["clustergym.cells/1"], Field(alias="schema")]
     cells: list[LogPart]
-
-
-@dataclass(frozen=True)
-class CellLogs:
-    """An entry's log file, with the place in it of the log of each cell (scenario, seed).
-
-    Attributes
-    ----------
-    path : Path
-    labels : tuple of str
-        Cells, in the order of the file; a false entry may repeat a cell or name foreign ones.
-    starts, sizes : tuple of int
-        Bytes.
-    """
-
-    path: Path
-    labels: tuple[str, ...]
-    starts: tuple[int, ...]
-    sizes: tuple[int, ...]
-
-    def read_packed(self, cell: Cell) -> bytes:
-        """Read the compressed log of a cell (scenario, seed) from the file."""
-        if str(cell) not in self.labels:
-            raise InputError(f"has no log of {cell}", file=self.path, remedy=REMEDY)
-        at = self.labels.index(str(cell))
-        if self.sizes[at] > LARGEST_PACKED_BYTES:
-            message = f"the log of {cell} is larger than {LARGEST_PACKED_BYTES:,} bytes"
-            raise InputError(message, file=self.path, remedy=REMEDY)
-        try:
-            with open_regular_file(self.path, REMEDY) as stream:
-                stream.seek(self.starts[at])
-                return stream.read(self.sizes[at])
-        except OSError as error:
-            raise _unreadable(self.path, error) from None
 
 
 def pack(lines: Iterable[object]) -> bytes:
@@ -91,34 +55,30 @@ def write_logs(path: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]) 
     write_files({path: pack([contents]) + b"".join(packed[cell] for cell in cells)})
 
 
-def read_logs(path: Path) -> CellLogs:
-    """Read the table of contents of a file of logs: where each scenario's and seed's log is."""
+def read_logs(path: Path) -> list[tuple[str, bytes]]:
+    """Read a file of logs: the name of each cell, which a false entry may repeat, and its compressed log."""
     try:
         with open_regular_file(path, REMEDY) as stream:
             # What an unknown file unpacks to is limited before it is parsed, not after.
             head = stream.read(LARGEST_CONTENTS_BYTES)
-            size = stream.seek(0, 2)
-        unpacker = zlib.decompressobj(wbits=GZIP)
-        text = unpacker.decompress(head, LARGEST_CONTENTS_BYTES)
-        if not unpacker.eof:
-            message = f"its contents are cut short, or longer than {LARGEST_CONTENTS_BYTES:,} bytes"
-            raise InputError(message, file=path, line=1, remedy=REMEDY)
-        contents = validate_content(Contents, json.loads(text), file=path)
+            unpacker = zlib.decompressobj(wbits=GZIP)
+            text = unpacker.decompress(head, LARGEST_CONTENTS_BYTES)
+            if not unpacker.eof:
+                message = f"its contents are cut short, or longer than {LARGEST_CONTENTS_BYTES:,} bytes"
+                raise InputError(message, file=path, line=1, remedy=REMEDY)
+            parts = validate_content(Contents, json.loads(text), file=path).cells
+            start, size = len(head) - len(unpacker.unused_data), stream.seek(0, 2)
+            end = start + sum(part.bytes for part in parts)
+            # Bytes behind the last log would be committed and never read.
+            if end != size:
+                message = f"has {size:,} bytes, and {end:,} by its contents"
+                raise InputError(message, file=path, remedy=REMEDY)
+            stream.seek(start)
+            return [(part.cell, stream.read(part.bytes)) for part in parts]
     except (OSError, zlib.error) as error:
-        raise _unreadable(path, error) from None
+        what = getattr(error, "strerror", None) or f"cannot be read: {error}"
+        raise InputError(what, file=path, remedy=REMEDY) from None
     except InputError:
         raise
     except (ValueError, RecursionError):
         raise InputError("its contents are not JSON", file=path, line=1, remedy=REMEDY) from None
-    sizes = tuple(part.bytes for part in contents.cells)
-    *starts, end = accumulate(sizes, initial=len(head) - len(unpacker.unused_data))
-    # Bytes behind the last log would be committed and never read.
-    if end != size:
-        message = f"has {size:,} bytes, and {end:,} by its contents"
-        raise InputError(message, file=path, remedy=REMEDY)
-    return CellLogs(path, tuple(part.cell for part in contents.cells), tuple(starts), sizes)
-
-
-def _unreadable(path: Path, error: Exception) -> InputError:
-    what = getattr(error, "strerror", None) or f"cannot be read: {error}"
-    return InputError(what, file=path, remedy=REMEDY)

@@ -13,19 +13,24 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from clustergym.benchmark.leaderboard.board import NAME, Board, Cell, Line, Name, Seed
+from clustergym.benchmark.leaderboard.runs import Log, PlayedRun, play
+from clustergym.benchmark.leaderboard.sealed_entry import SealedAgent, read_agents
 from clustergym.cluster.schema import StrictSchema, Text, validate_content
-from clustergym.common.errors import InputError, nearest, shorten_text
+from clustergym.common.errors import InputError, alike, nearest, shorten_text
 from clustergym.common.reading import read_regular
 from clustergym.common.writing import write_files
 from clustergym.common.yaml_file import read_mapping
 from clustergym.results.metrics.catalogue import METRICS
 from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.program import Program
 
 KEYS_FILE, POLICIES_FILE, TABLE_FILE = "cells.yaml", "policies.yaml", "cells.csv.gz"
 LARGEST_BYTES = 2**26
@@ -47,7 +52,7 @@ class ComparedPolicy(StrictSchema):
     rules : str
         `published`: the rules and parameters of its paper. `guarded`: besides, the one rule for all
         policies that do not count restarts themselves. `simple`, `learned`: of no paper. `entered`: its
-        figures come from the logs of an entry.
+        figures come from the logs of an entry. `sealed`: a program or weights of an entry.
     policy, placer : dict, optional
         Name and parameters; the board's own where one is left out.
     seen : list of str
@@ -55,7 +60,7 @@ class ComparedPolicy(StrictSchema):
     """
 
     title: Line
-    rules: Literal["published", "guarded", "simple", "learned", "entered"]
+    rules: Literal["published", "guarded", "simple", "learned", "entered", "sealed"]
     policy: dict[str, Any] | None = None
     placer: dict[str, Any] | None = None
     seen: list[Literal["jobs", "cluster", "speeds", "prices"]] = Field(default_factory=list)
@@ -208,12 +213,13 @@ FIXED = (*Place._fields, *Row._fields[1:-1])
 
 
 class FigureTable(NamedTuple):
-    """A board with what is run on it, and the rows that its table has."""
+    """A board with what is run on it, the rows that its table has, and the agents of its sealed entries."""
 
     board: Board
     keys: TableKeys
     policies: Mapping[str, ComparedPolicy]
     rows: dict[Place, Row]
+    agents: Mapping[str, SealedAgent] = {}
 
     @property
     def path(self) -> Path:
@@ -225,13 +231,21 @@ class FigureTable(NamedTuple):
         return self._replace(rows={row.place: row for row in read_rows(self.path, self.keys.metrics)})
 
     def contestants(self, name: str) -> tuple[Policy, Placer]:
-        """Build the policy and the placer of a row."""
+        """Build the policy and the placer of a row; a sealed entry's policy is a process, to be closed."""
+        if name in self.agents:
+            return self.agents[name].start(), self.board.contestants({"name": "fcfs"})[1]
         return self.board.contestants(self.policies[name].policy, self.policies[name].placer)
+
+    def play(self, name: str, scenario: Scenario, seed: int, log: Log = "none") -> PlayedRun:
+        """Run a row on a scenario; raises the errors of `runs.play`."""
+        policy, placer = self.contestants(name)
+        with policy if isinstance(policy, Program) else nullcontext():
+            return play(scenario, policy, placer, seed, log)
 
     def condition_of(self, name: str) -> str:
         """Return the condition under which a row's main figures are run: none, or its sealed test."""
         known = self.policies.get(name)
-        sealed = self.keys.sealed and known is not None and known.rules == "learned"
+        sealed = self.keys.sealed and known is not None and known.rules in ("learned", "sealed")
         return self.keys.sealed_label(name) if sealed else ""
 
 
@@ -252,15 +266,20 @@ def load_table(board: Board) -> FigureTable:
     ):
         for name in given:
             if name not in known:
-                line = source.line((field,))
-                raise InputError(
-                    f"unknown name {name!r}",
-                    file=source.path,
-                    line=line,
-                    field=field,
-                    remedy=nearest(name, known),
-                )
-    return FigureTable(board, keys, policies, {}).reread()
+                where: dict[str, Any] = {"file": source.path, "line": source.line((field,)), "field": field}
+                raise InputError(f"unknown name {name!r}", remedy=nearest(name, known), **where)
+    agents = read_agents(board)
+    for name, agent in agents.items():
+        seen, title = agent.entry.seen, agent.entry.title
+        taken = name in (BOUND, *policies) or alike(title) in [alike(one.title) for one in policies.values()]
+        if not keys.sealed or taken or not re.fullmatch(NAME, keys.sealed_label(name)):
+            message, remedy = "its name is too long, or it or its title is as another row's", "choose others"
+            if not keys.sealed:
+                message, remedy = "this board has no sealed list", "enter it by its logs"
+            raise InputError(message, file=agent.file.parent / "entry.yaml", field="title", remedy=remedy)
+        policies[name] = ComparedPolicy(title=title, rules="sealed", policy=agent.keys, seen=seen)
+    keys = keys.model_copy(update={"policies": [*keys.policies, *agents]})
+    return FigureTable(board, keys, policies, {}, agents).reread()
 
 
 def read_rows(path: Path, metrics: Sequence[str] = USUAL) -> Iterator[Row]:

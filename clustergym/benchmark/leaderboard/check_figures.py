@@ -11,12 +11,13 @@ from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, Place, Ro
 from clustergym.benchmark.leaderboard.entries import EnteredPolicy, replay_entry, replay_kept
 from clustergym.benchmark.leaderboard.entry import LOGS, entry_names
 from clustergym.benchmark.leaderboard.fill import Fingerprints, drop_stale, run_place
+from clustergym.benchmark.leaderboard.sealing import list_foreign_seeds
 from clustergym.common.errors import InputError
 from clustergym.common.processes import Processes, in_order
 from clustergym.results.metrics.catalogue import METRICS
 
 TOLERANCE = 1e-9
-COMPARED = ("keys", "code", "simulator", "sha256", "digest", "stopped")
+COMPARED, REPLAYED = ("keys", "code", "simulator", "sha256", "digest", "stopped"), ("sha256", "digest")
 SLOW, LARGE = ("sia", "pollux"), ("scale", "llm-2026")
 """Policies of which one is drawn, and only on boards that are not large: a run takes up to minutes."""
 BUDGET_CPU_S = 180.0
@@ -75,7 +76,7 @@ def check_board(
 ) -> BoardCheck:
     """Replay the logs of a board, or those of some entries, and hold every row against its bound."""
     fresh = drop_stale(table, prints)
-    entries = [name for name in entry_names(table.board) if not only or name in only]
+    entries = sorted({*(only or entry_names(table.board))} - {*table.agents})
     paths = sorted((table.board.folder / LOGS).glob("*")) if not only else []
     kept = [path.name.removesuffix(".jsonl.gz") for path in paths]
     table.board.compose()
@@ -88,9 +89,10 @@ def check_board(
         if isinstance(replayed, EnteredPolicy):
             rows |= {row.place: row for row in replayed.rows}
         elif isinstance(replayed, list):
-            wrong += [line for row in replayed for line in compare_replay(fresh, row)]
+            both = [(fresh.rows[row.place], row) for row in replayed if row.place in fresh.rows]
+            wrong += [line for one, row in both for line in compare_rows(one, row, REPLAYED, " by its log")]
     whole = fresh._replace(rows=rows)
-    wrong += list_below_bound(whole)
+    wrong += [*list_below_bound(whole), *list_foreign_seeds(fresh)]
     return BoardCheck(whole, len(table.rows) - len(fresh.rows), entries, kept, wrong)
 
 
@@ -102,29 +104,6 @@ def _replay(
         return replay(table, name)
     except InputError as error:
         return f"{name}: {error}"
-
-
-def compare_replay(table: FigureTable, replayed: Row) -> list[str]:
-    """Return a line on each figure of a row that is not that of its log; none where the row is not there."""
-    row = table.rows.get(replayed.place)
-    if row is None:
-        return []
-    values: list[tuple[str, str | float | None, str | float | None]] = [
-        ("sha256", row.sha256, replayed.sha256),
-        ("digest", row.digest, replayed.digest),
-        *((name, row.metrics[name], value) for name, value in replayed.metrics.items()),
-    ]
-    return [
-        f"{row.place}: {name} is {new} by its log, and {old} in the table"
-        for name, old, new in values
-        if not _same(old, new)
-    ]
-
-
-def _same(one: str | float | None, other: str | float | None) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= TOLERANCE * max(1.0, abs(one))
-    return one == other
 
 
 def run_again(
@@ -199,12 +178,14 @@ def draw_rows(rows: Sequence[tuple[str, Row]], count: int) -> list[tuple[str, Ro
     return drawn
 
 
-def compare_rows(entered: Row, found: Row) -> list[str]:
-    """Return a line on each value of a row that a new run does not give."""
-    values = [(name, getattr(entered, name), getattr(found, name)) for name in COMPARED]
+def compare_rows(entered: Row, found: Row, names: Sequence[str] = COMPARED, by: str = "") -> list[str]:
+    """Return a line on each value of a row that a new run, or the replay of its log, does not give."""
+    values = [(name, getattr(entered, name), getattr(found, name)) for name in names]
     values += [(name, entered.metrics[name], found.metrics[name]) for name in entered.metrics]
     return [
-        f"{entered.place}: {name} is {new}, and {old} in the table" for name, old, new in values if old != new
+        f"{entered.place}: {name} is {new}{by}, and {old} in the table"
+        for name, old, new in values
+        if old != new
     ]
 
 

@@ -6,6 +6,7 @@ So too the logs of some rows of the table, which stand in its folder `logs`.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ import yaml
 
 from clustergym.benchmark.leaderboard import DECISION_LIMIT_S, cell_logs
 from clustergym.benchmark.leaderboard.board import NAME, Cell
-from clustergym.benchmark.leaderboard.cell_logs import CellLogs, read_logs, write_logs
+from clustergym.benchmark.leaderboard.cell_logs import read_logs, write_logs
 from clustergym.benchmark.leaderboard.cells import ComparedPolicy, FigureTable, Place, Row
 from clustergym.benchmark.leaderboard.entry import (
     LOGS,
@@ -27,7 +28,7 @@ from clustergym.benchmark.leaderboard.entry import (
     entry_names,
     read_entry,
 )
-from clustergym.benchmark.leaderboard.replay import LogOf, describe_choice, replay_log
+from clustergym.benchmark.leaderboard.replay import describe_choice, replay_log
 from clustergym.benchmark.leaderboard.runs import Log, play
 from clustergym.common.errors import InputError, alike, nearest
 from clustergym.common.processes import Processes, in_order
@@ -89,13 +90,13 @@ def add_entry(
         remedy = "name it in policies.yaml and cells.yaml, and run `clustergym leaderboard fill`"
         raise InputError("is of this project, so that it is a row", field="policy", remedy=remedy)
     policy, placer = table.board.contestants(chosen.get("policy"), chosen.get("placer"))
-    own = ComponentChoice.model_validate(_split(describe_choice(placer))) if "placer" in chosen else None
+    own = _choose(placer) if "placer" in chosen else None
     entry = Entry(
         board=table.board.name,
         board_version=table.board.version,
         title=title,
         authors=list(authors),
-        policy=ComponentChoice.model_validate(_split(describe_choice(policy))),
+        policy=_choose(policy),
         placer=own,
         information_class=policy.information_class.value,
         licence=LICENCE,
@@ -104,25 +105,20 @@ def add_entry(
     log: Log = "schedule" if own else "decisions"
     cells = table.keys.least_cells
     table.board.compose()
-    task = partial(_play_cell, table, policy, placer, log, limit_s)
-    made = in_order(task, cells, workers, f"run {name} on {table.board.name}")
-    packed = dict(zip(cells, made, strict=True))
+    play_cell = partial(_play_cell, table, policy, placer, log, limit_s)
+    made = list(in_order(play_cell, cells, workers, f"run {name} on {table.board.name}"))
     folder = table.board.folder / name
     folder.mkdir(exist_ok=True)
-    write_logs(folder / cell_logs.FILE, packed, cells)
+    write_logs(folder / cell_logs.FILE, dict(zip(cells, made, strict=True)), cells)
     content = entry.model_dump(exclude_none=True)
     write_text(folder / "entry.yaml", yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
     return folder
 
 
-def _split(keys: Mapping[str, Any]) -> dict[str, Any]:
+def _choose(made: Policy | Placer) -> ComponentChoice:
     # Tuples, as some parameters are, have no form in YAML.
-    parameters = {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in keys.items()
-        if key != "name"
-    }
-    return {"name": keys["name"], "parameters": parameters}
+    parameters = json.loads(json.dumps(describe_choice(made)))
+    return ComponentChoice(name=parameters.pop("name"), parameters=parameters)
 
 
 def _play_cell(
@@ -141,55 +137,60 @@ def _play_cell(
 def replay_entry(table: FigureTable, name: str) -> EnteredPolicy:
     """Replay the logs of an entry, without its code; raise an `InputError` for the first thing wrong."""
     folder = entry_folder(table.board, name)
-    entry, path = read_entry(folder, table.board), folder / "entry.yaml"
+    entry, path = read_entry(folder, table.board, Entry), folder / "entry.yaml"
     chosen = {"policy": entry.policy, "placer": entry.placer}
     if all(one is None or is_published(component, one.name) for component, one in chosen.items()):
         raise InputError(f"{entry.policy.name!r} is of this project", file=path, remedy="name another policy")
     others = []
     for other in entry_names(table.board):
         with contextlib.suppress(InputError):  # It is told of that entry itself.
-            others.append(read_entry(entry_folder(table.board, other), table.board).title)
+            others.append(read_entry(entry_folder(table.board, other), table.board, Entry).title)
     titles = [alike(title) for title in [*others, *(one.title for one in table.policies.values())]]
     if name in table.policies or titles.count(alike(entry.title)) > 1:
         message = "its name or title may be taken for that of another row"
         raise InputError(message, file=path, field="title", remedy="choose another")
     placer = table.board.contestants({"name": "fcfs"})[1] if entry.placer is None else None
     described = describe_choice(placer) if placer else (entry.placer.keys if entry.placer else {})
-    rows = []
-    logs = read_logs(folder / cell_logs.FILE)
-    for cell in check_cells(logs, table.keys.least_cells):
-        of = LogOf(entry.policy.name, entry.information_class, described, cell.seed)
-        rows.append(replay_row(table, name, logs, cell, of, placer))
+    of = {"policy": entry.policy.name, "information_class": entry.information_class, "placer": described}
+    rows = replay_cells(table, name, folder / cell_logs.FILE, table.keys.least_cells, of, placer)
     keys = {component: one.keys for component, one in chosen.items() if one is not None}
     compared = ComparedPolicy(title=entry.title, rules="entered", seen=entry.seen, **keys)
     return EnteredPolicy(compared, rows)
 
 
-def check_cells(logs: CellLogs, cells: Sequence[Cell]) -> Sequence[Cell]:
-    """Return the cells, after a check that the logs are of these, in this order."""
+def check_cells(labels: Sequence[str], cells: Sequence[Cell], path: Path) -> None:
+    """Check that logs are of these cells, in this order."""
     wanted = [str(cell) for cell in cells]
-    for cell in (*wanted, *logs.labels):
-        if cell not in wanted or logs.labels.count(cell) != 1:
-            found = f"has {logs.labels.count(cell)} logs of {cell}, and {wanted.count(cell)} are to be there"
-            raise InputError(found, file=logs.path, remedy="make it anew")
-    if list(logs.labels) != wanted:
-        raise InputError("has its cells in another order", file=logs.path, remedy="make it anew")
-    return cells
+    for cell in (*wanted, *labels):
+        if cell not in wanted or labels.count(cell) != 1:
+            found = f"has {labels.count(cell)} logs of {cell}, and {wanted.count(cell)} are to be there"
+            raise InputError(found, file=path, remedy="make it anew")
+    if labels != wanted:
+        raise InputError("has its cells in another order", file=path, remedy="make it anew")
 
 
-def replay_row(
-    table: FigureTable, name: str, logs: CellLogs, cell: Cell, of: LogOf, placer: Placer | None
-) -> Row:
-    """Replay one log, and return its row."""
+def replay_cells(
+    table: FigureTable,
+    name: str,
+    path: Path,
+    cells: Sequence[Cell],
+    of: Mapping[str, Any],
+    placer: Placer | None,
+) -> list[Row]:
+    """Replay the logs of some cells, and return their rows."""
     from clustergym.results.measured_run import measure_run
 
-    scenario = table.board.scenario(cell, table.keys.overrides(cell.scenario, ""))
-    made = replay_log(logs.path, logs.read_packed(cell), scenario, of, placer)
-    measured = measure_run(made)
-    _check_finished(scenario, measured, logs.path, cell)
-    found = {metric: measured.metrics.get(metric) for metric in table.keys.metrics}
-    place = Place(name, cell.scenario, cell.seed, "")
-    return Row(place, "{}", UNKNOWN, UNKNOWN, scenario.sha256, made.log.digest, 0.0, "", "", found)
+    logs, rows = read_logs(path), []
+    check_cells([label for label, _ in logs], cells, path)
+    for cell, (_, packed) in zip(cells, logs, strict=True):
+        scenario = table.board.scenario(cell, table.keys.overrides(cell.scenario, ""))
+        made = replay_log(path, packed, scenario, {**of, "seed": cell.seed}, placer)
+        measured = measure_run(made)
+        _check_finished(scenario, measured, path, cell)
+        found = {metric: measured.metrics.get(metric) for metric in table.keys.metrics}
+        place = Place(name, cell.scenario, cell.seed, "")
+        rows.append(Row(place, "{}", UNKNOWN, UNKNOWN, scenario.sha256, made.log.digest, 0.0, "", "", found))
+    return rows
 
 
 def _check_finished(scenario: Scenario, measured: Measurement, path: Path, cell: Cell) -> None:
@@ -220,16 +221,12 @@ def keep_logs(table: FigureTable, names: Sequence[str], workers: Processes = 1) 
 
 def replay_kept(table: FigureTable, name: str) -> list[Row]:
     """Replay the log of a row of the table, without its policy."""
+    path = table.board.folder / LOGS / f"{name}.jsonl.gz"
     if name not in table.keys.logged:
-        file = table.board.folder / LOGS / f"{name}.jsonl.gz"
-        raise InputError(
-            "is no log that cells.yaml names", file=file, remedy=nearest(name, table.keys.logged)
-        )
+        remedy = nearest(name, table.keys.logged)
+        raise InputError("is no log that cells.yaml names", file=path, remedy=remedy)
     policy, placer = table.contestants(name)
-    logs = read_logs(table.board.folder / LOGS / f"{name}.jsonl.gz")
+    known, placed = policy.information_class.value, describe_choice(placer)
+    of = {"policy": policy.name, "information_class": known, "placer": placed}
     own = None if table.policies[name].placer else placer
-    found = []
-    for cell in check_cells(logs, table.keys.first_cells):
-        of = LogOf(policy.name, policy.information_class.value, describe_choice(placer), cell.seed)
-        found.append(replay_row(table, name, logs, cell, of, own))
-    return found
+    return replay_cells(table, name, path, table.keys.first_cells, of, own)

@@ -7,7 +7,7 @@ import fcntl
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -24,11 +24,14 @@ from clustergym.benchmark.leaderboard.cells import (
 )
 from clustergym.benchmark.leaderboard.entries import replay_entry
 from clustergym.benchmark.leaderboard.entry import entry_names
-from clustergym.benchmark.leaderboard.fingerprint import fingerprint_policy, fingerprint_simulator
-from clustergym.benchmark.leaderboard.pairs import find_width
-from clustergym.benchmark.leaderboard.runs import play
+from clustergym.benchmark.leaderboard.fingerprint import (
+    fingerprint_agent,
+    fingerprint_policy,
+    fingerprint_simulator,
+)
+from clustergym.benchmark.leaderboard.pairs import compare_with_reference
 from clustergym.benchmark.leaderboard.sealing import list_sealed_places
-from clustergym.common.errors import InputError, shorten_text
+from clustergym.common.errors import InputError, shorten_text, visible
 from clustergym.common.processes import Processes, cores, in_order
 from clustergym.scenario.scenario import Scenario
 
@@ -54,7 +57,10 @@ def take_fingerprints(table: FigureTable) -> Fingerprints:
     for name in table.keys.policies:
         if name != BOUND:
             chosen = table.policies[name]
-            made[name] = fingerprint_policy(chosen.policy or table.board.policy or {}, chosen.placer)
+            if name in table.agents:
+                made[name] = fingerprint_agent(table.agents[name]), ""
+            else:
+                made[name] = fingerprint_policy(chosen.policy or table.board.policy or {}, chosen.placer)
     return Fingerprints(made, fingerprint_simulator(table.board, table.keys.scenarios, table.keys.probe))
 
 
@@ -66,7 +72,7 @@ def load_fresh_table(board: Board) -> FigureTable:
 
 def add_entered_rows(table: FigureTable) -> FigureTable:
     """Return the table with a row for each log of an entry."""
-    found = {name: replay_entry(table, name) for name in entry_names(table.board)}
+    found = {name: replay_entry(table, name) for name in entry_names(table.board) if name not in table.agents}
     rows = {row.place: row for one in found.values() for row in one.rows}
     policies = {name: one.compared for name, one in found.items()}
     keys = table.keys.model_copy(update={"policies": [*table.keys.policies, *policies]})
@@ -92,6 +98,7 @@ def fill(
     workers: Processes = 1,
     policies: Sequence[str] = (),
     say: Callable[[str], object] = print,
+    places: Sequence[Place] | None = None,
 ) -> int:
     """Run missing and stale cells until `hours` have passed or none is left; return how many were run.
 
@@ -109,30 +116,18 @@ def fill(
         The only ones to run, beside the reference; all by default.
     say : callable
         It gets a line on each finished run.
+    places : sequence of Place, optional
+        The only ones to run, as those of a sealed test.
     """
-
-    def choose(found: FigureTable) -> Iterator[Place]:
-        return list_missing(found, policies)
-
-    return run_places(table, prints, choose, hours, workers, say)
-
-
-def run_places(
-    table: FigureTable,
-    prints: Fingerprints,
-    choose: Callable[[FigureTable], Iterable[Place]],
-    hours: float,
-    workers: Processes,
-    say: Callable[[str], object],
-) -> int:
-    """Run places that `choose` gives for the table as it is, a few at a time; return how many were run."""
     end, count = time.monotonic() + 3600 * hours, 0
     at_once = AHEAD * (4 if workers == "ray" else int(workers or cores()))
     table.board.compose()
     tried = set[Place]()
     while time.monotonic() < end:
+        # A few at a time: what is run next hangs on the table as it is.
         table = drop_stale(table.reread(), prints)
-        wanted = (place for place in choose(table) if place not in tried)
+        missing = list_missing(table, policies) if places is None else places
+        wanted = (place for place in missing if place not in tried and place not in table.rows)
         batch = list(islice(wanted, at_once))
         if not batch:
             break
@@ -158,7 +153,8 @@ def list_missing(table: FigureTable, policies: Sequence[str] = ()) -> Iterator[P
     its figure.
     """
     keys = table.keys
-    chosen = [name for name in keys.policies if not policies or name in policies or name == keys.reference]
+    known = [name for name in keys.policies if name not in table.agents]  # `seal` runs these.
+    chosen = [name for name in known if not policies or name in policies or name == keys.reference]
     order = sorted(chosen, key=lambda name: name != keys.reference)
     seeds = range(keys.first_seed, keys.first_seed + keys.least)
     plain = [name for name in order if not table.condition_of(name)]
@@ -177,7 +173,8 @@ def list_missing(table: FigureTable, policies: Sequence[str] = ()) -> Iterator[P
     yield from missing
     if missing:
         return
-    widths = {name: find_width(table, name) for name in plain if name not in (BOUND, keys.reference)}
+    compared = [name for name in plain if name not in (BOUND, keys.reference)]
+    widths = {name: one.width for name in compared if (one := compare_with_reference(table, name).overall)}
     wide = max(widths, key=lambda name: widths[name], default=None)
     if wide is None or widths[wide] <= keys.width:
         return
@@ -222,6 +219,7 @@ def run_place(table: FigureTable, prints: Fingerprints, place: Place) -> Row:
     from clustergym.sim.decision_checks import DecisionError
     from clustergym.sim.engine import StalledError
     from clustergym.sim.guard import StoppedError
+    from clustergym.sim.program import ProgramError
 
     started, stopped, digest = _cpu_s(), "", ""
     metrics: dict[str, float | None] = dict.fromkeys(table.keys.metrics)
@@ -231,10 +229,10 @@ def run_place(table: FigureTable, prints: Fingerprints, place: Place) -> Row:
         if place.policy == BOUND:
             metrics |= measure_bounds(table.board, scenario)
         else:
-            run = play(scenario, *table.contestants(place.policy), place.seed)
+            run = table.play(place.policy, scenario, place.seed)
             digest, metrics = run.digest, {name: run.metrics.get(name) for name in metrics}
-    except (DecisionError, StalledError, StoppedError) as error:
-        stopped = shorten_text(getattr(error, "message", str(error)), 200)
+    except (DecisionError, ProgramError, StalledError, StoppedError) as error:
+        stopped = shorten_text(visible(getattr(error, "message", str(error))), 200)
         stopped = stopped.encode("ascii", "replace").decode()
     code, solvers = prints.policies[place.policy]
     keys = "{}" if place.policy == BOUND else table.policies[place.policy].keys
@@ -278,18 +276,3 @@ def _locked(table: FigureTable, name: str, wait: bool) -> Iterator[bool]:
             yield False
             return
         yield True
-
-
-def seal(
-    table: FigureTable,
-    prints: Fingerprints,
-    name: str,
-    hours: float,
-    workers: Processes = 1,
-    say: Callable[[str], object] = print,
-) -> int:
-    """Run what a policy's sealed test lacks, until `hours` have passed; return how many runs were made."""
-    places = list_sealed_places(table, name)
-    return run_places(
-        table, prints, lambda found: [one for one in places if one not in found.rows], hours, workers, say
-    )

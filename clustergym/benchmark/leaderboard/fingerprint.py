@@ -23,9 +23,12 @@ import numpy as np
 
 from clustergym.benchmark.leaderboard.board import Board, Cell
 from clustergym.benchmark.leaderboard.cells import shorten_keys
+from clustergym.benchmark.leaderboard.entry import PROGRAM
+from clustergym.benchmark.leaderboard.sealed_entry import SealedAgent
 from clustergym.common.paths import PACKAGE
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
 from clustergym.scenario.registry import list_parameters, make_placer, make_policy, parse_policy
+from clustergym.sim.program import read_program
 
 DECIDING = ("clustergym.policies", "clustergym.agents", "clustergym.operators")
 """Packages whose files decide for a policy that imports them; the probes see what it is given."""
@@ -52,27 +55,30 @@ def fingerprint_policy(policy: Mapping[str, Any], placer: Mapping[str, Any] | No
         parameters = {name: str(value) for name, value in list_parameters(made).items()}
         # Options may be decided by a file that the class names, as backfill is for FCFS.
         names = [type(made).__module__, *(getattr(made, "with_options", None) or "").split()]
-        inner = [parse_policy(text, "within") for text in _inner_policies(parameters)]
+        # The policy that a policy's parameters name, as those of quotas do.
+        inner = [parse_policy(parameters["within"], "within")] if "within" in parameters else []
         for name in filter(None, [*names, *(type(one).__module__ for one in inner)]):
             _read_closure(name, files, imported)
         words.append(shorten_keys(parameters))
         weights += hash_weights(parameters)
         weights += (found for one in inner for found in hash_weights(list_parameters(one)))
     versions = {SOLVERS[name] for name in imported if name in SOLVERS}
-    installed = {name: metadata.version(name) for name in sorted(versions) if _is_installed(name)}
-    solvers = " ".join(f"{name}={version}" for name, version in installed.items())
+    installed = [name for name in sorted(versions) if any(metadata.distributions(name=name))]
+    solvers = " ".join(f"{name}={metadata.version(name)}" for name in installed)
     words += [f"{name} {digest}" for name, digest in sorted(files.items())]
     return _hash([*words, *weights]), solvers
 
 
-def _is_installed(distribution: str) -> bool:
-    return any(True for _ in metadata.distributions(name=distribution))
-
-
-def _inner_policies(parameters: Mapping[str, str]) -> Iterator[str]:
-    """Yield the policies that a policy's parameters name, as `within` of quotas does."""
-    if "within" in parameters:
-        yield parameters["within"]
+def fingerprint_agent(agent: SealedAgent) -> str:
+    """Return the fingerprint of a sealed entry: of its artefact and value, and of our policies it imports."""
+    files, of_program = dict[str, str](), agent.file.name == PROGRAM
+    text = read_program(agent.file) if of_program else "import clustergym.policies.learned"
+    try:
+        for name in _list_imports(ast.parse(text), ""):
+            _read_closure(name, files, set())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass  # It does not load in its own process either.
+    return _hash([*agent.keys.values(), *(f"{name} {digest}" for name, digest in sorted(files.items()))])
 
 
 def hash_weights(parameters: Mapping[str, Any]) -> Iterator[str]:

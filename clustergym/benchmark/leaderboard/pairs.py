@@ -121,12 +121,6 @@ def compare_with_reference(
     return Comparison(found, aggregate_ratios([*logs.values()], compare) if whole else None, stopped)
 
 
-def find_width(table: FigureTable, name: str) -> float:
-    """Return the width of a policy's interval over families; 0 where it has none."""
-    found = compare_with_reference(table, name).overall
-    return 0.0 if found is None else found.width
-
-
 def _values(table: FigureTable, name: str, family: str, condition: str) -> dict[int, float]:
     """Return the metric by seed of a policy, the bound, or the best of all policies, in runs that ended."""
     found: dict[int, float] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import InformationClass, Placer, Policy
@@ -16,31 +16,13 @@ SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 1.0, 1e6
 """A log with shorter rounds would be replayed for ever."""
 
 
-class LogOf(NamedTuple):
-    """What a log must say that it is of.
-
-    Attributes
-    ----------
-    policy : str
-    information_class : str
-    placer : dict
-        Name and all parameters.
-    seed : int
-    """
-
-    policy: str
-    information_class: str
-    placer: Mapping[str, Any]
-    seed: int
-
-
 def describe_choice(made: Policy | Placer) -> dict[str, Any]:
     """Return the name and all parameters of a policy or placer."""
     return {"name": made.name, **list_parameters(made)}
 
 
 def replay_log(
-    path: Path, packed: bytes, scenario: Scenario, of: LogOf, placer: Placer | None
+    path: Path, packed: bytes, scenario: Scenario, of: Mapping[str, Any], placer: Placer | None
 ) -> AnySimulation:
     """Carry out a log's decisions on its scenario, and return the simulation.
 
@@ -50,7 +32,8 @@ def replay_log(
         Where the log stands.
     packed : bytes
     scenario : Scenario
-    of : LogOf
+    of : mapping
+        What its header must say: policy, information_class, placer with all parameters, seed.
     placer : Placer, optional
         It places what the log decides; None where the log has the nodes, too.
 
@@ -64,17 +47,19 @@ def replay_log(
     from clustergym.sim.drive import replay
     from clustergym.sim.engine import StalledError
 
-    information = InformationClass(of.information_class)
+    information = InformationClass(of["information_class"])
     try:
         if placer is not None:
             header, changes = read_decisions(path, scenario, packed)
             _check_header(header, scenario, of, path)
-            made: AnySimulation = replay(scenario, placer, information, header["round_s"], of.seed, changes)
+            made: AnySimulation = replay(
+                scenario, placer, information, header["round_s"], of["seed"], changes
+            )
         else:
             header, changes, answers = read_schedule(path, scenario, packed)
             _check_header(header, scenario, of, path)
             periods = header["round_s"], header["defragment_s"]
-            made = replay_schedule(scenario, information, *periods, of.seed, changes, answers)
+            made = replay_schedule(scenario, information, *periods, of["seed"], changes, answers)
     except StalledError as error:
         raise InputError(str(error), file=path, remedy="the log was edited") from error
     # A run's log has what its decisions changed; a log with more was not written by a run.
@@ -83,12 +68,12 @@ def replay_log(
     return made
 
 
-def _check_header(header: Mapping[str, Any], scenario: Scenario, of: LogOf, path: Path) -> None:
+def _check_header(header: Mapping[str, Any], scenario: Scenario, of: Mapping[str, Any], path: Path) -> None:
     """Raise an `InputError` if the log is of another scenario, policy, placer or seed, or has no clock."""
     if header.get("scenario_sha256") != scenario.sha256:
         message = "was made on another scenario: other jobs, nodes, speeds or prices"
         raise InputError(message, file=path, line=1, field="scenario_sha256", remedy="make it anew")
-    for key, value in of._asdict().items():
+    for key, value in of.items():
         # Python's True equals 1: a type that differs is another value.
         if header.get(key) != value or type(header.get(key)) is not type(value):
             raise InputError("is not that of the entry", file=path, line=1, field=key, remedy="make it anew")

@@ -1,12 +1,15 @@
-"""Sealed tests: a learned or tuned policy is run on seeds that its own parameters and weights determine.
+"""Sealed tests: a learned or tuned policy is run on seeds that are drawn after it.
 
-They are drawn after the policy is made, so nobody can have chosen it by its figures on them. Making another
-one draws other seeds: the best of a hundred draws gains some two and a half standard errors.
+The seeds of an entry hang on its artefact and on a public random value that was announced with it: nobody,
+who makes the boards too, can know them before. Those of a row of policies.yaml hang on its parameters and
+weights alone: who trains anew draws again, and the best of a hundred draws gains some two and a half standard
+errors.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 
 from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, Place
 from clustergym.benchmark.leaderboard.fingerprint import hash_weights
@@ -18,12 +21,32 @@ PUBLISHED = ("published", "guarded", "simple")
 
 
 def draw_sealed_seeds(table: FigureTable, name: str) -> list[int]:
-    """Return a row's least number of seeds, by the SHA-256 of board, version, parameters and weights."""
-    weights = [found for made in table.contestants(name) for found in hash_weights(list_parameters(made))]
-    words = [table.board.name, str(table.board.version), table.policies[name].keys, *weights]
+    """Return a row's least number of seeds, by the SHA-256 of lines: board, version, and what decides.
+
+    That is the SHA-256 of the artefact and the later value; of a row without, parameters and weights.
+    """
+    if name in table.agents:
+        beacon = table.agents[name].entry.beacon
+        if beacon.value is None:
+            remedy = f"give --beacon, that of {beacon.source}, {beacon.round}, on {beacon.due}"
+            raise InputError("the value is not known yet", field=name, remedy=remedy)
+        what = [table.agents[name].sha256, beacon.value]
+    else:
+        weights = [found for made in table.contestants(name) for found in hash_weights(list_parameters(made))]
+        what = [table.policies[name].keys, *weights]
+    words = [table.board.name, str(table.board.version), *what]
     drawn = (hashlib.sha256("\n".join([*words, str(at)]).encode()).digest() for at in range(table.keys.least))
     # Above the seeds of tables, training and tuning, which are small numbers.
     return [2**32 + int.from_bytes(digest[:4]) for digest in drawn]
+
+
+def list_foreign_seeds(table: FigureTable) -> Iterator[str]:
+    """Yield a line on each row of a sealed test whose seed was not drawn for it: somebody chose it."""
+    for name in table.keys.policies:
+        label = table.keys.sealed_label(name)
+        rows = [place for place in sorted(table.rows) if (place.policy, place.condition) == (name, label)]
+        seeds = draw_sealed_seeds(table, name) if rows else []
+        yield from (f"{place}: its seed was not drawn" for place in rows if place.seed not in seeds)
 
 
 def find_rivals(table: FigureTable, name: str) -> list[str]:

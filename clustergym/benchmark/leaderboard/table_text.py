@@ -16,6 +16,7 @@ from clustergym.benchmark.leaderboard.pairs import (
     correlate_halves,
     mean_metric,
 )
+from clustergym.benchmark.leaderboard.sealed_entry import LIMITS
 from clustergym.common.tables import table as format_table
 from clustergym.results.metrics.catalogue import METRICS
 
@@ -28,9 +29,15 @@ policy's code. The other rows it runs again.
 
 """
 
-SEALED = (
-    " Learned rows are run on seeds that their parameters and weights determine, the reference beside them."
-)
+SEALED = " Rows of the sealed list are run on seeds that were drawn after them, the reference beside them."
+OPEN, CLOSED = "open", "sealed"
+LISTS = {
+    CLOSED: f"""\
+Seeds are drawn after the agent ([how](../../docs/leaderboards.md#sealed-tests)). *sealed* rows are weights or
+programs of others, which the board plays: in a process that is sent what policies see, with the mask of what
+is feasible, and nothing else, and that has {LIMITS.decision_cpu_s:g} s of CPU time for a decision.""",
+    OPEN: "The seeds are public: plans, hindsight and what is fitted to them may stand here, as a bound.",
+}
 
 PAGE = """\
 # {title}
@@ -78,12 +85,34 @@ def render_table(table: FigureTable) -> str:
         price=board.price or "Profiles are free.",
         described=describe_table(table) + describe_halves(table),
         conditions=", ".join(changes) or "none",
-        table=format_table(list_headers(table), list(list_table_rows(table)), words=(0, 1)),
+        table="\n\n".join(_render_list(table, name) for name in ([*LISTS] if table.keys.sealed else [""])),
         stopped="".join([*stopped, "\n"]) if stopped else "",
         logged=LOGGED if (board.folder / LOGS).is_dir() else "",
         version=board.version,
         name=board.name,
     )
+
+
+def _render_list(table: FigureTable, name: str) -> str:
+    """Return a list of a board's page: its table, and where it is one of two, what it is."""
+    text = format_table(list_headers(table), list(list_table_rows(table, name)), words=(0, 1))
+    if not name:
+        return text
+    seeds = [f"- {line}" for line in list_values(table)] if name == CLOSED else []
+    return "\n".join([f"## {name.capitalize()}\n\n{LISTS[name]}\n\n{text}", *([""] if seeds else []), *seeds])
+
+
+def list_values(table: FigureTable) -> Iterator[str]:
+    """Yield a line on what the seeds of each sealed row were drawn from, so that anyone can look it up."""
+    for name, (entry, _, sha256) in table.agents.items():
+        beacon, value = entry.beacon, f"`{entry.beacon.value}`" if entry.beacon.value else "not known yet"
+        days = f"announced on {beacon.announced}, due on {beacon.due}"
+        drawn = f"{beacon.source}, {beacon.round} ({days}): {value}"
+        yield f"{find_title(table, name)} (class {entry.information_class}): SHA-256 `{sha256}`; {drawn}"
+    learned = [name for name in table.keys.policies if table.condition_of(name) and name not in table.agents]
+    if learned:
+        titles = "; ".join(find_title(table, name) for name in learned)
+        yield f"sealed without a later value, by parameters and weights alone: {titles}"
 
 
 def format_ratio(found: Ratio | None) -> str:
@@ -121,10 +150,12 @@ def list_headers(table: FigureTable) -> list[str]:
     ]
 
 
-def list_table_rows(table: FigureTable) -> Iterator[list[str]]:
-    """Yield the texts of each row."""
+def list_table_rows(table: FigureTable, of_list: str = "") -> Iterator[list[str]]:
+    """Yield the texts of each row, or of each row of one list."""
     under = {label: compare_all(table, label) for label in table.keys.conditions}
     for name, found in compare_all(table).items():
+        if of_list and (of_list == CLOSED) != bool(table.condition_of(name)):
+            continue
         policy = table.policies.get(name)
         seeds = min((one.seeds if one else 0 for one in found.families.values()), default=0)
         mean = mean_metric(table, name)
@@ -135,12 +166,8 @@ def list_table_rows(table: FigureTable) -> Iterator[list[str]]:
             format_ratio(found.overall),
             f"{seeds}" if seeds else "-",
             "-" if mean is None else f"{mean / (3600 if in_hours(table) else 1):.2f}",
-            *(_format_value(of[name].overall) for of in under.values()),
+            *(format_ratio(of[name].overall).partition(" ")[0] for of in under.values()),
         ]
-
-
-def _format_value(found: Ratio | None) -> str:
-    return "-" if found is None else format_ratio(found).partition(" ")[0]
 
 
 def in_hours(table: FigureTable) -> bool:

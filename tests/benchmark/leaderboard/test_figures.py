@@ -23,7 +23,6 @@ from clustergym.benchmark.leaderboard.fill import (
     fill,
     list_missing,
     run_place,
-    seal,
     take_fingerprints,
 )
 from clustergym.benchmark.leaderboard.pairs import (
@@ -33,7 +32,7 @@ from clustergym.benchmark.leaderboard.pairs import (
     correlate_halves,
     mean_hours,
 )
-from clustergym.benchmark.leaderboard.sealing import draw_sealed_seeds
+from clustergym.benchmark.leaderboard.sealing import draw_sealed_seeds, list_sealed_places
 from clustergym.benchmark.leaderboard.table_text import format_ratio, list_sealed
 from clustergym.commands.leaderboard import main
 from clustergym.common.errors import InputError
@@ -151,7 +150,7 @@ def test_what_no_policy_did_is_no_row(
         def fails(*given: object, error: Exception = error) -> None:
             raise error
 
-        monkeypatch.setattr("clustergym.benchmark.leaderboard.fill.play", fails)
+        monkeypatch.setattr("clustergym.benchmark.leaderboard.cells.play", fails)
         assert fill(table, prints, 1.0, say=said.append) == 0
     assert said[0] == "srtf philly 1: not run: needs SciPy (install it)"
     assert said[-1] == "srtf philly 8: not run: out of memory"
@@ -160,7 +159,7 @@ def test_what_no_policy_did_is_no_row(
     def stalls(*given: object) -> None:
         raise StalledError("jobs wait for ever")
 
-    monkeypatch.setattr("clustergym.benchmark.leaderboard.fill.play", stalls)
+    monkeypatch.setattr("clustergym.benchmark.leaderboard.cells.play", stalls)
     row = run_place(table, prints, Place("srtf", "philly", 1, ""))
     assert (row.stopped, row.digest, row.metrics["jct_mean"]) == ("jobs wait for ever", "", None)
 
@@ -401,7 +400,7 @@ def test_sealed_seeds_hang_on_parameters_weights_and_version_and_pairs_are_run(t
     seeds = draw_sealed_seeds(table, "drawn")
     assert len({*seeds}) == table.keys.least
     assert seeds == draw_sealed_seeds(table, "drawn")
-    newer = table._replace(board=table.board.with_keys(version=2))
+    newer = table._replace(board=table.board.model_copy(update={"version": 2}))
     assert not {*seeds} & {*draw_sealed_seeds(newer, "drawn")}
     other = {
         **table.policies,
@@ -409,7 +408,8 @@ def test_sealed_seeds_hang_on_parameters_weights_and_version_and_pairs_are_run(t
     }
     assert not {*seeds} & {*draw_sealed_seeds(table._replace(policies=other), "drawn")}
     # No policy of a paper: the reference is the only rival. Two runs a seed.
-    assert seal(table, prints, "drawn", 1.0, say=lambda line: None) == 2 * table.keys.least
+    places = list_sealed_places(table, "drawn")
+    assert fill(table, prints, 1.0, say=lambda line: None, places=places) == 2 * table.keys.least
     done = drop_stale(table.reread(), prints)
     ratio = compare_with_reference(done, "drawn", "sealed-drawn").overall
     assert ratio is not None
@@ -419,7 +419,7 @@ def test_sealed_seeds_hang_on_parameters_weights_and_version_and_pairs_are_run(t
     assert line.startswith("drawn on sealed seeds: ")
     assert line.endswith(" of SRTF, n 8")
     with pytest.raises(InputError, match="'fcfs' is no learned or tuned policy of small"):
-        seal(table, prints, "fcfs", 1.0)
+        list_sealed_places(table, "fcfs")
 
 
 def test_learned_rows_of_a_sealed_board_have_seeds_of_their_own(tmp_path: Path) -> None:
