@@ -15,7 +15,7 @@ from clustergym.common.parameter_types import Period
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Setting, View
 from clustergym.scenario.tenants.queue_tree import of_type
 
-from .cohorts import Cohort, QuotaNode
+from .cohorts import QuotaNode
 from .kueue_cycles import CycleResult, KueueScheduler
 from .kueue_victims import KueueJob, QueueRules, QuotaHolders
 
@@ -87,8 +87,6 @@ class Kueue(MovingPolicy):
     within_cluster_queue: Literal["never", "lower_priority", "lower_or_newer"] = "never"
     victims: Victims = "recent"
     round_s: Period | None = 60.0
-    cycles: list[CycleResult] = field(default_factory=list, init=False, repr=False)
-    """What each cycle of the last decision point changed."""
     _book: QueueHoldings = field(init=False, repr=False)
     _root: QuotaNode = field(init=False, repr=False)
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
@@ -102,8 +100,7 @@ class Kueue(MovingPolicy):
         """Start a run, in which no job is admitted yet."""
         super().reset(setting, rng)
         self._book = QueueHoldings(self.name, setting)
-        cluster = _build_cohort(self._book, None, setting.capacity.tolist())
-        self._root = QuotaNode(cluster, setting.gpu_types)
+        self._root = _build_node(self._book, None, setting.capacity.tolist())
         self._since_s, self._admitted, self._sticky_rows = {}, {}, {}
         self._counters, self._cycles_run = Counter(), 0
         self._evictions = Evictions(self._book.tree.settings.eviction_s)
@@ -132,9 +129,10 @@ class Kueue(MovingPolicy):
                 [self._evictions.note_eviction(victim.row, view.now_s) for victim in victims]
             ),
         )
-        self.cycles = scheduler.run(self._cycles_run)
-        self._cycles_run += len(self.cycles)
-        self._remember(view, jobs, scheduler)
+        cycles = scheduler.run(self._cycles_run)
+        self._cycles_run += len(cycles)
+        self._sticky_rows = {queue.name: job.row for queue, job in scheduler.sticky.items()}
+        self._remember(view, jobs, cycles)
         return Decision.of((job.row, job.gpu_type, job.gpus) for job in jobs if job.gpu_type >= 0)
 
     def _list_jobs(self, view: View) -> list[KueueJob]:
@@ -198,8 +196,8 @@ class Kueue(MovingPolicy):
                 holders.jobs[job.queue].append(job)
         return holders
 
-    def _remember(self, view: View, jobs: list[KueueJob], scheduler: KueueScheduler) -> None:
-        """Record since when jobs are admitted, which jobs were stopped, and for which."""
+    def _remember(self, view: View, jobs: list[KueueJob], cycles: list[CycleResult]) -> None:
+        """Record since when jobs are admitted, and count which jobs were stopped."""
         held = [job for job in jobs if job.gpu_type >= 0]
         before = set(view.job[view.gpus > 0].tolist())
         self._since_s = {
@@ -207,14 +205,13 @@ class Kueue(MovingPolicy):
             for job in held
         }
         self._admitted = {job.row: job.admitted for job in held}
-        self._sticky_rows = {queue.name: job.row for queue, job in scheduler.sticky.items()}
-        for cycle in self.cycles:
+        for cycle in cycles:
             for victim, job in cycle.preempted:
                 own = victim.queue is job.queue
                 self._counters["jobs_stopped_in_own_queue" if own else "jobs_stopped_in_other_queues"] += 1
 
 
-def _build_cohort(book: QueueHoldings, name: str | None, capacity: list[float]) -> Cohort:
+def _build_node(book: QueueHoldings, name: str | None, capacity: list[float]) -> QuotaNode:
     """Return a queue and its subqueues as a cohort; None: the whole cluster, with the GPUs of no quota."""
     below = book.tree.children[name]
     total = capacity if name is None else book.quota[name]
@@ -222,16 +219,16 @@ def _build_cohort(book: QueueHoldings, name: str | None, capacity: list[float]) 
         gpu_type: max(total[at] - sum(book.quota[child][at] for child in below), 0.0)
         for at, gpu_type in enumerate(book.types)
     }
-    children = tuple(_build_cohort(book, child, capacity) for child in below)
+    children = [_build_node(book, child, capacity) for child in below]
     if name is None:
-        return Cohort("", own, children=children)
-    queue, types = book.tree.queues[name], list(enumerate(book.types))
+        return QuotaNode("", book.types, own, children=children)
+    queue = book.tree.queues[name]
     borrowing = {
         gpu_type: min(
             of_type(queue.borrowing_limit, gpu_type, np.inf),
             max(book.limit[name][at] - book.quota[name][at], 0.0),
         )
-        for at, gpu_type in types
+        for at, gpu_type in enumerate(book.types)
     }
     lending = {gpu_type: of_type(queue.lending_limit, gpu_type, np.inf) for gpu_type in book.types}
-    return Cohort(name, own, queue.weight, lending, borrowing, children)
+    return QuotaNode(name, book.types, own, queue.weight, lending, borrowing, children)

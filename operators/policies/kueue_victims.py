@@ -4,7 +4,8 @@ Source: Kueue's documentation, "Preemption" (candidates, classic preemption, fai
 KEP-79; what these leave open is as its scheduler answers (see `benchmarks/kueue_agreement.py`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -99,6 +100,15 @@ class QuotaHolders:
         """Subtract a job's GPUs from those that its queue uses; `count` undoes it."""
         job.queue.use(job.gpu_type, -job.gpus)
         self.free[job.gpu_type] += job.gpus
+
+    @contextmanager
+    def without(self, jobs: Sequence[KueueJob]) -> Iterator[None]:
+        """Give a context in which jobs use no quota."""
+        for job in jobs:
+            self.discount(job)
+        yield
+        for job in jobs:
+            self.count(job)
 
     def fits(self, job: KueueJob, at: int, may_borrow: bool = True) -> bool:
         """Return whether a job's queue has enough GPUs of type `at` for it, borrowed ones if allowed."""

@@ -1,6 +1,6 @@
 """Read the rules of a Slurm cluster: accounts and users as queues, priorities as a policy's settings.
 
-Slurm's priority of a job: a sum of weighted factors, of which one is the fair share of its user.
+Of Slurm's priority of a job, the factor of the fair share of its user.
 
 Sources: SchedMD, priority_multifactor, fair_tree and tres.
 """
@@ -20,6 +20,7 @@ from clustergym.cluster.slurm_text import known_type, span_s
 from clustergym.common.errors import InputError
 from clustergym.common.left_out import leave_out, not_modelled, not_read
 from clustergym.common.text_files import read_text
+from clustergym.scenario.tenants.queue_tree import QueueTree
 from clustergym.trace.slurm_fields import CellRules
 
 COLUMNS = ("account", "user", "parentname", "parname", "share", "grptres", "cluster", "")
@@ -271,99 +272,82 @@ def _queue(row: Mapping[str, str], parent: str | None) -> dict[str, Any]:
     return found
 
 
-FACTORS = ("age", "association", "fair_share", "job_size", "partition", "qos", "tres")
+def classic_fair_share(tree: QueueTree, used: Mapping[str, float], damping: float) -> dict[str, float]:
+    """Return each leaf queue's fair-share factor by Slurm's classic rule: 2^(-(usage / shares) / damping).
 
-
-def priority(factors: Mapping[str, float], weights: Mapping[str, float], nice: float = 0.0) -> float:
-    """Return a job's Slurm priority: the sum of weight times factor over `FACTORS`, minus `nice`."""
-    return sum(weights.get(name, 0.0) * factors.get(name, 0.0) for name in FACTORS) - nice
-
-
-def age_factor(wait_s: float, longest_s: float = 7 * 86_400.0) -> float:
-    """Return a job's wait relative to `PriorityMaxAge`, at most 1."""
-    return min(1.0, wait_s / longest_s)
-
-
-def classic_fair_share(shares: float, usage: float, damping: float = 1.0) -> float:
-    """Return the fair-share factor of Slurm's classic rule: 2^(-(usage / shares) / damping)."""
-    return float(2.0 ** (-usage / shares / damping)) if shares else 0.0
-
-
-def effective_usage(own: float, above: float, shares: float) -> float:
-    """Return an account's usage by Slurm's classic rule: its own, plus its share of the rest of its parent's.
+    An account's usage is its own part of all use, plus its shares of the rest of its parent's.
 
     Parameters
     ----------
-    own, above : float
-        Part of all use that is the account's own; the effective one of the account above it.
-    shares : float
-        Part of the shares beside it that are its own.
+    tree : QueueTree
+    used : mapping of str to float
+        Decayed use of each leaf.
+    damping : float
     """
-    return own + (above - own) * shares
+    of_all, found = _sum_use(tree, used), dict[str, float]()
+    total = max(sum(used.values()), 1e-300)
+
+    def visit(beside: Sequence[str], above: float | None, shares: float) -> None:
+        raw = sum(tree.queues[name].weight for name in beside)
+        for name in beside:
+            part, own = tree.queues[name].weight / raw, of_all[name] / total
+            usage = own if above is None else own + (above - own) * part
+            if tree.children[name]:
+                visit(tree.children[name], usage, shares * part)
+            else:
+                due = shares * part
+                found[name] = float(2.0 ** (-usage / due / damping)) if due else 0.0
+
+    visit(tree.children[None], None, 1.0)
+    return found
 
 
-@dataclass(frozen=True)
-class Account:
-    """An account of Slurm, which contains accounts or users; or a user.
-
-    Attributes
-    ----------
-    name : str
-    shares : float
-        Raw shares, against its siblings'.
-    usage : float
-        Decayed use of a user; of an account the sum over what is in it counts.
-    members : tuple of Account
-    """
-
-    name: str
-    shares: float
-    usage: float = 0.0
-    members: tuple[Account, ...] = ()
-
-    @property
-    def used(self) -> float:
-        """Usage of all users in the account, in which older use counts less."""
-        return sum(one.used for one in self.members) if self.members else self.usage
-
-
-def fair_tree(accounts: Sequence[Account]) -> dict[str, float]:
-    """Return each user's fair-share factor (above 0, up to 1) by Slurm's Fair Tree rule.
+def fair_tree(tree: QueueTree, used: Mapping[str, float]) -> dict[str, float]:
+    """Return each leaf queue's fair-share factor (above 0, up to 1) by Slurm's Fair Tree rule.
 
     At each level siblings go by shares over use, both as parts of the level's; the best account's users come
-    before those of the next. Accounts that tie are merged, users that tie share a rank.
+    before those of the next. Accounts that tie are merged, users that tie share a rank. `used` is the decayed
+    use of each leaf.
     """
-    ranked: list[list[str]] = []
-    _visit(accounts, ranked)
-    users = sum(map(len, ranked))
+    of_all, ranked = _sum_use(tree, used), list[list[str]]()
+
+    def visit(siblings: Sequence[str]) -> None:
+        for tied in _group_tied({name: (tree.queues[name].weight, of_all[name]) for name in siblings}):
+            if users := [name for name in tied if not tree.children[name]]:
+                ranked.append(users)
+            if merged := [member for name in tied for member in tree.children[name]]:
+                visit(merged)
+
+    visit(tree.children[None])
+    users = rank = sum(map(len, ranked))
     found: dict[str, float] = {}
-    rank = users
     for tied in ranked:
         found |= dict.fromkeys(tied, rank / users)
         rank -= len(tied)
     return found
 
 
-def _visit(siblings: Sequence[Account], ranked: list[list[str]]) -> None:
-    for tied in _group_tied(siblings):
-        users = [one.name for one in tied if not one.members]
-        if users:
-            ranked.append(users)
-        merged = [member for one in tied for member in one.members]
-        if merged:
-            _visit(merged, ranked)
+def _sum_use(tree: QueueTree, used: Mapping[str, float]) -> dict[str, float]:
+    """Return the use of each queue; of an account that of all who are in it."""
+    found: dict[str, float] = {}
+    for name in reversed(tree.queues):
+        below = tree.children[name]
+        found[name] = sum(found[member] for member in below) if below else used.get(name, 0.0)
+    return found
 
 
-def _group_tied(siblings: Sequence[Account]) -> Iterator[list[Account]]:
-    """Yield the siblings of each level, shares over use, the highest first; as parts they order alike."""
-    rounded: dict[float, list[Account]] = {}
-    for one in siblings:
-        used = one.used
-        rounded.setdefault(one.shares / used if used else math.inf, []).append(one)
+def _group_tied(siblings: Mapping[str, tuple[float, float]]) -> Iterator[list[str]]:
+    """Yield those who have equal shares over use, given (shares, use) by name, the highest first.
+
+    As parts of the level's they order alike.
+    """
+    rounded: dict[float, list[str]] = {}
+    for name, (shares, used) in siblings.items():
+        rounded.setdefault(shares / used if used else math.inf, []).append(name)
     for _, beside in sorted(rounded.items(), key=lambda item: -item[0]):
         # Division rounds in order, so that only what it makes equal is to be compared exactly.
-        levels: dict[Fraction | float, list[Account]] = {}
-        for one in beside if len(beside) > 1 else ():
-            level = Fraction(one.shares) / Fraction(one.used) if one.used else math.inf
-            levels.setdefault(level, []).append(one)
+        levels: dict[Fraction | float, list[str]] = {}
+        for name in beside if len(beside) > 1 else ():
+            shares, used = siblings[name]
+            levels.setdefault(Fraction(shares) / Fraction(used) if used else math.inf, []).append(name)
         yield from (levels[level] for level in sorted(levels, reverse=True)) if levels else [beside]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from clustergym.operators.policies.kai import Kai
 from clustergym.operators.policies.kueue import Kueue
-from clustergym.operators.policies.slurm_multifactor import SlurmMultifactor, fair_factors
+from clustergym.operators.policies.slurm_multifactor import SlurmMultifactor
+from clustergym.operators.policies.slurm_rules import classic_fair_share
 from clustergym.policies.capacity import Capacity
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
@@ -357,7 +358,7 @@ def test_a_classic_fair_share_in_a_tree(queues):
     trace = small_scenario([Job("a1", 0, 1)], {"X": (1, 8)}, FLAT).trace
     tree = Tenants.from_queues(path, replace(trace, virtual_cluster=("a1",)), ("X",)).tree
     used = {"a1": 30.0, "a2": 0.0, "b1": 10.0}
-    found = fair_factors(tree, used, "classic", damping=1.0)
+    found = classic_fair_share(tree, used, damping=1.0)
     assert found == pytest.approx({"a1": 2**-3, "a2": 2**-1.5, "b1": 2**-0.5})
 
 
