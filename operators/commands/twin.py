@@ -165,9 +165,9 @@ def fit_past(options: argparse.Namespace) -> int:
     from clustergym.operators.twin.fit import fit, fit_text
     from clustergym.operators.twin.folder import TwinFolder
 
-    found, figures = fit(TwinFolder(options.folder), options.policy, list(options.words))
+    figures = fit(TwinFolder(options.folder), options.policy, options.words)
     write_json(options.json, figures | {"command": f"clustergym twin {shlex.join(options.given)}"})
-    print(fit_text(found))
+    print(fit_text(figures))
     return 0
 
 

@@ -5,7 +5,7 @@ A back end in memory is for tests and for a look at what a live run does.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from clustergym.cluster.spec import Nodes
@@ -63,25 +63,6 @@ class BackendStatus:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A mark on a real scheduler by which one live run reserves the cluster for itself.
-
-    Attributes
-    ----------
-    run : str
-        The run's name.
-    holder : str
-        Whose it is and where its folder is, in words.
-    own : bool
-        Whether it is of the run that asks.
-    """
-
-    run: str
-    holder: str
-    own: bool
-
-
-@dataclass(frozen=True)
 class FinishedAllocation:
     """An allocation that ended, from the scheduler's own log; times are seconds since 1970."""
 
@@ -104,18 +85,6 @@ class Backend(ABC):
     """
 
     told: str = ""
-
-    @abstractmethod
-    def first_claim(self) -> Claim | None:
-        """Return the claim (reservation) of the run that now controls the cluster, or None."""
-
-    @abstractmethod
-    def claim(self, where: str) -> None:
-        """Reserve the cluster for this run, with the text `where` as description."""
-
-    @abstractmethod
-    def others(self) -> list[str]:
-        """Return a description of each job of other users on the run's nodes."""
 
     @abstractmethod
     def submit(self, name: str, part: Part) -> str:
@@ -147,10 +116,6 @@ class Backend(ABC):
     def log(self) -> Sequence[FinishedAllocation] | None:
         """Return the scheduler's own log of this run's ended allocations; None if it keeps no log."""
 
-    @abstractmethod
-    def close(self) -> str:
-        """End everything that this run started; return a text on what may be left, or an empty one."""
-
 
 class FakeBackend(Backend):
     """A back end that allocates the GPUs of nodes in memory, without a real scheduler.
@@ -168,17 +133,6 @@ class FakeBackend(Backend):
         self._began: dict[str, float] = {}
         self.down: set[int] = set()
         self.ended: list[FinishedAllocation] = []
-
-    def first_claim(self) -> Claim | None:
-        """Return None, since no other run can claim a cluster in memory."""
-        return None
-
-    def others(self) -> list[str]:
-        """Return no jobs, since no other user has any in memory."""
-        return []
-
-    def claim(self, where: str) -> None:
-        """Do nothing, since nobody else uses a cluster in memory."""
 
     def submit(self, name: str, part: Part) -> str:
         """Start an allocation if its GPUs are free; return why it cannot start, or an empty text."""
@@ -218,46 +172,3 @@ class FakeBackend(Backend):
     def log(self) -> Sequence[FinishedAllocation] | None:
         """Return the allocations that have ended."""
         return self.ended
-
-    def close(self) -> str:
-        """End all allocations that are held; return an empty text, as nothing can be left."""
-        self.cancel(list(self.parts))
-        return ""
-
-
-class PrintingBackend(FakeBackend):
-    """A back end in memory that also prints the calls which a real back end would make.
-
-    Parameters
-    ----------
-    node_gpus : ndarray of int, shape (N,)
-    words : callable
-        Returns the words of a call: of a submission by name and part, of the others by their name and what
-        they name.
-    """
-
-    def __init__(self, node_gpus: Ints, words: Callable[..., str]) -> None:
-        super().__init__(node_gpus)
-        self._words = words
-
-    def submit(self, name: str, part: Part) -> str:
-        """Print the call that would allocate GPUs, and allocate them in memory."""
-        print(self._words("submit", name, part))
-        return super().submit(name, part)
-
-    def cancel(self, names: Collection[str]) -> None:
-        """Print the call that would end allocations, and end them in memory."""
-        held = sorted(set(names) & self.parts.keys())
-        if held:
-            print(self._words("cancel", held))
-        super().cancel(names)
-
-    def node_down(self, node: int) -> None:
-        """Print the call that would take a node out of use, and do so in memory."""
-        print(self._words("down", node))
-        super().node_down(node)
-
-    def node_up(self, node: int) -> None:
-        """Print the call that would put a node back into use, and do so in memory."""
-        print(self._words("up", node))
-        super().node_up(node)

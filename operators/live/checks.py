@@ -17,7 +17,7 @@ from clustergym.scenario.disturbances.reservations import PlannedJobs
 from clustergym.scenario.policy import InformationClass, Policy
 from clustergym.scenario.scenario import Scenario
 
-from .clocks import LiveClock, LockStepClock, ScaledClock
+from .clocks import LiveClock, ScaledClock
 from .slurm import COMMANDS, Slurm, SlurmWords
 
 
@@ -59,7 +59,7 @@ class LiveOptions(Parameters):
 
     def live_clock(self) -> LiveClock:
         """Make the clock that the options choose."""
-        return LockStepClock() if self.clock == "lockstep" else ScaledClock(self.seconds_per_hour)
+        return LiveClock() if self.clock == "lockstep" else ScaledClock(self.seconds_per_hour)
 
 
 def check_scenario(scenario: Scenario, policy: Policy, options: LiveOptions) -> None:

@@ -22,15 +22,15 @@ from clustergym.results.measured_run import make_result
 from clustergym.results.result_writing import find_finished_result, make_content, run_key, write_result
 from clustergym.scenario.policy import Placer, Policy
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.drive import Progress, Run, drive
+from clustergym.sim.drive import drive
 from clustergym.sim.engine import StalledError
 
-from .backend import Backend, FakeBackend, FinishedAllocation, Part, PrintingBackend
+from .backend import Backend, FakeBackend, FinishedAllocation, Part
 from .bridge import LiveSimulation
 from .checks import LiveOptions, check_alone, check_scenario, choose_words
-from .clocks import LockStepClock
+from .clocks import LiveClock
 from .journal import make_clock, open_journal
-from .link import Link
+from .link import Answer, Link
 from .local_slurm import LocalSlurm, may_have_gpus, node_names
 from .slurm import PREFIX, Slurm, SlurmWords
 from .slurm_backend import SlurmBackend
@@ -158,10 +158,13 @@ def run_live(
                 scenario, placer, policy.information_class, policy.round_s, seed, ask, name
             )
             link.expected = simulation.allocator.expected
-            with show_jobs_progress(
-                policy.name, len(scenario.trace), bool(config.get("progress", True))
-            ) as show:
-                run = _drive_run(simulation, policy, seed, show)
+            shown = bool(config.get("progress", True))
+            try:
+                with show_jobs_progress(policy.name, len(scenario.trace), shown) as show:
+                    run = drive(simulation, policy, seed, show)
+            except StalledError as error:
+                field, remedy = f"policy {policy.name}", "nothing was written"
+                raise InputError(str(error), field=field, remedy=remedy) from error
             log = backend.log()
         run_s = make_clock(folder)
     result = make_result(run)
@@ -193,19 +196,16 @@ def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, optio
         check_alone(SlurmBackend(slurm, words, "dry").others())
     else:
         words = SlurmWords(node_names(scenario.cluster), "", False, ())
-    backend = PrintingBackend(scenario.cluster.node_gpus, words.format_call)
-    link = Link(backend, LockStepClock(), options.poll_s, options.patience_s)
+    link = Link(FakeBackend(scenario.cluster.node_gpus), LiveClock(), options.poll_s, options.patience_s)
+
+    def ask(call: str, given: dict[str, Any]) -> Answer:
+        print("".join(f"{line}\n" for line in words.list_commands(call, given)), end="")
+        return link.ask(call, given)
+
     simulation = LiveSimulation(
-        scenario, placer, policy.information_class, policy.round_s, seed, link.ask, f"{PREFIX}dry"
+        scenario, placer, policy.information_class, policy.round_s, seed, ask, f"{PREFIX}dry"
     )
     drive(simulation, policy, seed)
-
-
-def _drive_run(simulation: LiveSimulation, policy: Policy, seed: int, show: Progress | None) -> Run:
-    try:
-        return drive(simulation, policy, seed, show)
-    except StalledError as error:
-        raise InputError(str(error), field=f"policy {policy.name}", remedy="nothing was written") from error
 
 
 @contextmanager
@@ -234,7 +234,7 @@ def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -
 
 
 @contextmanager
-def _closing(backend: Backend) -> Iterator[Backend]:
+def _closing(backend: SlurmBackend) -> Iterator[SlurmBackend]:
     """End all that a run started when it is over; its last line names what may be left."""
     try:
         yield backend
@@ -255,7 +255,7 @@ def _note_left(left: str) -> None:
         print(f"note: the run may have left jobs: {visible(left)}", file=sys.stderr)
 
 
-def _claim(backend: Backend, where: str) -> None:
+def _claim(backend: SlurmBackend, where: str) -> None:
     """Claim the cluster for a run, unless it has it from before it was killed."""
     first = backend.first_claim()
     if first is None:

@@ -4,10 +4,11 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from clustergym.common.errors import InputError
 
-from .backend import NoAnswerError, Part
+from .backend import NoAnswerError, Part, list_parts
 
 PREFIX = "cg-"
 """Begins the names of a run's allocations."""
@@ -136,8 +137,12 @@ class SlurmWords:
         """Return the words of the `scontrol` command that puts a node back into use."""
         return ["scontrol", "update", f"nodename={self.nodes[node]}", "state=resume"]
 
-    def format_call(self, call: str, *given: object) -> str:
-        """Return a call (submit, cancel, down or up) as a command line that a user could type."""
-        if call == "cancel":
-            return "\n".join(f"scancel --user=$USER --name={name}" for name in given[0])  # type: ignore[attr-defined]
-        return " ".join(getattr(self, call)(*given))
+    def list_commands(self, call: str, given: Mapping[str, Any]) -> list[str]:
+        """Return the command lines for a call of a live run (start, stop, fail or repair), as a user types them."""
+        if call == "start":
+            parts = list_parts(given["name"], given["nodes"])
+            return [" ".join(self.submit(name, part)) for name, part in parts.items()]
+        if call == "stop":
+            return [f"scancel --user=$USER --name={name}" for name in given["names"]]
+        words = {"fail": self.down, "repair": self.up}.get(call)
+        return [" ".join(words(given["node"]))] if words else []

@@ -24,7 +24,7 @@ from ..policies.kueue import Kueue
 from .advice import advise, estimate_starts
 from .ahead import Ahead
 from .folder import CLUSTER, TwinFolder
-from .present import Present
+from .present import Present, waiting_job
 
 SOONER_S = 60.0
 """A smaller request counts as sooner if half of the draws start it earlier by more than this."""
@@ -78,23 +78,16 @@ def read_request(path: Path, now_s: float, user: str = "") -> Request:
         waiting = replace(jobs[0], state="PENDING", start_s=float("nan"), end_s=float("nan"), submit_s=now_s)
         return Request(waiting, in_local_queue=True)
     script = read_script(path)
-    job = SlurmJob(
-        line=0,
+    job = waiting_job(
         job_id=script.name,
         user=user,
         account=script.account,
         partition=script.partition,
         qos="0",
-        state="PENDING",
-        outcome="",
         submit_s=now_s,
-        start_s=float("nan"),
-        end_s=float("nan"),
-        duration_s=float("nan"),
         limit_s=script.limit_s,
         gpus=script.gpus,
         gpu_type=find_gpu_type(script),
-        from_request=True,
         nodes=0 if script.any_nodes else script.nodes,
     )
     return Request(job, script.segment * script.gpus // script.nodes)

@@ -9,7 +9,7 @@ from clustergym.operators.live import live_run
 from clustergym.operators.live.backend import Part
 from clustergym.operators.live.bridge import LiveSimulation
 from clustergym.operators.live.checks import LiveOptions, _check_partitions, _Node
-from clustergym.operators.live.clocks import LockStepClock, ScaledClock
+from clustergym.operators.live.clocks import LiveClock, ScaledClock
 from clustergym.operators.live.link import MOST_REFUSALS, Link
 from clustergym.operators.live.slurm import SlurmWords
 from clustergym.operators.live.slurm_backend import SlurmBackend
@@ -55,7 +55,7 @@ def backend(slurm, run="x", gres=False):
 
 def live(scenario, slurm, patience_s=0.5):
     """Run fcfs on printed commands; return the digest."""
-    policy, link = make_policy({"name": "fcfs"}), Link(backend(slurm), LockStepClock(), 0.005, patience_s)
+    policy, link = make_policy({"name": "fcfs"}), Link(backend(slurm), LiveClock(), 0.005, patience_s)
     arguments = (policy.information_class, policy.round_s, 0, link.ask, "cg-x")
     simulation = LiveSimulation(scenario, make_placer({"name": "buddy"}), *arguments)
     link.expected = simulation.allocator.expected
@@ -195,7 +195,7 @@ def test_a_claim_that_is_not_shown_ends_in_a_line(slurm):
 def test_a_garbled_line_of_ours_is_asked_again_and_at_last_ends_in_a_line(slurm, line):
     ours = backend(slurm)
     ours.submit("cg-x-0-1.0", Part((0,), 2))
-    link, times = Link(ours, LockStepClock(), 0.001, 60.0), itertools.count()
+    link, times = Link(ours, LiveClock(), 0.001, 60.0), itertools.count()
     garbled = line.format(own=OWN) + ENDS
     slurm.before["squeue"] = lambda words: (garbled, "", 0) if next(times) < 3 else None
     link.expected = lambda: {"cg-x-0-1.0": Part((0,), 2)}
@@ -246,7 +246,7 @@ def test_polls_without_an_answer_are_repeated(scenario, expected, slurm, command
         live(scenario, slurm, patience_s=0.02)
 
 
-@pytest.mark.parametrize("clock", [LockStepClock(), ScaledClock(1.0)])
+@pytest.mark.parametrize("clock", [LiveClock(), ScaledClock(1.0)])
 def test_a_node_is_lost_if_two_polls_show_it_and_found_again_likewise(slurm, clock):
     ours = backend(slurm)
     link, told = Link(ours, clock, 0.001, 60.0), {"n0": "idle", "n1": "idle"}
@@ -271,7 +271,7 @@ def test_a_node_is_lost_if_two_polls_show_it_and_found_again_likewise(slurm, clo
 def test_an_allocation_is_gone_if_two_polls_show_it(slurm):
     ours = backend(slurm)
     ours.submit("cg-x-0-1.0", Part((0,), 2))
-    link, times = Link(ours, LockStepClock(), 0.001, 60.0), itertools.count()
+    link, times = Link(ours, LiveClock(), 0.001, 60.0), itertools.count()
     link.expected = lambda: {"cg-x-0-1.0": Part((0,), 2)}
     slurm.before["squeue"] = lambda words: ("", "", 0) if next(times) == 0 else None
     assert link.ask("wait", {"due": 5, "down": []})["gone"] == []
@@ -282,7 +282,7 @@ def test_an_allocation_is_gone_if_two_polls_show_it(slurm):
 def test_an_allocation_is_not_as_asked_if_two_polls_show_it(slurm):
     ours = backend(slurm)
     ours.submit("cg-x-0-1.0", Part((0,), 2))
-    link, times = Link(ours, LockStepClock(), 0.001, 60.0), itertools.count()
+    link, times = Link(ours, LiveClock(), 0.001, 60.0), itertools.count()
     link.expected = lambda: {"cg-x-0-1.0": Part((0,), 2)}
     one = f"1|{OWN}|RUNNING|1|N/A|n0\n"
     slurm.before["squeue"] = lambda words: (one, "", 0) if next(times) == 0 else None
@@ -293,7 +293,7 @@ def test_an_allocation_is_not_as_asked_if_two_polls_show_it(slurm):
 
 
 def test_a_node_that_does_not_answer_is_out_of_use_after_the_patience(slurm, monkeypatch):
-    link = Link(backend(slurm), LockStepClock(), 0.0, 10.0)
+    link = Link(backend(slurm), LiveClock(), 0.0, 10.0)
     now = 100.0
     monkeypatch.setattr(
         "clustergym.operators.live.link.time",
@@ -314,7 +314,7 @@ def test_a_node_that_does_not_answer_is_out_of_use_after_the_patience(slurm, mon
 def test_a_call_that_was_lost_is_made_again(slurm, monkeypatch):
     monkeypatch.setattr("clustergym.operators.live.link.AGAIN_S", 0.0)
     ours, times = backend(slurm), itertools.count()
-    link = Link(ours, LockStepClock(), 0.001, 5.0)
+    link = Link(ours, LiveClock(), 0.001, 5.0)
     link.ask("start", {"name": "cg-x-0-1", "nodes": [[0, 2]]})
     lost = ("", "scancel: error: Unable to contact slurm controller", 1)
     slurm.before["scancel"] = lambda words: lost if next(times) == 0 else None
@@ -353,7 +353,7 @@ def test_waiting_jobs_are_refused_beside_each_other(slurm, capsys, monkeypatch):
     fake.monotonic = lambda: times[-1]
     monkeypatch.setattr("clustergym.operators.live.link.time", fake)
     slurm.add("theirs", ("n0", "n1"), cpus=4, user=EVE)
-    link = Link(backend(slurm), LockStepClock(), 0.001, 19.0)
+    link = Link(backend(slurm), LiveClock(), 0.001, 19.0)
     launches = itertools.product(range(MOST_REFUSALS - 1), range(3))
     for attempt, job in launches:
         link.ask("start", {"name": f"cg-x-{job}-{attempt}", "nodes": [[0, 2]]})
@@ -399,7 +399,7 @@ def test_on_a_clock_that_runs_refusals_are_given_up_after_the_patience(slurm, mo
 
 def test_a_partial_start_holds_nothing(slurm):
     """Of a launch with 2 GPUs on a node and 1 on another, the second is refused: the first is given back."""
-    link = Link(backend(slurm), LockStepClock(), 0.001, 0.5)
+    link = Link(backend(slurm), LiveClock(), 0.001, 0.5)
     theirs = slurm.add("theirs", ("n1",), cpus=2, user=EVE)
     answer = link.ask("start", {"name": "cg-x-0-1", "nodes": [[0, 2], [1, 1]]})
     assert "Requested nodes are busy" in answer["refused"]

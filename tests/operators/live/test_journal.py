@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from clustergym.operators.live.backend import FakeBackend
 from clustergym.operators.live.bridge import LiveSimulation
-from clustergym.operators.live.clocks import LockStepClock, ScaledClock
+from clustergym.operators.live.clocks import LiveClock, ScaledClock
 from clustergym.operators.live.journal import FILE_NAME, open_journal, read_journal
 from clustergym.operators.live.journal_schema import WaitAnswer
 from clustergym.operators.live.link import Link
@@ -35,7 +35,7 @@ def expected(scenario):
 
 def run(scenario, backend, folder, calls=10**9, lost=False):
     """Run ares until a number of calls are made; the last one's effect or only its answer is lost."""
-    policy, link = make_policy({"name": "ares"}), Link(backend, LockStepClock(), 0.01, 1.0)
+    policy, link = make_policy({"name": "ares"}), Link(backend, LiveClock(), 0.01, 1.0)
 
     def ask(call, given):
         nonlocal calls

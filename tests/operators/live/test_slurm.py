@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from clustergym.operators.commands import live
-from clustergym.operators.live.backend import Claim, Part
+from clustergym.operators.live.backend import Part
 from clustergym.operators.live.local_slurm import LocalSlurm, packages_root
 from clustergym.operators.live.slurm import SlurmWords
-from clustergym.operators.live.slurm_backend import SlurmBackend
+from clustergym.operators.live.slurm_backend import Claim, SlurmBackend
 from error_lines import error_line
 
 from clustergym.cluster.spec import ClusterSpec

@@ -286,10 +286,17 @@ def test_words_for_allocations() -> None:
     assert plain.submit("cg-run-1-0", two) == [*head, "--gres=gpu:4", "--ntasks-per-node=1"]
     assert plain.down(1) == ["scontrol", "update", "nodename=n1", "state=down", "reason=clustergym"]
     assert plain.up(2) == ["scontrol", "update", "nodename=n2", "state=resume"]
-    assert plain.format_call("cancel", ["a", "b"]) == (
-        "scancel --user=$USER --name=a\nscancel --user=$USER --name=b"
-    )
-    assert plain.format_call("up", 0) == "scontrol update nodename=n0 state=resume"
+    two_sizes = {"name": "cg-run-1-0", "nodes": [[0, 4], [2, 4], [1, 2]]}
+    assert [line[:54] for line in plain.list_commands("start", two_sizes)] == [
+        "salloc --no-shell --immediate=1 -J cg-run-1-0.0 -N 2 -",
+        "salloc --no-shell --immediate=1 -J cg-run-1-0.1 -N 1 -",
+    ]
+    assert plain.list_commands("stop", {"names": ["a", "b"]}) == [
+        "scancel --user=$USER --name=a",
+        "scancel --user=$USER --name=b",
+    ]
+    assert plain.list_commands("repair", {"node": 0}) == ["scontrol update nodename=n0 state=resume"]
+    assert plain.list_commands("wait", {"due": 5, "down": []}) == []
     rich = SlurmWords(["n0", "n1", "n2"], "gpu", False, ["-A", "mine"], [["-A", "first"], ["-A", "second"]])
     head[4] = "cg-run-1-0"
     assert rich.submit("cg-run-1-0", two) == [
