@@ -138,7 +138,7 @@ class SlurmWords:
         return ["scontrol", "update", f"nodename={self.nodes[node]}", "state=resume"]
 
     def list_commands(self, call: str, given: Mapping[str, Any]) -> list[str]:
-        """Return the command lines for a call of a live run (start, stop, fail or repair), as a user types them."""
+        """Return the command lines that a user could type for a call: start, stop, fail or repair."""
         if call == "start":
             parts = list_parts(given["name"], given["nodes"])
             return [" ".join(self.submit(name, part)) for name, part in parts.items()]
