@@ -1,10 +1,9 @@
-"""The interface through which a live run talks to a scheduler: a back end.
+"""What a live run asks of a scheduler, and a back end in memory that answers.
 
-A back end in memory is for tests and for a look at what a live run does.
+The back end in memory is for tests and for a look at what a live run does.
 """
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -73,56 +72,20 @@ class FinishedAllocation:
     end_s: float
 
 
-class Backend(ABC):
-    """The interface to the real scheduler that allocates the GPUs of a live run.
+class FakeBackend:
+    """A back end that allocates the GPUs of nodes in memory, without a real scheduler.
 
-    A call whose effect `poll` does not confirm is made again.
+    What a live run asks of a back end is what this one has. A call whose effect `poll` does not confirm is
+    made again.
+
+    Parameters
+    ----------
+    node_gpus : ndarray of int, shape (N,)
 
     Attributes
     ----------
     told : str
         What it is, for the result.
-    """
-
-    told: str = ""
-
-    @abstractmethod
-    def submit(self, name: str, part: Part) -> str:
-        """Allocate a part (GPUs on each of some nodes) under a name; return why it fails, or empty text."""
-
-    @abstractmethod
-    def cancel(self, names: Collection[str]) -> None:
-        """End allocations of this run; names without an allocation are ignored."""
-
-    @abstractmethod
-    def poll(self) -> BackendStatus:
-        """Return this run's allocations with their nodes, and the nodes that are out of use.
-
-        Raises
-        ------
-        NoAnswerError
-            If that is not known now.
-        """
-
-    @abstractmethod
-    def node_down(self, node: int) -> None:
-        """Take a node out of use, and end everything that runs there."""
-
-    @abstractmethod
-    def node_up(self, node: int) -> None:
-        """Put a node back into use."""
-
-    @abstractmethod
-    def log(self) -> Sequence[FinishedAllocation] | None:
-        """Return the scheduler's own log of this run's ended allocations; None if it keeps no log."""
-
-
-class FakeBackend(Backend):
-    """A back end that allocates the GPUs of nodes in memory, without a real scheduler.
-
-    Parameters
-    ----------
-    node_gpus : ndarray of int, shape (N,)
     """
 
     told = "in memory"
@@ -135,7 +98,7 @@ class FakeBackend(Backend):
         self.ended: list[FinishedAllocation] = []
 
     def submit(self, name: str, part: Part) -> str:
-        """Start an allocation if its GPUs are free; return why it cannot start, or an empty text."""
+        """Allocate a part (GPUs on each of some nodes) under a name; return why it fails, or empty text."""
         if name in self.parts:
             return ""
         for node in part.nodes:
@@ -146,7 +109,7 @@ class FakeBackend(Backend):
         return ""
 
     def cancel(self, names: Collection[str]) -> None:
-        """End allocations, given their names."""
+        """End allocations of this run; names without an allocation are ignored."""
         for name in names:
             self._end(name, "CANCELLED")
 
@@ -156,11 +119,14 @@ class FakeBackend(Backend):
             self.ended.append(FinishedAllocation(name, state, part.nodes, self._began.pop(name), time.time()))
 
     def poll(self) -> BackendStatus:
-        """Return the allocations that are held, and the nodes that are out of use."""
+        """Return this run's allocations with their nodes, and the nodes that are out of use.
+
+        A real scheduler that does not know that now raises a `NoAnswerError`.
+        """
         return BackendStatus(dict(self.parts), frozenset(self.down))
 
     def node_down(self, node: int) -> None:
-        """Take a node out of use, and end the allocations on it."""
+        """Take a node out of use, and end everything that runs there."""
         self.down.add(node)
         for name in [name for name, part in self.parts.items() if node in part.nodes]:
             self._end(name, "NODE_FAIL")
@@ -170,5 +136,5 @@ class FakeBackend(Backend):
         self.down.discard(node)
 
     def log(self) -> Sequence[FinishedAllocation] | None:
-        """Return the allocations that have ended."""
+        """Return the scheduler's own log of this run's ended allocations; None if it keeps no log."""
         return self.ended

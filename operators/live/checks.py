@@ -146,7 +146,9 @@ def choose_words(
             )
     _check_partitions(every, names, options)
     of_job = [options.team_words(team) for team in teams] if options.accounts or options.partitions else []
-    return SlurmWords(names, options.partition or "", options.gpus == "gres", options.arguments, of_job)
+    return SlurmWords(
+        tuple(names), options.partition or "", options.gpus == "gres", options.arguments, of_job
+    )
 
 
 def _check_partitions(every: Sequence[_Node], names: Sequence[str], options: LiveOptions) -> None:

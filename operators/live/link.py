@@ -8,8 +8,9 @@ from typing import Any
 
 from clustergym.common.errors import InputError, visible
 
-from .backend import Backend, BackendStatus, NoAnswerError, Part, list_parts
+from .backend import BackendStatus, FakeBackend, NoAnswerError, Part, list_parts
 from .clocks import LiveClock
+from .slurm_backend import SlurmBackend
 
 Answer = dict[str, Any]
 """Plain values: `t` is the clock's tick after the call, or None where it does not run by itself; `wall_s` is
@@ -30,7 +31,7 @@ class Link:
 
     Parameters
     ----------
-    backend : Backend
+    backend : SlurmBackend or FakeBackend
     clock : LiveClock
     poll_s, patience_s : float
         Wall seconds between polls, and until a confirmation, or an answer at all, counts as missing.
@@ -43,7 +44,9 @@ class Link:
         Wall seconds that each call took, by its name.
     """
 
-    def __init__(self, backend: Backend, clock: LiveClock, poll_s: float, patience_s: float) -> None:
+    def __init__(
+        self, backend: SlurmBackend | FakeBackend, clock: LiveClock, poll_s: float, patience_s: float
+    ) -> None:
         self.backend, self.clock, self.poll_s, self.patience_s = backend, clock, poll_s, patience_s
         self.expected: Callable[[], Mapping[str, Part]] = dict
         self.seconds: dict[str, list[float]] = {}

@@ -25,7 +25,7 @@ from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import drive
 from clustergym.sim.engine import StalledError
 
-from .backend import Backend, FakeBackend, FinishedAllocation, Part
+from .backend import FakeBackend, FinishedAllocation, Part
 from .bridge import LiveSimulation
 from .checks import LiveOptions, check_alone, check_scenario, choose_words
 from .clocks import LiveClock
@@ -195,7 +195,7 @@ def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, optio
         words = choose_words(slurm, scenario.cluster, options, scenario.trace.virtual_cluster)
         check_alone(SlurmBackend(slurm, words, "dry").others())
     else:
-        words = SlurmWords(node_names(scenario.cluster), "", False, ())
+        words = SlurmWords(node_names(scenario.cluster))
     link = Link(FakeBackend(scenario.cluster.node_gpus), LiveClock(), options.poll_s, options.patience_s)
 
     def ask(call: str, given: dict[str, Any]) -> Answer:
@@ -209,7 +209,9 @@ def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, optio
 
 
 @contextmanager
-def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -> Iterator[Backend]:
+def back_end(
+    scenario: Scenario, options: LiveOptions, folder: Path, run: str
+) -> Iterator[SlurmBackend | FakeBackend]:
     """Give a context with a run's back end, which claims the cluster; at its end, end what was started."""
     if options.engine == "fake":
         yield FakeBackend(scenario.cluster.node_gpus)
@@ -224,7 +226,7 @@ def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -
             words = choose_words(slurm, scenario.cluster, options, scenario.trace.virtual_cluster)
         else:
             local.start()
-            slurm, words = local.slurm, SlurmWords(local.names, "", local.gres, ())
+            slurm, words = local.slurm, SlurmWords(local.names, gres=local.gres)
         with _closing(SlurmBackend(slurm, words, run)) as backend:
             _claim(backend, str(folder.absolute()))
             yield backend
@@ -265,7 +267,8 @@ def _claim(backend: SlurmBackend, where: str) -> None:
     if first is None:
         message = "the scheduler does not show the job with which the run claims the cluster"
         raise InputError(message, field="live.engine", remedy="look at its log")
-    if not first.own:
-        message = f"the cluster is driven by run {first.run} of {first.holder}"
+    own, holder = first
+    if not own:
+        message = f"the cluster is driven by {holder}"
         remedy = "wait for it, or go on with it: give its folder as hydra.run.dir"
         raise InputError(message, field="live.engine", remedy=remedy)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -49,13 +50,11 @@ class Slurm:
                 f"Slurm is not installed: no {words[0]} on PATH",
                 "live.engine=slurm-local or fake",
             )
-            raise InputError(message, field="live.engine", remedy=remedy) from None
         except (OSError, ValueError) as error:
-            message = f"{words[0]} cannot be run: {error}"
-            raise InputError(message, field="live.engine", remedy="look at PATH and live.arguments") from None
+            message, remedy = f"{words[0]} cannot be run: {error}", "look at PATH and live.arguments"
         except subprocess.TimeoutExpired:
-            message = f"{words[0]} did not come back within {CALL_S:g} s"
-            raise InputError(message, field="live.engine", remedy="look at slurmctld's log") from None
+            message, remedy = f"{words[0]} did not come back within {CALL_S:g} s", "look at slurmctld's log"
+        raise InputError(message, field="live.engine", remedy=remedy)
 
     def read(self, *words: str) -> list[str]:
         """Run a command, and return the lines that it prints; raise if it fails.
@@ -90,10 +89,11 @@ def last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
+@dataclass(frozen=True)
 class SlurmWords:
     """Builds the arguments of the Slurm commands that manage a live run's allocations.
 
-    Parameters
+    Attributes
     ----------
     nodes : sequence of str
         Slurm's names of the scenario's nodes.
@@ -107,16 +107,11 @@ class SlurmWords:
         Arguments of salloc for each of the scenario's jobs, by row; empty: none has any.
     """
 
-    def __init__(
-        self,
-        nodes: Sequence[str],
-        partition: str,
-        gres: bool,
-        further: Sequence[str],
-        of_job: Sequence[Sequence[str]] = (),
-    ) -> None:
-        self.nodes, self.partition, self.gres, self.further = tuple(nodes), partition, gres, tuple(further)
-        self.of_job = of_job
+    nodes: Sequence[str]
+    partition: str = ""
+    gres: bool = False
+    further: Sequence[str] = ()
+    of_job: Sequence[Sequence[str]] = ()
 
     def submit(self, name: str, part: Part) -> list[str]:
         """Return the words of a `salloc` that allocates a part (GPUs on each of some nodes), with a name."""

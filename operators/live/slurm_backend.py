@@ -13,12 +13,11 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import NamedTuple
 
 from clustergym.cluster.slurm_text import host_names, parse_gres
 from clustergym.common.errors import InputError
 
-from .backend import Backend, BackendStatus, FinishedAllocation, NoAnswerError, Part
+from .backend import BackendStatus, FinishedAllocation, NoAnswerError, Part
 from .slurm import PREFIX, Slurm, SlurmWords, last_line, parse_time
 
 CLAIM = "clustergym-live"
@@ -43,25 +42,7 @@ GONE = ("Invalid job id specified", "already completing or completed")
 """What `scancel` says of jobs that have ended already."""
 
 
-class Claim(NamedTuple):
-    """A mark on a cluster by which one live run reserves it for itself.
-
-    Attributes
-    ----------
-    run : str
-        The run's name.
-    holder : str
-        Whose it is and where its folder is, in words.
-    own : bool
-        Whether it is of the run that asks.
-    """
-
-    run: str
-    holder: str
-    own: bool
-
-
-class SlurmBackend(Backend):
+class SlurmBackend:
     """A live run's back end on a Slurm cluster: empty Slurm jobs hold the GPUs.
 
     Parameters
@@ -87,8 +68,11 @@ class SlurmBackend(Backend):
 
     # The claim to the cluster
 
-    def first_claim(self) -> Claim | None:
-        """Return the claim of the run that controls the cluster, or None; if its own, take up its jobs."""
+    def first_claim(self) -> tuple[bool, str] | None:
+        """Return whether this run controls the cluster, and which run does; None if none does.
+
+        If it does, take up its jobs.
+        """
         rows = [
             (int(row[1]), row[2], row[3])
             for row in self._rows(r"(\d+)\|(\d+)\|([^|]*)", "-n", CLAIM, "-o", "%A|%U|%u")
@@ -103,7 +87,7 @@ class SlurmBackend(Backend):
         if own:
             self._claim = str(number)
             self._take_up()
-        return Claim(run, f"{name}, {where}", own)
+        return own, f"run {run} of {name}, {where}"
 
     def claim(self, where: str) -> None:
         """Claim the cluster for this run, by a held job in Slurm's queue."""

@@ -5,8 +5,8 @@ Its cluster is the GPUs that the user's jobs can use: those that others leave fr
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -62,22 +62,23 @@ class NodeState:
     host: str = ""
 
 
+@dataclass
 class Nodes:
-    """The nodes of a Slurm cluster at a moment, and its reservations.
+    """The nodes of a Slurm cluster at a moment, its reservations, and what was taken since.
 
-    Parameters
+    Attributes
     ----------
-    states : mapping of str to NodeState
+    states : dict of str to NodeState
         Without nodes that are out of use.
-    reservations : iterable of Reservation
+    reservations : tuple of Reservation
     default : str
         Slurm's default partition.
     """
 
-    def __init__(
-        self, states: Mapping[str, NodeState], reservations: Iterable[Reservation], default: str
-    ) -> None:
-        self.states, self.reservations, self.default = dict(states), tuple(reservations), default
+    states: dict[str, NodeState]
+    reservations: tuple[Reservation, ...] = ()
+    default: str = ""
+    _taken: Counter[str] = field(default_factory=Counter)
 
     def of_partition(self, partition: str) -> dict[str, NodeState]:
         """Return the nodes of a partition (empty: the default) by name."""
@@ -91,6 +92,23 @@ class Nodes:
             for one in self.reservations
             if one.name != by
         )
+
+    def take(self, script: Script, gpus: int, now_s: float) -> bool:
+        """Count so many GPUs for a script as taken on the fullest nodes; return whether they fit.
+
+        Nodes that are kept for others before the script's limit has passed are left out.
+        """
+        end_s = now_s + script.limit_s if script.limit_s == script.limit_s else float("inf")
+        (count, each), gpu_type, free = script.shape(gpus), find_gpu_type(script), []
+        for name, state in self.of_partition(script.partition).items():
+            left = state.gpus - state.used - self._taken[name]
+            fits = left >= each and gpu_type in ("", state.gpu_type)
+            if fits and not self.is_reserved(state.host or name, now_s, end_s, script.reservation):
+                free.append((left, name))
+        if len(free) < count:
+            return False
+        self._taken.update({name: each for _, name in sorted(free)[:count]})
+        return True
 
 
 def read_nodes(queue: OwnQueue) -> Nodes:
@@ -109,7 +127,7 @@ def read_nodes(queue: OwnQueue) -> Nodes:
             names = frozenset(host_names(given["Nodes"]))
             reservations.append(Reservation(given["ReservationName"], *times, names))
     default = [line[:-1] for line in queue.read("sinfo", "-h", "-a", "-o", "%P") if line.endswith("*")]
-    return Nodes(states, reservations, default[0] if default else "")
+    return Nodes(states, tuple(reservations), default[0] if default else "")
 
 
 def _read_node(given: Mapping[str, str]) -> dict[str, NodeState]:
@@ -135,42 +153,6 @@ def _read_node(given: Mapping[str, str]) -> dict[str, NodeState]:
         held = count if parts else min(held, count)
         found[key] = NodeState(count, held, gpu_type or "gpu", partitions, "" if key == name else name)
     return found
-
-
-class Room:
-    """Keeps count of the free GPUs of each node, from which those of starting jobs are subtracted.
-
-    Parameters
-    ----------
-    nodes : Nodes
-    now_s : float
-        Since 1970.
-    """
-
-    def __init__(self, nodes: Nodes, now_s: float) -> None:
-        self._nodes, self._now_s = nodes, now_s
-        self._taken = Counter[str]()
-
-    def take(
-        self, partition: str, gpu_type: str, shape: tuple[int, int], limit_s: float, reservation: str = ""
-    ) -> bool:
-        """Count a job's GPUs (nodes, GPUs on each) as taken on the fullest nodes; return whether they fit.
-
-        Nodes that are kept for others before the job's limit has passed are left out.
-        """
-        end_s = self._now_s + limit_s if limit_s == limit_s else float("inf")
-        count, each = shape
-        free = []
-        for name, state in self._nodes.of_partition(partition).items():
-            left = state.gpus - state.used - self._taken[name]
-            fits = left >= each and gpu_type in ("", state.gpu_type)
-            if fits and not self._nodes.is_reserved(state.host or name, self._now_s, end_s, reservation):
-                free.append((left, name))
-        if len(free) < count:
-            return False
-        for _, name in sorted(free)[:count]:
-            self._taken[name] += each
-        return True
 
 
 OTHERS = "others on "
@@ -254,9 +236,7 @@ def _cluster(nodes: Mapping[str, NodeState]) -> ClusterSpec:
     plain = GpuType("gpu", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
     groups = []
     for name, count in sorted(gpus.items()):
-        given = known.get(name, plain)
-        gpu = GpuType(**{**{key: getattr(given, key) for key in given.__dataclass_fields__}, "name": name})
-        groups.append(NodeGroup(gpu, 1, count))
+        groups.append(NodeGroup(replace(known.get(name, plain), name=name), 1, count))
     return ClusterSpec("own", tuple(groups), Fabric())
 
 

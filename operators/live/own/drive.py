@@ -16,7 +16,7 @@ from clustergym.scenario.policy import Placer, Policy
 
 from ..backend import NoAnswerError
 from ..slurm import Slurm
-from .decide import Nodes, OwnJob, Room, decide_now, read_nodes
+from .decide import Nodes, NodeState, OwnJob, decide_now, read_nodes
 from .ledger import Entry, Ledger, open_ledger
 from .queue import HELD, RUNNING, WAITING, OwnQueue, QueuedJob
 from .script import Script, find_gpu_type, read_scripts
@@ -195,40 +195,39 @@ class ScriptRun:
 
     def _decide(self, seen: Mapping[str, QueuedJob]) -> None:
         """Ask the policy for each partition, and do what it decides: all stops, then the starts."""
-        nodes = read_nodes(self.queue)
-        room, now_s = Room(nodes, time.time()), time.time()
-        waiting = [entry for entry in self.open if self._state(entry, seen) == WAITING]
-        for entry in waiting:
-            # What was released has no nodes yet, but is about to.
-            self._take(room, self.scripts[entry.script], entry.gpus)
+        nodes, now_s = read_nodes(self.queue), time.time()
+        for entry in self.open:
+            if self._state(entry, seen) == WAITING:
+                # What was released has no nodes yet, but is about to.
+                nodes.take(self.scripts[entry.script], entry.gpus, now_s)
         asked: dict[str, list[Entry]] = {}
         # The partition whose waiting job is the oldest comes first: partitions can share nodes.
         for entry in sorted(self.open, key=lambda one: (self._state(one, seen) != HELD, one.begun_s)):
             if entry.number in seen and not entry.stopping:
                 asked.setdefault(self.scripts[entry.script].partition, []).append(entry)
         for partition, mine in asked.items():
-            self._decide_partition(mine, seen, nodes, room, now_s, partition)
+            usable = {
+                name: state
+                for name, state in nodes.of_partition(partition).items()
+                if not nodes.is_reserved(name, now_s, now_s + 1.0)
+            }
+            if usable:
+                self._decide_partition(mine, seen, nodes, usable, now_s)
 
     def _decide_partition(
         self,
         mine: Sequence[Entry],
         seen: Mapping[str, QueuedJob],
         nodes: Nodes,
-        room: Room,
+        usable: Mapping[str, NodeState],
         now_s: float,
-        partition: str,
     ) -> None:
-        usable = {
-            name: state
-            for name, state in nodes.of_partition(partition).items()
-            if not nodes.is_reserved(name, now_s, now_s + 1.0)
-        }
         jobs = []
         for entry in mine:
             state, start_s = self._state(entry, seen), seen[entry.number].start_s
             begun_s = {RUNNING: start_s, WAITING: now_s}.get(state, float("nan"))
             jobs.append(OwnJob(self.scripts[entry.script], entry.begun_s, begun_s, entry.gpus))
-        decided = decide_now(jobs, usable, now_s, self._make, self._queues) if usable else {}
+        decided = decide_now(jobs, usable, now_s, self._make, self._queues)
         starts = []
         for entry in sorted(mine, key=lambda one: one.begun_s):
             script, wanted = self.scripts[entry.script], decided.get(entry.script)
@@ -242,7 +241,7 @@ class ScriptRun:
             elif state == HELD and wanted:
                 starts.append((entry, script, wanted))
         for entry, script, wanted in starts:
-            if not self._take(room, script, wanted):
+            if not nodes.take(script, wanted, now_s):
                 # Whoever comes later does not take what it waits for.
                 break
             self._start(entry, script, wanted)
@@ -256,10 +255,6 @@ class ScriptRun:
             return
         self.queue.release(entry.number)
         self._released[entry.number] = time.monotonic()
-
-    def _take(self, room: Room, script: Script, gpus: int) -> bool:
-        shape = script.shape(gpus)
-        return room.take(script.partition, find_gpu_type(script), shape, script.limit_s, script.reservation)
 
     def _state(self, entry: Entry, seen: Mapping[str, QueuedJob]) -> str:
         return seen[entry.number].state if entry.number in seen else ""

@@ -162,7 +162,7 @@ def test_a_run_started_again_takes_up_its_own_users_allocations_only(slurm):
     slurm.add("cg-x-1-1.0", ("n1",), user=EVE)
     slurm.add("cg-xx-1-1.0", ("n2",))
     again = backend(slurm)
-    assert again.first_claim().own
+    assert again.first_claim()[0]
     assert again.poll().parts == {"cg-x-0-1.0": Part((0,), 2)}
     # Another user's job on its nodes is another's.
     assert again.others() == ["job 3 of eve is running on n1"]
@@ -176,8 +176,7 @@ def test_the_first_claim_has_the_cluster_and_only_ones_own_is_ones_own(slurm):
     theirs = slurm.add("clustergym-live", user=EVE, comment="x /their|s\n1|0|root")
     ours = backend(slurm)
     ours.claim("/ours")
-    claim = ours.first_claim()
-    assert (claim.run, claim.holder, claim.own) == ("x", "eve, /their|s 1|0|root", False)
+    assert ours.first_claim() == (False, "run x of eve, /their|s 1|0|root")
     ours.close()
     assert theirs in slurm.jobs
     assert len(slurm.jobs) == 3
