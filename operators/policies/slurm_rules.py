@@ -192,31 +192,34 @@ def read_accounts(
         if column.lower() not in names:
             raise InputError("column missing", file=path, line=1, field=column, remedy=ASSOC_REMEDY)
     not_read(f"column {name}" for name in names if name not in COLUMNS)
-    cells = [line.split("|") for line in lines if line.strip()]
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines if line.strip()]
     whole = [row for row in cells if len(row) == len(names)]
     leave_out("row", "its cells do not fit the header", len(cells) - len(whole))
-    rows = [dict(zip(names, row, strict=True)) for row in whole]
-    hide, people_of = (hashed or CellRules()).name, ("account", "user", "parentname", "parname")
-    for whose in rows:
-        people = {key: whose[key].strip() for key in people_of if key in whose}
-        whose.update({key: name if name == "root" else hide(name) for key, name in people.items()})
-    if by == "account" and any(row["user"].strip() and _asks(row) for row in rows):
+    rows = [dict.fromkeys(COLUMNS, "") | dict(zip(names, row, strict=True)) for row in whole]
+    hide = (hashed or CellRules()).name
+    for row in rows:
+        row["parentname"] = row["parentname"] or row["parname"]
+        people = {key: row[key] for key in ("account", "user", "parentname")}
+        row.update({key: name if name == "root" else hide(name) for key, name in people.items()})
+    asks = (row["share"] not in ("", "1", "parent") or row["grptres"] for row in rows if row["user"])
+    if by == "account" and any(asks):
         not_modelled(["shares and limits of users (give --by user)"])
     guessed = Counter[str]()
     if not {"parentname", "parname"} & set(names):
         guessed["no column ParentName: all accounts beside each other"] += 1
-    accounts = {name: row for name, row in _of_user(rows, "") if name not in ("", "root")}
-    parents = {name: above if (above := _parent(row)) in accounts else None for name, row in accounts.items()}
+    accounts = {row["account"]: row for row in rows if not row["user"] and row["account"] not in ("", "root")}
+    parents = {
+        name: row["parentname"] if row["parentname"] in accounts else None for name, row in accounts.items()
+    }
     queues = {name: _queue(row, parents[name]) for name, row in accounts.items()}
     if by == "user":
         seen: dict[str, str] = {}
-        for account, row in _of_user(rows, None):
-            user = row["user"].strip()
-            if account in accounts and seen.setdefault(user, account) != account:
+        for row in (row for row in rows if row["user"] and row["account"] in accounts):
+            user, account = row["user"], row["account"]
+            if seen.setdefault(user, account) != account:
                 message = f"user {user!r} is in {seen[user]} and {account}"
                 raise InputError(message, file=path, field="User", remedy="give --by account")
-            if account in accounts:
-                queues[f"{account}/{user}"] = {**_queue(row, account), "members": [user]}
+            queues[f"{account}/{user}"] = {**_queue(row, account), "members": [user]}
     else:
         inner = (parent for parent in parents.values() if parent is not None)
         queues |= {f"{name}/own": {"parent": name, "members": [name]} for name in inner}
@@ -238,29 +241,14 @@ def _without_zeros(queues: dict[str, Any]) -> int:
     return changed
 
 
-def _of_user(rows: Sequence[Mapping[str, str]], user: str | None) -> list[tuple[str, Mapping[str, str]]]:
-    """Return (account, row) of the rows of a user; of the rows of all users if None."""
-    named = ((row.get("account", "").strip(), row, row.get("user", "").strip()) for row in rows)
-    return [(account, row) for account, row, of in named if (bool(of) if user is None else of == user)]
-
-
-def _asks(row: Mapping[str, str]) -> bool:
-    """Return whether a row has shares or limits of its own."""
-    return row.get("share", "").strip() not in ("", "1", "parent") or bool(row.get("grptres", "").strip())
-
-
-def _parent(row: Mapping[str, str]) -> str:
-    return row.get("parentname", row.get("parname", "")).strip()
-
-
 def _queue(row: Mapping[str, str], parent: str | None) -> dict[str, Any]:
     found: dict[str, Any] = {} if parent is None else {"parent": parent}
-    share = row.get("share", "").strip()
+    share = row["share"]
     if share.isascii() and share.isdigit() and len(share) < 10 and int(share) != 1:
         found["weight"] = float(share)
     elif share not in ("", "1"):
         not_modelled([f"Share {share}"])
-    entries = [entry.strip() for entry in row.get("grptres", "").split(",") if entry.strip()]
+    entries = [entry.strip() for entry in row["grptres"].split(",") if entry.strip()]
     matches = {entry: _GPU_LIMIT.fullmatch(entry) for entry in entries}
     not_modelled(f"GrpTRES {entry.partition('=')[0]}" for entry, found in matches.items() if found is None)
     limits = {match[1] or "": int(match[2]) for match in matches.values() if match}
