@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,40 +38,34 @@ def _parser() -> argparse.ArgumentParser:
     advise = commands.add_parser(
         "advise", help="what a policy would do now, and why; nothing is sent anywhere"
     )
-    for command in (eta, advise):
-        _folder_arguments(command, words=False)
-        words = "what squeue, sacct -P or kubectl get workloads -o json prints of the present"
-        command.add_argument("queue", type=Path, metavar="QUEUE", help=words)
-        words = "when it was printed, as 2026-03-01T12:00:00 (default: when the file was written)"
-        command.add_argument("--now", metavar="TIME", help=words)
-        command.add_argument("words", nargs="*", metavar="KEY=VALUE", help="as clustergym run takes them")
-    eta.add_argument("--draws", type=int, default=49, metavar="N", help="of run times (default: 49)")
-    eta.add_argument("--seed", type=int, default=0, help="of the drawn run times (default: 0)")
-    advise.add_argument("--shadow", type=Path, metavar="FILE", help="append what it would have done to FILE")
     admit = commands.add_parser(
         "admit", help="when a job that is not submitted yet would start, or what refuses it"
     )
-    _admit_arguments(admit)
+    printed = "what squeue, sacct -P or kubectl get workloads -o json prints of the present"
+    for command in (eta, advise, admit):
+        _folder_arguments(command, words=False)
+        if command is admit:
+            words = "an sbatch script, or a Kueue Workload (JSON or YAML)"
+            command.add_argument("job", type=Path, metavar="JOB", help=words)
+            words = f"{printed} (default: nothing runs)"
+            command.add_argument("--queue", type=Path, metavar="FILE", help=words)
+        else:
+            command.add_argument("queue", type=Path, metavar="QUEUE", help=printed)
+        words = "when it was printed, as 2026-03-01T12:00:00 (default: when the file was written)"
+        command.add_argument("--now", metavar="TIME", help=words)
+        command.add_argument("words", nargs="*", metavar="KEY=VALUE", help="as clustergym run takes them")
+    for command, draws in ((eta, 49), (admit, 19)):
+        words = f"of run times (default: {draws})"
+        command.add_argument("--draws", type=int, default=draws, metavar="N", help=words)
+        command.add_argument("--seed", type=int, default=0, help="of the drawn run times (default: 0)")
+    advise.add_argument("--shadow", type=Path, metavar="FILE", help="append what it would have done to FILE")
+    words = "whose past run times a script's job has (default: all)"
+    admit.add_argument("--user", default="", metavar="NAME", help=words)
     score = commands.add_parser("score", help="compare what advise --shadow wrote with a later log")
     score.add_argument("folder", type=Path, metavar="FOLDER", help="the folder with the later log.csv")
     score.add_argument("shadow", type=Path, metavar="FILE", help="what advise --shadow wrote")
     score.add_argument("--json", type=Path, metavar="FILE", help="write the same figures")
     return parser
-
-
-def _admit_arguments(parser: argparse.ArgumentParser) -> None:
-    _folder_arguments(parser, words=False)
-    add = parser.add_argument
-    add("job", type=Path, metavar="JOB", help="an sbatch script, or a Kueue Workload (JSON or YAML)")
-    add("words", nargs="*", metavar="KEY=VALUE", help="as clustergym run takes them")
-    words = (
-        "what squeue, sacct -P or kubectl get workloads -o json prints of the present (default: nothing runs)"
-    )
-    add("--queue", type=Path, metavar="FILE", help=words)
-    add("--now", metavar="TIME", help="when it was printed (default: when the file was written)")
-    add("--user", default="", metavar="NAME", help="whose past run times a script's job has (default: all)")
-    add("--draws", type=int, default=19, metavar="N", help="of run times (default: 19)")
-    add("--seed", type=int, default=0, help="of the drawn run times (default: 0)")
 
 
 def _rules_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,14 +75,8 @@ def _rules_arguments(parser: argparse.ArgumentParser) -> None:
     )
     words += "ResourceFlavors (JSON or YAML)"
     add("sources", type=Path, nargs="+", metavar="SRC", help=words)
-    add(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="FOLDER",
-        help="writes queues.yaml and policy.yaml in it",
-    )
+    words = "writes queues.yaml and policy.yaml in it"
+    add("-o", "--output", type=Path, required=True, metavar="FOLDER", help=words)
     add("--by", choices=("account", "user"), default="account", help="whether accounts or users are queues")
     add("--fair-sharing", action="store_true", help="Kueue's fair sharing is on")
     words = "replace names of Slurm's users and accounts, as trace import does with the same TEXT"
@@ -286,17 +274,21 @@ def print_starts(options: argparse.Namespace) -> int:
     now = iso(round(present.now_s))
     counts = {"running": len(present.running), "waiting": len(present.waiting)}
     write_json(options.json, {"schema": "clustergym.twin-eta/1", "now": now, **counts, "jobs": rows})
-    headers = ["job", "user", "team", "GPUs", "type", "10 %", "50 %", "90 %"]
-    lines = []
-    for row in rows:
-        at = (row[name] for name in ("p10_s", "p50_s", "p90_s"))
-        times = ("later" if value is None else iso(round(present.now_s + value)) for value in at)
-        lines.append([*(str(row[key]) for key in ("job_id", "user", "team", "gpus", "gpu_type")), *times])
-    print(table(headers, lines, words=(0, 1, 2, 4)))
+    headers, keys = ["job", "user", "team", "GPUs", "type"], ("job_id", "user", "team", "gpus", "gpu_type")
+    lines = [[*(str(row[key]) for key in keys), *_times(row, present.now_s)] for row in rows]
+    print(table([*headers, "10 %", "50 %", "90 %"], lines, words=(0, 1, 2, 4)))
     print(
         f"{counts['running']} jobs run, {counts['waiting']} wait at {now}; {options.draws} draws of run times"
     )
     return 0
+
+
+def _times(row: Mapping[str, Any], now_s: float) -> list[str]:
+    """Return the dates by which a job starts in 10, 50 and 90 % of the draws."""
+    from clustergym.common.columns import iso
+
+    at = (row[name] for name in ("p10_s", "p50_s", "p90_s"))
+    return ["later" if value is None else iso(round(now_s + value)) for value in at]
 
 
 def print_advice(options: argparse.Namespace) -> int:
@@ -317,13 +309,8 @@ def print_advice(options: argparse.Namespace) -> int:
         options.json, {"schema": "clustergym.twin-advice/1", "now": now, "policy": policy, "jobs": rows}
     )
     keys = ("what", "job_id", "gpus", "gpu_type", "why")
-    print(
-        table(
-            ["", "job", "GPUs", "type", "why"],
-            [[str(row[key]) for key in keys] for row in rows],
-            (0, 1, 3, 4),
-        )
-    )
+    lines = [[str(row[key]) for key in keys] for row in rows]
+    print(table(["", "job", "GPUs", "type", "why"], lines, words=(0, 1, 3, 4)))
     print(f"{policy} at {now}: nothing was sent to the scheduler")
     if options.shadow is not None:
         print(f"appended to {options.shadow}")
@@ -353,9 +340,8 @@ def print_admission(options: argparse.Namespace) -> int:
     print(f"{request.job.job_id} at {now}: {found['now']['what']}, {found['now']['why']}")
     lines = []
     for row in found["requests"]:
-        at = (row[name] for name in ("p10_s", "p50_s", "p90_s"))
-        times = ["later" if value is None else iso(round(present.now_s + value)) for value in at]
-        lines.append([str(row["gpus"]), *(["never"] * 3 if row["refused"] else times), row["refused"]])
+        times = ["never"] * 3 if row["refused"] else _times(row, present.now_s)
+        lines.append([str(row["gpus"]), *times, row["refused"]])
     print(table(["GPUs", "10 %", "50 %", "90 %", ""], lines, words=(4,)))
     smaller = found["sooner"]
     print("no smaller request starts sooner" if smaller is None else f"{smaller} GPUs would start sooner")
