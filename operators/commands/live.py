@@ -76,13 +76,13 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
 
 def _drive_own_scripts(config: Mapping[str, Any], options: LiveOptions, folder: Path) -> bool:
     """Drive a user's scripts; return whether one of them did not complete."""
-    from clustergym.operators.live.own.drive import drive_scripts
+    from clustergym.operators.live.own.drive import JOBS_CSV, drive_scripts
     from clustergym.operators.live.slurm import Slurm
 
     from clustergym.scenario.registry import make_placer, make_policy
 
     assert options.jobs is not None
-    told = drive_scripts(
+    found = drive_scripts(
         Path(options.jobs),
         folder,
         lambda: (make_policy(config["policy"]), make_placer(config["placer"])),
@@ -91,9 +91,9 @@ def _drive_own_scripts(config: Mapping[str, Any], options: LiveOptions, folder: 
         patience_s=options.patience_s,
         queues=config["scenario"].get("queues"),
     )
-    states = ", ".join(f"{count} {state.lower()}" for state, count in sorted(told["states"].items()))
-    print(f"{told['scripts']} scripts: {states}; wrote {told['jobs']}")
-    return set(told["states"]) != {"COMPLETED"}
+    states = ", ".join(f"{count} {state.lower()}" for state, count in sorted(found.items()))
+    print(f"{sum(found.values())} scripts: {states}; wrote {folder / JOBS_CSV}")
+    return set(found) != {"COMPLETED"}
 
 
 @exits_on_bad_input

@@ -79,17 +79,13 @@ def check_scenario(scenario: Scenario, policy: Policy, options: LiveOptions) -> 
             message = "the scheduler cannot be made to do it"
             raise InputError(message, field=f"scenario.{disturbance.key}", remedy="leave it out")
         if isinstance(disturbance, Failures) and options.engine == "slurm" and not options.inject_failures:
-            raise InputError(
-                "would set nodes of your cluster down",
-                field="scenario.failures",
-                remedy="give scenario.failures=null, or live.inject_failures=true",
-            )
+            message = "would set nodes of your cluster down"
+            remedy = "give scenario.failures=null, or live.inject_failures=true"
+            raise InputError(message, field="scenario.failures", remedy=remedy)
     if options.engine == "slurm" and policy.information_class == InformationClass.CLAIRVOYANT:
-        raise InputError(
-            f"policy {policy.name} must know the times jobs will really run at, which Slurm cannot tell",
-            field="policy",
-            remedy="choose one of another information class, or live.engine=slurm-local",
-        )
+        message = f"policy {policy.name} must know the times jobs will really run at, which Slurm cannot tell"
+        remedy = "choose one of another information class, or live.engine=slurm-local"
+        raise InputError(message, field="policy", remedy=remedy)
 
 
 @dataclass(frozen=True)
@@ -139,11 +135,9 @@ def choose_words(
         has = named[name].gpus if options.gpus == "gres" else named[name].cpus
         if has < gpus:
             unit = "GPUs (Gres gpu)" if options.gpus == "gres" else "CPUs"
-            raise InputError(
-                f"node {name} has {has} {unit}, the scenario's node has {gpus}",
-                field="live.gpus",
-                remedy="name another cluster=, or let CPUs stand for GPUs with live.gpus=cpus",
-            )
+            message = f"node {name} has {has} {unit}, the scenario's node has {gpus}"
+            remedy = "name another cluster=, or let CPUs stand for GPUs with live.gpus=cpus"
+            raise InputError(message, field="live.gpus", remedy=remedy)
     _check_partitions(every, names, options)
     of_job = [options.team_words(team) for team in teams] if options.accounts or options.partitions else []
     return SlurmWords(
@@ -179,11 +173,9 @@ def _by_feature(cluster: ClusterSpec, nodes: Sequence[_Node]) -> list[str]:
         wanted = int((cluster.node_type == type_index).sum())
         found = [node.name for node in nodes if gpu_type.lower() in node.features]
         if len(found) < wanted:
-            raise InputError(
-                f"{len(found)} nodes have the feature {gpu_type.lower()}, {cluster.name} has {wanted}",
-                field="live.nodes",
-                remedy="name Slurm's nodes with live.nodes=[…], or another cluster=",
-            )
+            message = f"{len(found)} nodes have the feature {gpu_type.lower()}, {cluster.name} has {wanted}"
+            remedy = "name Slurm's nodes with live.nodes=[…], or another cluster="
+            raise InputError(message, field="live.nodes", remedy=remedy)
         names += found[:wanted]
     return names
 
@@ -192,8 +184,6 @@ def check_alone(others: Sequence[str]) -> None:
     """Raise an `InputError` if other users' jobs are on the run's nodes."""
     if others:
         more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
-        raise InputError(
-            f"its nodes have jobs that this run did not start: {others[0]}{more}",
-            field="live.engine",
-            remedy="name free nodes with live.nodes=[…], or wait until they have ended",
-        )
+        message = f"its nodes have jobs that this run did not start: {others[0]}{more}"
+        remedy = "name free nodes with live.nodes=[…], or wait until they have ended"
+        raise InputError(message, field="live.engine", remedy=remedy)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any, NamedTuple
+from typing import IO, Annotated, Any
 
 import numpy as np
 from annotated_types import Ge, Le, Lt
@@ -40,21 +40,8 @@ LARGEST_BYTES = 256_000_000
 REMEDY = "give the folder of a live run"
 
 
-class Header(NamedTuple):
-    """The first line of a live run's journal: the run's name, a hash of its inputs, and its clock.
-
-    Attributes
-    ----------
-    run : str
-        The run's name.
-    key : str
-        Hash of all that determines the run.
-    clock : str
-    """
-
-    run: str
-    key: str
-    clock: str
+Header = dict[str, str]
+"""The first line of a journal: `run`, its name; `key`, a hash of all that determines it; `clock`."""
 
 
 class Journal:
@@ -107,11 +94,9 @@ def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | No
             return None
         entry, at = entries[at], at + 1
         if [call, given] != entry[:2]:
-            raise InputError(
-                f"entry {at} answers {entry[0]} {entry[1]}, not {call} {given}",
-                file=FILE_NAME,
-                remedy="the policy decides otherwise than before: give another hydra.run.dir",
-            )
+            message = f"entry {at} answers {entry[0]} {entry[1]}, not {call} {given}"
+            remedy = "the policy decides otherwise than before: give another hydra.run.dir"
+            raise InputError(message, file=FILE_NAME, remedy=remedy)
         told: Answer = entry[2]
         return told
 
@@ -139,8 +124,8 @@ def read_journal(path: Path) -> tuple[Header, list[Any], int]:
         check_entry(entry)
         entries.append(entry)
 
-    header, length = read_lines(path, JOURNAL_SCHEMA, Header._fields, take, REMEDY)
-    return Header(**header), entries, length
+    header, length = read_lines(path, JOURNAL_SCHEMA, ("run", "key", "clock"), take, REMEDY)
+    return header, entries, length
 
 
 @dataclass(frozen=True)
@@ -248,21 +233,21 @@ def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
     """
     path = folder / FILE_NAME
     with open_locked(path) as file:
-        header = Header(os.urandom(4).hex(), key, clock)
+        header = {"run": os.urandom(4).hex(), "key": key, "clock": clock}
         entries: list[Any] = []
         length = 0
         if path.stat().st_size:
             found, entries, length = read_journal(path)
-            if found.key == key:
+            if found["key"] == key:
                 header = found
-            elif find_finished_result(folder, found.key) is None:
+            elif find_finished_result(folder, found["key"]) is None:
                 message, remedy = "is of another run, which has not ended", "give another hydra.run.dir"
                 raise InputError(message, file=path, remedy=remedy)
             else:
                 entries, length = [], 0
         file.truncate(length)
         if not length:
-            append_line(file, {"schema": JOURNAL_SCHEMA, **header._asdict()})
+            append_line(file, {"schema": JOURNAL_SCHEMA, **header})
         journal = Journal(header, entries, file)
         try:
             yield journal
@@ -275,7 +260,7 @@ def rebuilder(folder: Path) -> Callable[..., AnySimulation]:
     """Return a function that makes a run's simulation and repeats its changes, with the journal's answers."""
     path = folder / FILE_NAME
     header, entries, _ = read_journal(path)
-    if header.clock == "lockstep":
+    if header["clock"] == "lockstep":
         return replay
     answers, nodes = answering(entries), 0
 
@@ -298,7 +283,7 @@ def rebuilder(folder: Path) -> Callable[..., AnySimulation]:
     ) -> Simulation:
         nonlocal nodes
         nodes = len(scenario.cluster.node_type)
-        run = PREFIX + header.run
+        run = PREFIX + header["run"]
         simulation = LiveSimulation(scenario, placer, information, round_s, seed, ask, run)
         follow(simulation, changes)
         return simulation

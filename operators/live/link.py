@@ -148,11 +148,9 @@ class Link:
             print(f"note: {job}: {told}", file=sys.stderr, flush=True)
         lasts_s = now - self._refused_since[job]
         if times >= MOST_REFUSALS and lasts_s >= self.patience_s:
-            raise InputError(
-                f"the scheduler refused its launch {times} times in {lasts_s:.0f} s: {refused}",
-                field=job,
-                remedy="look at its nodes; the run goes on if it is started again",
-            )
+            message = f"the scheduler refused its launch {times} times in {lasts_s:.0f} s: {refused}"
+            remedy = "look at its nodes; the run goes on if it is started again"
+            raise InputError(message, field=job, remedy=remedy)
 
     def _stop(self, names: Collection[str]) -> Answer:
         if names:
@@ -190,11 +188,9 @@ class Link:
         while not holds(self._poll()):
             now = time.monotonic()
             if now - began > self.patience_s:
-                raise InputError(
-                    f"the scheduler did not {what} within {self.patience_s:g} s",
-                    field="live.patience_s",
-                    remedy="look at its log; the run can be started again",
-                )
+                message = f"the scheduler did not {what} within {self.patience_s:g} s"
+                remedy = "look at its log; the run can be started again"
+                raise InputError(message, field="live.patience_s", remedy=remedy)
             if now - acted > AGAIN_S:
                 act()
                 acted = now
@@ -236,11 +232,9 @@ class Link:
         if wrong:
             name = min(wrong)
             part, asked = again.parts[name], self.expected()[name]
-            raise InputError(
-                f"holds {part.gpus} GPUs on each of nodes {list(part.nodes)}, not what was asked",
-                field=name,
-                remedy=f"asked: {asked.gpus} on each of {list(asked.nodes)}",
-            )
+            message = f"holds {part.gpus} GPUs on each of nodes {list(part.nodes)}, not what was asked"
+            remedy = f"asked: {asked.gpus} on each of {list(asked.nodes)}"
+            raise InputError(message, field=name, remedy=remedy)
         lost_again = self._lost(again, known)
         return sorted(gone & self._list_gone(again)), (lost & lost_again) | (known & (lost | lost_again))
 

@@ -148,14 +148,14 @@ def run_live(
         return done
     check_scenario(scenario, policy, options)
     with open_journal(folder, key, options.clock) as journal:
+        name = journal.header["run"]
         if journal.entries:
-            print(f"goes on where run {journal.header.run} was, after {len(journal.entries)} calls")
-        with back_end(scenario, options, folder, journal.header.run) as backend:
+            print(f"goes on where run {name} was, after {len(journal.entries)} calls")
+        with back_end(scenario, options, folder, name) as backend:
             link = Link(backend, options.live_clock(), options.poll_s, options.patience_s)
             ask = journal.asking(link.ask, link.continue_run)
-            name = PREFIX + journal.header.run
             simulation = LiveSimulation(
-                scenario, placer, policy.information_class, policy.round_s, seed, ask, name
+                scenario, placer, policy.information_class, policy.round_s, seed, ask, PREFIX + name
             )
             link.expected = simulation.allocator.expected
             shown = bool(config.get("progress", True))
@@ -174,7 +174,7 @@ def run_live(
         "scheduler": backend.told,
         "clock": options.clock,
         "seconds_per_hour": options.seconds_per_hour if options.clock == "scaled" else None,
-        "run": journal.header.run,
+        "run": name,
         "calls": {
             call: {"count": len(seconds), "median_ms": 1000 * median(seconds), "max_ms": 1000 * max(seconds)}
             for call, seconds in sorted(link.seconds.items())

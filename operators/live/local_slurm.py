@@ -276,9 +276,8 @@ def _fetch(root: Path) -> None:
         done = subprocess.run(words, cwd=making, capture_output=True, text=True, timeout=300)
         if done.returncode:
             told = last_line(done.stderr) or f"exit status {done.returncode}"
-            raise InputError(
-                f"Slurm is not installed, and apt-get: {told}", field="live.engine", remedy=remedy
-            )
+            message = f"Slurm is not installed, and apt-get: {told}"
+            raise InputError(message, field="live.engine", remedy=remedy)
         for package in making.glob("*.deb"):
             subprocess.run(["dpkg-deb", "-x", package, making], check=True, capture_output=True)
             package.unlink()

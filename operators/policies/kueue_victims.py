@@ -357,7 +357,7 @@ class _FairTurns:
             self.jobs.setdefault(other.queue, []).append(other)
 
     def skip_queue(self, node: QuotaNode) -> None:
-        """Take no more jobs to preempt from a queue."""
+        """Take no more jobs to preempt from a queue or cohort."""
         self._left_out.add(node)
 
     def next_queue(self) -> QuotaNode | None:
@@ -371,7 +371,18 @@ class _FairTurns:
         return None
 
     def _descend(self, cohort: QuotaNode) -> QuotaNode | None:
-        best, widest = self._widest_queue(cohort), self._widest_cohort(cohort)
+        best: tuple[tuple[bool, float], QuotaNode] | None = None
+        widest: tuple[tuple[bool, float], QuotaNode] | None = None
+        for node in cohort.children:
+            if node in self._left_out:
+                continue
+            share, own = node.share(), node in self._above or node is self._job.queue
+            if (share == (False, 0.0) and not own) or (not node.children and not self.jobs.get(node)):
+                self.skip_queue(node)
+            elif node.children:
+                widest = (share, node) if widest is None or share >= widest[0] else widest
+            elif best is None or share > best[0] or (share == best[0] and self._precedes(node, best[1])):
+                best = share, node
         # Of a cohort and a queue with equal shares the cohort is first.
         if widest is not None and (best is None or widest[0] >= best[0]):
             return self._descend(widest[1])
@@ -379,30 +390,6 @@ class _FairTurns:
             self.skip_queue(cohort)
             return None
         return best[1]
-
-    def _widest_queue(self, cohort: QuotaNode) -> tuple[tuple[bool, float], QuotaNode] | None:
-        best: tuple[tuple[bool, float], QuotaNode] | None = None
-        for queue in cohort.queues:
-            if queue in self._left_out:
-                continue
-            share = queue.share()
-            if not self.jobs.get(queue) or (share == (False, 0.0) and queue is not self._job.queue):
-                self.skip_queue(queue)
-            elif best is None or share > best[0] or (share == best[0] and self._precedes(queue, best[1])):
-                best = share, queue
-        return best
-
-    def _widest_cohort(self, cohort: QuotaNode) -> tuple[tuple[bool, float], QuotaNode] | None:
-        widest: tuple[tuple[bool, float], QuotaNode] | None = None
-        for child in cohort.cohorts:
-            if child in self._left_out:
-                continue
-            share = child.share()
-            if share == (False, 0.0) and child not in self._above:
-                self.skip_queue(child)
-            elif widest is None or share >= widest[0]:
-                widest = share, child
-        return widest
 
     def _precedes(self, one: QuotaNode, other: QuotaNode) -> bool:
         return self._order(self.jobs[one][0]) < self._order(self.jobs[other][0])

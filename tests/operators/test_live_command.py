@@ -135,7 +135,7 @@ def test_scripts_that_did_not_complete_are_exit_status_1(states, status, tmp_pat
 
     def drive_scripts(jobs, folder, make, slurm, **more):
         asked.append((jobs, [one.name for one in make()], more["queues"]))
-        return {"scripts": 3, "states": states, "jobs": folder / "jobs.csv"}
+        return states
 
     monkeypatch.setattr("clustergym.operators.live.own.drive.drive_scripts", drive_scripts)
     words = ["policy=srtf", f"live.jobs={tmp_path}", "live.engine=slurm", f"hydra.run.dir={tmp_path / 'out'}"]

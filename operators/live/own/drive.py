@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from clustergym.common.errors import InputError, visible
 from clustergym.common.writing import atomic_path
@@ -155,11 +154,9 @@ class ScriptRun:
         """Wait for the record of a job that is gone; the database may have it later than the queue."""
         since = self._gone_since.setdefault(entry.number, time.monotonic())
         if time.monotonic() - since > max(self.queue.patience_s, 60.0):
-            raise InputError(
-                f"job {entry.number} is not in Slurm's queue, and sacct shows no end of it",
-                field=entry.script,
-                remedy="is slurmdbd running? The run goes on if it is started again",
-            )
+            message = f"job {entry.number} is not in Slurm's queue, and sacct shows no end of it"
+            remedy = "is slurmdbd running? The run goes on if it is started again"
+            raise InputError(message, field=entry.script, remedy=remedy)
 
     # Stops
 
@@ -188,7 +185,7 @@ class ScriptRun:
             if job is None or job.state != WAITING:
                 self._released.pop(entry.number, None)
             elif now - self._released.setdefault(entry.number, now) > self.queue.patience_s:
-                self.queue.hold(entry.number)
+                self.queue.control("hold", entry.number)
                 print(f"note: {entry.script} does not start: {visible(job.reason)}", file=sys.stderr)
 
     # Decisions
@@ -253,7 +250,7 @@ class ScriptRun:
             self.ledger.note("stopping", entry.script)
             self.queue.cancel(entry.number)
             return
-        self.queue.release(entry.number)
+        self.queue.control("release", entry.number)
         self._released[entry.number] = time.monotonic()
 
     def _state(self, entry: Entry, seen: Mapping[str, QueuedJob]) -> str:
@@ -288,7 +285,7 @@ def drive_scripts(
     poll_s: float,
     patience_s: float,
     queues: str | None = None,
-) -> dict[str, Any]:
+) -> dict[str, int]:
     """Run the scripts in folder `jobs` as a policy decides until all have ended; return how many, by outcome.
 
     It does nothing if they already have.
@@ -325,4 +322,4 @@ def drive_scripts(
             if not run.done:
                 time.sleep(poll_s)
         states = write_jobs(run, folder)
-    return {"scripts": len(scripts), "states": states, "jobs": str(folder / JOBS_CSV)}
+    return states

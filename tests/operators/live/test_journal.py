@@ -49,7 +49,7 @@ def run(scenario, backend, folder, calls=10**9, lost=False):
 
     with open_journal(folder, "key", "lockstep") as journal:
         asking = journal.asking(ask, link.continue_run)
-        name = f"cg-{journal.header.run}"
+        name = f"cg-{journal.header['run']}"
         arguments = (policy.information_class, policy.round_s, 0, asking, name)
         simulation = LiveSimulation(scenario, make_placer({"name": "buddy"}), *arguments)
         link.expected = simulation.allocator.expected
@@ -101,10 +101,10 @@ def test_the_journal_of_another_run_stays(tmp_path):
     with pytest.raises(InputError, match="is of another run, which has not ended"):
         open_journal(tmp_path, "two", "lockstep").__enter__()
     header = read_journal(tmp_path / FILE_NAME)[0]
-    assert (header.run, header.key, header.clock) == (journal.header.run, "one", "lockstep")
+    assert header == {"run": journal.header["run"], "key": "one", "clock": "lockstep"}
     (tmp_path / "result.json").write_text(json.dumps({"run_key": "one"}))
     with open_journal(tmp_path, "two", "lockstep") as journal:
-        assert (journal.header.key, journal.entries) == ("two", [])
+        assert (journal.header["key"], journal.entries) == ("two", [])
     assert not (tmp_path / FILE_NAME).exists()
 
 

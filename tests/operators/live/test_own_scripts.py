@@ -106,7 +106,7 @@ def test_every_script_runs_once_beside_others(tmp_path, capsys):
     ]
     # A run that has ended submits nothing.
     told = drive_scripts(tmp_path / "jobs", tmp_path / "run", ask(), slurm, poll_s=0.1, patience_s=1.0)
-    assert (told["states"], len(slurm.submissions)) == ({"COMPLETED": 2, "FAILED": 1}, 3)
+    assert (told, len(slurm.submissions)) == ({"COMPLETED": 2, "FAILED": 1}, 3)
     assert "nothing is submitted" in capsys.readouterr().out
     # Nor does it take a script for another.
     write(tmp_path / "jobs", "a", "#SBATCH --gpus=1")

@@ -134,8 +134,8 @@ def test_how_jobs_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_told_to_jobs(tmp_path: Path) -> None:
     queue, asked = queue_of("")
-    queue.release("7")
-    queue.hold("7")
+    queue.control("release", "7")
+    queue.control("hold", "7")
     queue.send_signal("7", script(tmp_path))
     queue.send_signal("7", script(tmp_path, batch=True))
     queue.cancel("7")
