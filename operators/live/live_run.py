@@ -9,7 +9,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from statistics import median
@@ -216,45 +216,37 @@ def back_end(
     if options.engine == "fake":
         yield FakeBackend(scenario.cluster.node_gpus)
         return
-    local = None
-    if options.engine == "slurm-local":
-        gres = options.gpus == "gres" and may_have_gpus(scenario.cluster)
-        local = LocalSlurm(scenario.cluster, folder / "slurm", gres)
-    try:
-        if local is None:
-            slurm = Slurm()
-            words = choose_words(slurm, scenario.cluster, options, scenario.trace.virtual_cluster)
-        else:
+    with ExitStack() as stack:
+        if options.engine == "slurm-local":
+            gres = options.gpus == "gres" and may_have_gpus(scenario.cluster)
+            local = LocalSlurm(scenario.cluster, folder / "slurm", gres)
+            stack.callback(local.stop)
             local.start()
             slurm, words = local.slurm, SlurmWords(local.names, gres=local.gres)
-        with _closing(SlurmBackend(slurm, words, run)) as backend:
-            _claim(backend, str(folder.absolute()))
-            yield backend
-    finally:
-        if local is not None:
-            local.stop()
+        else:
+            slurm = Slurm()
+            words = choose_words(slurm, scenario.cluster, options, scenario.trace.virtual_cluster)
+        backend = stack.enter_context(_closing(SlurmBackend(slurm, words, run)))
+        _claim(backend, str(folder.absolute()))
+        yield backend
 
 
 @contextmanager
 def _closing(backend: SlurmBackend) -> Iterator[SlurmBackend]:
     """End all that a run started when it is over; its last line names what may be left."""
+    failed: InputError | None = None
     try:
         yield backend
     except InputError as error:
+        failed = error
+        raise
+    finally:
         left = backend.close()
-        if left:
-            message = f"{error}; it may have left jobs: {left}"
+        if left and failed is not None:
+            message = f"{failed}; it may have left jobs: {left}"
             raise InputError(message, remedy="end them by hand") from None
-        raise
-    except BaseException:
-        _note_left(backend.close())
-        raise
-    _note_left(backend.close())
-
-
-def _note_left(left: str) -> None:
-    if left:
-        print(f"note: the run may have left jobs: {visible(left)}", file=sys.stderr)
+        if left:
+            print(f"note: the run may have left jobs: {visible(left)}", file=sys.stderr)
 
 
 def _claim(backend: SlurmBackend, where: str) -> None:

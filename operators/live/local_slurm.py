@@ -110,10 +110,8 @@ class LocalSlurm:
         if known and all(map(_runs, known)):
             return
         self.stop()
-        for part in ("state", "spool"):
+        for part in ("state", *(f"spool/{name}" for name in self.names)):
             (self.folder / part).mkdir(parents=True)
-        for name in self.names:
-            (self.folder / "spool" / name).mkdir()
         self._configure()
         self._launch([self._program("slurmctld"), "-D"])
         stepd = ["-d", str(self._root / "usr/sbin/slurmstepd-wlm")] if self._root is not None else []

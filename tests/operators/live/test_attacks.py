@@ -2,19 +2,20 @@
 
 import getpass
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from clustergym.operators.live import live_run
 from clustergym.operators.live.backend import Part
 from clustergym.operators.live.bridge import LiveSimulation
-from clustergym.operators.live.checks import LiveOptions, _check_partitions, _Node
+from clustergym.operators.live.checks import LiveOptions, choose_words
 from clustergym.operators.live.clocks import LiveClock, ScaledClock
 from clustergym.operators.live.link import MOST_REFUSALS, Link
 from clustergym.operators.live.slurm import SlurmWords
 from clustergym.operators.live.slurm_backend import SlurmBackend
 from printed_slurm import EVE, OWN, PrintedSlurm
-from scenarios import Job, small_scenario
+from scenarios import Job, small_cluster, small_scenario
 
 from clustergym.common.errors import InputError
 from clustergym.results.measured_run import simulate
@@ -375,7 +376,7 @@ def test_refusals_are_counted_by_job_until_it_starts(slurm, capsys):
             slurm.before["salloc"] = lambda words, last=last: None if last else busy
             answer = link.ask("start", {"name": f"cg-x-{job}-{attempt}", "nodes": [[job, 2]]})
             assert answer.get("refused") == (None if last else "salloc: error: busy")
-    assert link._refusals.total() == 0
+    assert link._refused_at == {}
     assert capsys.readouterr().err.count("note: ") == 2
 
 
@@ -464,16 +465,17 @@ def test_the_log_is_that_of_sacct_where_slurm_keeps_no_file():
     assert found == [("cg-x-0-1.0", "COMPLETED", (0,), 60.0), ("cg-x-3-1.0", "CANCELLED", (1,), 120.0)]
 
 
-def test_a_node_outside_the_partition_of_a_team_is_named():
+def test_a_node_outside_the_partition_of_a_team_is_named(slurm):
     # n0 is in both partitions, and the default one of the run, "gpu", has n1 as well: "long" has not.
-    nodes = [
-        _Node(name, partition, 8, (), 4)
-        for name, partition in (("n0", "gpu*"), ("n1", "gpu*"), ("n0", "long"))
-    ]
-    options = LiveOptions(engine="slurm", partitions={"vision": "long"})
-    _check_partitions(nodes, ["n0"], options)
+    shown = "n0|gpu*|8|x|gpu:4\nn1|gpu*|8|x|gpu:4\nn0|long|8|x|gpu:4\n"
+    slurm.before = dict.fromkeys(
+        ("salloc", "sbatch", "scancel", "scontrol", "squeue"), lambda words: ("", "", 0)
+    )
+    slurm.before["sinfo"] = lambda words: (shown, "", 0)
+    options = LiveOptions(engine="slurm", partitions={"vision": "long"}, nodes=("n0",))
+    assert choose_words(slurm, small_cluster({"X": (1, 4)}), options).nodes == ("n0",)
     with pytest.raises(InputError, match=r"live\.partitions\.vision: node n1 is not in partition 'long'"):
-        _check_partitions(nodes, ["n0", "n1"], options)
+        choose_words(slurm, small_cluster({"X": (2, 4)}), replace(options, nodes=("n0", "n1")))
 
 
 def test_teams_have_accounts_and_partitions():
