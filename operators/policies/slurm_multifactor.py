@@ -196,14 +196,8 @@ class SlurmMultifactor(Policy):
             (float(np.floor(self._since_s.get(job, now_s))) + limit_of[job], nodes)
             for job, nodes in places.nodes.items()
         ]
-        plan = NodeReservations(
-            now_s,
-            places.free_on_node,
-            running,
-            self.backfill_resolution_s,
-            self.backfill_window_s,
-            self.gres,
-        )
+        settings = (self.backfill_resolution_s, self.backfill_window_s, self.gres)
+        plan = NodeReservations(now_s, places.free_on_node, running, *settings)
         usable = [places.node_type == gpu_type for gpu_type in range(len(self._book.types))]
         closed, waiting = np.zeros(len(usable), dtype=np.bool_), []
         if not self._clock.begins_main_pass(view):
@@ -287,10 +281,8 @@ class SlurmMultifactor(Policy):
         tree = self._book.tree
         if self._clock.begins_shares(view.now_s):
             used = dict(zip(tree.leaves, self._used.tolist(), strict=True))
-            fair_tree_is_on = self.fair_share == "fair_tree"
-            self._fair = (
-                fair_tree(tree, used) if fair_tree_is_on else classic_fair_share(tree, used, self.damping)
-            )
+            classic = self.fair_share == "classic"
+            self._fair = classic_fair_share(tree, used, self.damping) if classic else fair_tree(tree, used)
         of_queue = np.array([tree.queues[leaf].priority for leaf in tree.leaves])
         size = view.requested_gpus / float(view.setting.capacity.sum())
         found: Floats = (

@@ -93,11 +93,6 @@ class Rules:
     guessed: Counter[str] = field(default_factory=Counter)
 
 
-def one_queue() -> dict[str, Any]:
-    """Return the content of a queues file with a single queue for all jobs."""
-    return {"assign_by": "virtual_cluster", "unknown": OTHERS, "queues": {OTHERS: {}}}
-
-
 class _Config:
     """The keys of `scontrol show config`, in lower case; errors name the line of a key."""
 

@@ -23,7 +23,7 @@ from ..live.own.script import find_gpu_type, read_script
 from ..policies.kueue import Kueue
 from .advice import advise, estimate_starts
 from .ahead import Ahead
-from .folder import CLUSTER, TwinFolder
+from .folder import TwinFolder
 from .present import Present, waiting_job
 
 SOONER_S = 60.0
@@ -40,13 +40,10 @@ class Request:
         As one that waits since now.
     segment : int
         GPUs of each block that must lie in one NVLink domain; 0: they lie anywhere.
-    in_local_queue : bool
-        Whether what the job names as its partition is a local queue of Kueue.
     """
 
     job: SlurmJob
     segment: int = 0
-    in_local_queue: bool = False
 
     def list_smaller(self) -> Iterator[Request]:
         """Yield the request with a half, a quarter, ... of its GPUs, on fewer nodes where it names nodes."""
@@ -75,8 +72,9 @@ def read_request(path: Path, now_s: float, user: str = "") -> Request:
         if len(jobs) != 1 or parts or not jobs[0].gpus:
             told = f"has {len(jobs) + sum(parts.values())} Workloads" if len(jobs) != 1 else "asks for no GPU"
             raise InputError(told, file=path, remedy="give one Workload, of whole GPUs")
-        waiting = replace(jobs[0], state="PENDING", start_s=float("nan"), end_s=float("nan"), submit_s=now_s)
-        return Request(waiting, in_local_queue=True)
+        ended = {"state": "PENDING", "start_s": float("nan"), "end_s": float("nan")}
+        # What it names in place of a partition is a local queue.
+        return Request(replace(jobs[0], submit_s=now_s, partition="", **ended))
     script = read_script(path)
     job = waiting_job(
         job_id=script.name,
@@ -110,9 +108,7 @@ class Admission:
         self, twin: TwinFolder, present: Present, policy: str | None = None, more: Sequence[str] = ()
     ) -> None:
         self.twin, self.present, self._rules = twin, present, (policy, more)
-        self._content = twin.content(CLUSTER)
-        nobody = replace(present, running=(), waiting=())
-        ahead = Ahead(twin, nobody, policy, more)
+        ahead = Ahead(twin, replace(present, running=(), waiting=()), policy, more)
         self._cluster, self._pools = ahead.conditions.cluster, ahead.pools
 
     def _look_ahead(self, job: SlurmJob, alone: bool = False) -> Ahead:
@@ -125,11 +121,8 @@ class Admission:
         """Return why a job would never start, however long it waits; empty if it could."""
         job = request.job
         found = self._pools.find_type(job.gpu_type, job.partition)
-        partitions = {
-            name for one in self._content.get("hosts") or () for name in one.get("partitions") or ()
-        }
-        named = job.partition and partitions and not request.in_local_queue
-        if named and job.partition not in partitions:
+        partitions = self._pools.pool_of
+        if job.partition and partitions and job.partition not in partitions:
             return f"there is no partition {job.partition} ({nearest(job.partition, partitions)})"
         if found is None:
             return f"{job.partition or 'the cluster'} has no {job.gpu_type}"
@@ -159,17 +152,15 @@ class Admission:
             path = tree.path(tree.leaf(member, job.job_id))
         except InputError as error:
             return error.message
-        types = {group["gpu_type"] for group in self._content["nodes"]}
         for name in reversed(path):
-            most = max(get_most_gpus(tree.queues[name], gpu_type) for gpu_type in types)
+            most = max(get_most_gpus(tree.queues[name], one) for one in self._cluster.gpu_types)
             if most < job.gpus:
                 return f"asks for {job.gpus} GPUs, and queue {name} may have {most:g} of one type"
         return ""
 
     def _refuse_alone(self, job: SlurmJob) -> str:
         """Refuse what the rules do not start on an empty cluster either."""
-        ahead = self._look_ahead(job, alone=True)
-        answer = self._answer_now(ahead, job)
+        answer = self._answer_now(self._look_ahead(job, alone=True), job)
         return "" if answer["what"] == "start" else f"would not start on an empty cluster: {answer['why']}"
 
     def decide_now(self, request: Request) -> dict[str, Any]:
@@ -200,10 +191,9 @@ class Admission:
         sooner = [
             row["gpus"] for row in rows[1:] if row["p50_s"] is not None and row["p50_s"] < own - SOONER_S
         ]
-        largest = max(sooner, default=None)
-        now = {"what": "refuse", "why": rows[0]["refused"]}
-        now = now if ahead is None else self._answer_now(ahead, request.job)
-        return {"refused": rows[0]["refused"], "now": now, "requests": rows, "sooner": largest}
+        refused = rows[0]["refused"]
+        now = self._answer_now(ahead, request.job) if ahead else {"what": "refuse", "why": refused}
+        return {"refused": refused, "now": now, "requests": rows, "sooner": max(sooner, default=None)}
 
     def _describe(self, request: Request, draws: int, seed: int) -> tuple[dict[str, Any], Ahead | None]:
         """Return when a request would start, s from now (None: not in 30 days), and the simulation of it."""

@@ -25,7 +25,7 @@ from clustergym.trace.slurm_fields import CellRules
 from clustergym.trace.trace import Trace
 
 from ..policies.cohorts import read_kueue_rules
-from ..policies.slurm_rules import Rules, one_queue, read_accounts, read_config
+from ..policies.slurm_rules import OTHERS, Rules, read_accounts, read_config
 
 LOG, CLUSTER, QUEUES, POLICY = "log.csv", "cluster.yaml", "queues.yaml", "policy.yaml"
 REMEDY = {
@@ -169,7 +169,8 @@ def read_rules(
     Without Slurm's configuration jobs start by age and backfill, Slurm's defaults; without its accounts all
     jobs are in one queue.
     """
-    rules = Rules(one_queue(), {"name": "slurm-multifactor", "round_s": None})
+    one_queue = {"assign_by": "virtual_cluster", "unknown": OTHERS, "queues": {OTHERS: {}}}
+    rules = Rules(one_queue, {"name": "slurm-multifactor", "round_s": None})
     kueue = [path for path in sources if looks_like_objects(first_lines(path))]
     if kueue:
         if len(kueue) < len(sources):

@@ -206,7 +206,9 @@ def decide_now(
         File of queues, by account.
     """
     cluster = _cluster(nodes)
-    jobs = [job for job in jobs if job.gpus <= _most(cluster, find_gpu_type(job.script))]
+    most = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
+    most[""] = max(most.values(), default=0)
+    jobs = [job for job in jobs if job.gpus <= most.get(find_gpu_type(job.script), 0)]
     if not jobs:
         return {}
     base_s = min([*(job.submit_s for job in jobs), now_s])
@@ -220,11 +222,6 @@ def decide_now(
     given = dict(zip(moment.decision.job.tolist(), moment.decision.gpus.tolist(), strict=True))
     names = {job.script.name for job in jobs}
     return {name: given.get(row, 0) for row, name in enumerate(moment.job_id) if name in names}
-
-
-def _most(cluster: ClusterSpec, gpu_type: str) -> int:
-    known = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
-    return int(known.get(gpu_type, 0) if gpu_type else max(known.values(), default=0))
 
 
 def _cluster(nodes: Mapping[str, NodeState]) -> ClusterSpec:

@@ -6,7 +6,8 @@ All that must not be forgotten is in the ledger and in Slurm itself: a run that 
 import csv
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from clustergym.common.errors import InputError, visible
@@ -15,7 +16,7 @@ from clustergym.scenario.policy import Placer, Policy
 
 from ..backend import NoAnswerError
 from ..slurm import Slurm
-from .decide import Nodes, NodeState, OwnJob, decide_now, read_nodes
+from .decide import Nodes, OwnJob, decide_now, read_nodes
 from .ledger import Entry, Ledger, open_ledger
 from .queue import HELD, RUNNING, WAITING, OwnQueue, QueuedJob
 from .script import Script, find_gpu_type, read_scripts
@@ -59,6 +60,7 @@ class ScriptRun:
         self._cancel_at: dict[str, float] = {}
         self._released: dict[str, float] = {}
         self._gone_since: dict[str, float] = {}
+        self._jobs: dict[str, QueuedJob] = {}
         self._seen: object = None
         self._decided = -AGAIN_S
         self._take_up()
@@ -96,15 +98,18 @@ class ScriptRun:
     def step(self) -> None:
         """Read Slurm's queue once: submit new scripts, record ends, stop jobs, and decide after a change."""
         self._submit_new()
-        seen = self.queue.poll([entry.number for entry in self.open])
-        self._note_ends(seen)
-        self._go_on_stopping(seen)
-        self._hold_again(seen)
+        self._jobs = self.queue.poll([entry.number for entry in self.open])
+        self._note_ends()
+        self._go_on_stopping()
+        self._hold_again()
         now = time.monotonic()
-        states = {entry.number: seen[entry.number].state for entry in self.open if entry.number in seen}
+        states = {entry.number: self._state(entry) for entry in self.open if entry.number in self._jobs}
         if states and (states != self._seen or now - self._decided >= AGAIN_S):
             self._seen, self._decided = states, now
-            self._decide(seen)
+            self._decide()
+
+    def _state(self, entry: Entry) -> str:
+        return self._jobs[entry.number].state if entry.number in self._jobs else ""
 
     # Submissions
 
@@ -132,8 +137,8 @@ class ScriptRun:
 
     # Ends
 
-    def _note_ends(self, seen: Mapping[str, QueuedJob]) -> None:
-        missing = [entry for entry in self.open if entry.number and entry.number not in seen]
+    def _note_ends(self) -> None:
+        missing = [entry for entry in self.open if entry.number and entry.number not in self._jobs]
         ends = self.queue.ends([entry.number for entry in missing]) if missing else {}
         for entry in missing:
             end, script = ends.get(entry.number), self.scripts[entry.script]
@@ -161,27 +166,31 @@ class ScriptRun:
     # Stops
 
     def _stop(self, entry: Entry, wanted: int) -> None:
-        script = self.scripts[entry.script]
+        """End a job that is to be submitted anew, with so many GPUs (0: as many as it has)."""
         self._wanted[entry.script] = wanted
         self.ledger.note("stopping", entry.script)
-        self.queue.send_signal(entry.number, script)
-        self._cancel_at[entry.script] = time.monotonic() + script.grace_s
+        if self._state(entry) == RUNNING:
+            script = self.scripts[entry.script]
+            self.queue.send_signal(entry.number, script)
+            self._cancel_at[entry.script] = time.monotonic() + script.grace_s
+        else:
+            self.queue.cancel(entry.number)
 
-    def _go_on_stopping(self, seen: Mapping[str, QueuedJob]) -> None:
+    def _go_on_stopping(self) -> None:
         """Cancel the jobs that were asked to end and have not done so within their grace time."""
         now = time.monotonic()
         for entry in self.open:
-            if entry.stopping and entry.number in seen:
+            if entry.stopping and entry.number in self._jobs:
                 # A run that was killed meanwhile gives it the whole grace again.
                 grace_s = self.scripts[entry.script].grace_s
                 if now >= self._cancel_at.setdefault(entry.script, now + grace_s):
                     self.queue.cancel(entry.number)
 
-    def _hold_again(self, seen: Mapping[str, QueuedJob]) -> None:
+    def _hold_again(self) -> None:
         """Put jobs on hold again that were released and do not start in time."""
         now = time.monotonic()
         for entry in self.open:
-            job = seen.get(entry.number)
+            job = self._jobs.get(entry.number)
             if job is None or job.state != WAITING:
                 self._released.pop(entry.number, None)
             elif now - self._released.setdefault(entry.number, now) > self.queue.patience_s:
@@ -190,49 +199,40 @@ class ScriptRun:
 
     # Decisions
 
-    def _decide(self, seen: Mapping[str, QueuedJob]) -> None:
+    def _decide(self) -> None:
         """Ask the policy for each partition, and do what it decides: all stops, then the starts."""
         nodes, now_s = read_nodes(self.queue), time.time()
         for entry in self.open:
-            if self._state(entry, seen) == WAITING:
+            if self._state(entry) == WAITING:
                 # What was released has no nodes yet, but is about to.
                 nodes.take(self.scripts[entry.script], entry.gpus, now_s)
         asked: dict[str, list[Entry]] = {}
         # The partition whose waiting job is the oldest comes first: partitions can share nodes.
-        for entry in sorted(self.open, key=lambda one: (self._state(one, seen) != HELD, one.begun_s)):
-            if entry.number in seen and not entry.stopping:
+        for entry in sorted(self.open, key=lambda one: (self._state(one) != HELD, one.begun_s)):
+            if entry.number in self._jobs and not entry.stopping:
                 asked.setdefault(self.scripts[entry.script].partition, []).append(entry)
         for partition, mine in asked.items():
-            usable = {
-                name: state
-                for name, state in nodes.of_partition(partition).items()
-                if not nodes.is_reserved(name, now_s, now_s + 1.0)
-            }
-            if usable:
-                self._decide_partition(mine, seen, nodes, usable, now_s)
+            self._decide_partition(mine, nodes, partition, now_s)
 
-    def _decide_partition(
-        self,
-        mine: Sequence[Entry],
-        seen: Mapping[str, QueuedJob],
-        nodes: Nodes,
-        usable: Mapping[str, NodeState],
-        now_s: float,
-    ) -> None:
+    def _decide_partition(self, mine: Sequence[Entry], nodes: Nodes, partition: str, now_s: float) -> None:
+        usable = {
+            name: state
+            for name, state in nodes.of_partition(partition).items()
+            if not nodes.is_reserved(name, now_s, now_s + 1.0)
+        }
         jobs = []
         for entry in mine:
-            state, start_s = self._state(entry, seen), seen[entry.number].start_s
-            begun_s = {RUNNING: start_s, WAITING: now_s}.get(state, float("nan"))
+            known_s = {RUNNING: self._jobs[entry.number].start_s, WAITING: now_s}
+            begun_s = known_s.get(self._state(entry), float("nan"))
             jobs.append(OwnJob(self.scripts[entry.script], entry.begun_s, begun_s, entry.gpus))
-        decided = decide_now(jobs, usable, now_s, self._make, self._queues)
+        decided = decide_now(jobs, usable, now_s, self._make, self._queues) if usable else {}
         starts = []
         for entry in sorted(mine, key=lambda one: one.begun_s):
-            script, wanted = self.scripts[entry.script], decided.get(entry.script)
+            script, wanted, state = self.scripts[entry.script], decided.get(entry.script), self._state(entry)
             if wanted is None:
                 continue
             if wanted not in script.sizes:
                 wanted = max((size for size in script.sizes if size <= wanted), default=0)
-            state = self._state(entry, seen)
             if state == RUNNING and wanted != entry.gpus and script.signal:
                 self._stop(entry, wanted)
             elif state == HELD and wanted:
@@ -241,39 +241,27 @@ class ScriptRun:
             if not nodes.take(script, wanted, now_s):
                 # Whoever comes later does not take what it waits for.
                 break
-            self._start(entry, script, wanted)
-
-    def _start(self, entry: Entry, script: Script, wanted: int) -> None:
-        if wanted != entry.gpus:
-            # Slurm does not take another number of nodes for a job that it has: it is submitted anew.
-            self._wanted[entry.script] = wanted
-            self.ledger.note("stopping", entry.script)
-            self.queue.cancel(entry.number)
-            return
-        self.queue.control("release", entry.number)
-        self._released[entry.number] = time.monotonic()
-
-    def _state(self, entry: Entry, seen: Mapping[str, QueuedJob]) -> str:
-        return seen[entry.number].state if entry.number in seen else ""
+            if wanted != entry.gpus:
+                # Slurm does not take another number of nodes for a job that it has: it is submitted anew.
+                self._stop(entry, wanted)
+            else:
+                self.queue.control("release", entry.number)
+                self._released[entry.number] = time.monotonic()
 
 
 def write_jobs(run: ScriptRun, folder: Path) -> dict[str, int]:
     """Write the outcome of each script to a CSV file; return how many had each outcome."""
-    states: dict[str, int] = {}
+    entries = run.ledger.entries
     with atomic_path(folder / JOBS_CSV) as path, path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for name, entry in sorted(run.ledger.entries.items()):
+        for name, entry in sorted(entries.items()):
             script, end = run.scripts.get(name), entry.ended
             whose = (script.account, script.partition) if script else ("", "")
-            times = (entry.begun_s, end.get("start_s"), end.get("end_s"))
+            times = (entry.begun_s, end.get("start_s"), end.get("end_s"), end.get("nodes", ""), entry.gpus)
             cells = (name, *whose, entry.attempt, entry.number, end.get("state", ""), *times)
-            writer.writerow(
-                (*cells, end.get("nodes", ""), entry.gpus, find_gpu_type(script) if script else "")
-            )
-            if end:
-                states[str(end["state"])] = states.get(str(end["state"]), 0) + 1
-    return states
+            writer.writerow((*cells, find_gpu_type(script) if script else ""))
+    return dict(Counter(str(entry.ended["state"]) for entry in entries.values() if entry.ended))
 
 
 def drive_scripts(
@@ -321,5 +309,4 @@ def drive_scripts(
             run.step()
             if not run.done:
                 time.sleep(poll_s)
-        states = write_jobs(run, folder)
-    return states
+        return write_jobs(run, folder)
