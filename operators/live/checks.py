@@ -17,7 +17,6 @@ from clustergym.scenario.disturbances.reservations import PlannedJobs
 from clustergym.scenario.policy import InformationClass, Policy
 from clustergym.scenario.scenario import Scenario
 
-from .clocks import LiveClock, ScaledClock
 from .slurm import COMMANDS, Slurm, SlurmWords
 
 
@@ -56,10 +55,6 @@ class LiveOptions(Parameters):
         """Return the arguments of salloc for the account and partition of a team's jobs."""
         account, partition = self.accounts.get(team), self.partitions.get(team)
         return [*(["-A", account] if account else []), *(["-p", partition] if partition else [])]
-
-    def live_clock(self) -> LiveClock:
-        """Make the clock that the options choose."""
-        return LiveClock() if self.clock == "lockstep" else ScaledClock(self.seconds_per_hour)
 
 
 def check_scenario(scenario: Scenario, policy: Policy, options: LiveOptions) -> None:

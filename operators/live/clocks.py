@@ -1,6 +1,5 @@
 """The clocks of live runs."""
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,7 +99,3 @@ class LateClock(Clock):
         self._now = tick
         for _, priority, _, event in late:
             heappush(self._queue, (tick, priority, next(self._eid), event))
-
-    def peek(self) -> Any:
-        """Return the time of the next event, in ticks; inf if there is none."""
-        return self._queue[0][0] if self._queue else math.inf

@@ -66,11 +66,11 @@ class Journal:
         `go_on` is called before the first call that the journal does not answer, if it answers any, with its
         last answer.
         """
-        answers, resuming = answering(self.entries), bool(self.entries)
+        answers, resuming = enumerate(self.entries, start=1), bool(self.entries)
 
         def asked(call: str, given: dict[str, Any]) -> Answer:
             nonlocal resuming
-            answer = answers(call, given)
+            answer = next_answer(answers, call, given)
             if answer is not None:
                 return answer
             if resuming:
@@ -84,23 +84,14 @@ class Journal:
         return asked
 
 
-def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | None]:
-    """Return a function that answers calls from a journal in order, then None; it raises if one differs."""
-    at = 0
-
-    def answer(call: str, given: dict[str, Any]) -> Answer | None:
-        nonlocal at
-        if at == len(entries):
-            return None
-        entry, at = entries[at], at + 1
-        if [call, given] != entry[:2]:
-            message = f"entry {at} answers {entry[0]} {entry[1]}, not {call} {given}"
-            remedy = "the policy decides otherwise than before: give another hydra.run.dir"
-            raise InputError(message, file=FILE_NAME, remedy=remedy)
-        told: Answer = entry[2]
-        return told
-
-    return answer
+def next_answer(entries: Iterator[tuple[int, Any]], call: str, given: dict[str, Any]) -> Answer | None:
+    """Return a journal's answer to the next call, None at its end; raise if it answers another call."""
+    at, entry = next(entries, (0, None))
+    if entry is not None and [call, given] != entry[:2]:
+        message = f"entry {at} answers {entry[0]} {entry[1]}, not {call} {given}"
+        remedy = "the policy decides otherwise than before: give another hydra.run.dir"
+        raise InputError(message, file=FILE_NAME, remedy=remedy)
+    return None if entry is None else entry[2]
 
 
 def make_clock(folder: Path) -> Callable[[float], float]:
@@ -262,10 +253,10 @@ def rebuilder(folder: Path) -> Callable[..., AnySimulation]:
     header, entries, _ = read_journal(path)
     if header["clock"] == "lockstep":
         return replay
-    answers, nodes = answering(entries), 0
+    answers, nodes = enumerate(entries, start=1), 0
 
     def ask(call: str, given: dict[str, Any]) -> Answer:
-        answer = answers(call, given)
+        answer = next_answer(answers, call, given)
         if answer is None:
             raise InputError(f"does not answer {call} {given}", file=path, remedy=REMEDY)
         beyond = [node for node in answer.get("down", ()) if node >= nodes]
@@ -283,9 +274,8 @@ def rebuilder(folder: Path) -> Callable[..., AnySimulation]:
     ) -> Simulation:
         nonlocal nodes
         nodes = len(scenario.cluster.node_type)
-        run = PREFIX + header["run"]
-        simulation = LiveSimulation(scenario, placer, information, round_s, seed, ask, run)
-        follow(simulation, changes)
+        simulation = LiveSimulation(scenario, placer, information, round_s, seed)
+        follow(simulation.connect(ask, PREFIX + header["run"]), changes)
         return simulation
 
     return rebuild

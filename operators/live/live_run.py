@@ -28,7 +28,7 @@ from clustergym.sim.engine import StalledError
 from .backend import FakeBackend, FinishedAllocation, Part
 from .bridge import LiveSimulation
 from .checks import LiveOptions, check_alone, check_scenario, choose_words
-from .clocks import LiveClock
+from .clocks import LiveClock, ScaledClock
 from .journal import make_clock, open_journal
 from .link import Answer, Link
 from .local_slurm import LocalSlurm, may_have_gpus, node_names
@@ -152,11 +152,11 @@ def run_live(
         if journal.entries:
             print(f"goes on where run {name} was, after {len(journal.entries)} calls")
         with back_end(scenario, options, folder, name) as backend:
-            link = Link(backend, options.live_clock(), options.poll_s, options.patience_s)
+            clock = LiveClock() if options.clock == "lockstep" else ScaledClock(options.seconds_per_hour)
+            link = Link(backend, clock, options.poll_s, options.patience_s)
             ask = journal.asking(link.ask, link.continue_run)
-            simulation = LiveSimulation(
-                scenario, placer, policy.information_class, policy.round_s, seed, ask, PREFIX + name
-            )
+            given = (scenario, placer, policy.information_class, policy.round_s, seed)
+            simulation = LiveSimulation(*given).connect(ask, PREFIX + name)
             link.expected = simulation.allocator.expected
             shown = bool(config.get("progress", True))
             try:
@@ -202,10 +202,8 @@ def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, optio
         print("".join(f"{line}\n" for line in words.list_commands(call, given)), end="")
         return link.ask(call, given)
 
-    simulation = LiveSimulation(
-        scenario, placer, policy.information_class, policy.round_s, seed, ask, f"{PREFIX}dry"
-    )
-    drive(simulation, policy, seed)
+    simulation = LiveSimulation(scenario, placer, policy.information_class, policy.round_s, seed)
+    drive(simulation.connect(ask, f"{PREFIX}dry"), policy, seed)
 
 
 @contextmanager

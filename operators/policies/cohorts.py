@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,6 @@ class QuotaNode:
         self._most_borrowed = by_type(borrowing_limit, math.inf)
         self.used = [0.0] * len(gpu_types)
         self.height: int = 1 + max((node.height for node in self.cohorts), default=0) if children else 0
-        self._attainable: list[float] | None = None
 
     def walk(self) -> Iterator[QuotaNode]:
         """Yield this node and all nodes below it in the tree."""
@@ -114,17 +114,14 @@ class QuotaNode:
         """Return the unused GPUs of type index `at` that no other node may borrow from this one."""
         return max(0.0, self.kept[at] - self.used[at])
 
-    @property
+    @cached_property
     def attainable(self) -> list[float]:
         """GPUs of each type that this node could use if no other node used any."""
-        if self._attainable is None:
-            if self.parent is None:
-                self._attainable = self.quota
-            else:
-                above = [kept + most for kept, most in zip(self.kept, self.parent.attainable, strict=True)]
-                own = [q + most for q, most in zip(self.quota, self._most_borrowed, strict=True)]
-                self._attainable = [min(pair) for pair in zip(own, above, strict=True)]
-        return self._attainable
+        if self.parent is None:
+            return self.quota
+        above = [kept + most for kept, most in zip(self.kept, self.parent.attainable, strict=True)]
+        own = [q + most for q, most in zip(self.quota, self._most_borrowed, strict=True)]
+        return [min(pair) for pair in zip(own, above, strict=True)]
 
     def most_with_borrowing(self, at: int) -> float:
         """Return the node's own GPUs of type index `at` plus the most it may borrow; inf without limit."""

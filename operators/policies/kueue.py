@@ -1,8 +1,9 @@
 """Kueue: quotas that queues of a cohort lend each other, and jobs that give them back."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -145,9 +146,8 @@ class Kueue(MovingPolicy):
         loss = losses_per_gpu(view, self.notice).tolist() if cheapest else [0.0] * len(view)
         jobs = []
         for at, row in enumerate(view.job.tolist()):
-            leaf = leaves[view.queue[at]]
-            waits = view.state[at] == QUEUED
-            queue = self._book.tree.queues[leaf.name]
+            leaf, waits = leaves[view.queue[at]], view.state[at] == QUEUED
+            queue, ran_s = self._book.tree.queues[leaf.name], view.now_s - self._since_s.get(row, view.now_s)
             jobs.append(
                 KueueJob(
                     row,
@@ -160,24 +160,18 @@ class Kueue(MovingPolicy):
                     admitted=self._admitted.get(row, -1.0),
                     loss=loss[at],
                     leaving=self._evictions.is_leaving(row),
-                    safe=None
-                    if waits
-                    else self._protect(leaf, view.now_s - self._since_s.get(row, view.now_s)),
+                    safe=None if waits else partial(self._is_safe, leaf, ran_s),
                     may_preempt=waited_s[at] >= queue.preemption_delay_s,
                 )
             )
         return jobs
 
-    def _protect(self, leaf: QuotaNode, ran_s: float) -> Callable[[QuotaNode], bool]:
-        """Return a test of whether a job that has run for so long is safe from those of a queue."""
+    def _is_safe(self, leaf: QuotaNode, ran_s: float, taker: QuotaNode) -> bool:
+        """Return whether a job that has run for so long is safe from those of a queue."""
         tree = self._book.tree
-
-        def is_safe(taker: QuotaNode) -> bool:
-            if taker is leaf:
-                return ran_s < tree.preempt_min_runtime_s(leaf.name)
-            return ran_s < tree.reclaim_min_runtime_s(taker.name, leaf.name)
-
-        return is_safe
+        if taker is leaf:
+            return ran_s < tree.preempt_min_runtime_s(leaf.name)
+        return ran_s < tree.reclaim_min_runtime_s(taker.name, leaf.name)
 
     def _count_holders(self, view: View, jobs: list[KueueJob]) -> QuotaHolders:
         self._root.clear()

@@ -28,13 +28,8 @@ OTHERS = "others"
 """Queue of jobs whose account or user is in no list."""
 ASSOC_REMEDY = "print it with sacctmgr -P show assoc format=Account,User,ParentName,Share,GrpTRES"
 CONFIG_REMEDY = "print it with scontrol show config"
-WEIGHTS = {
-    "priorityweightage": "weight_age",
-    "priorityweightfairshare": "weight_fair_share",
-    "priorityweightjobsize": "weight_job_size",
-    "priorityweightpartition": "weight_partition",
-    "priorityweightqos": "weight_qos",
-}
+FACTORS = ("age", "fair_share", "job_size", "partition", "qos")
+WEIGHTS = {f"priorityweight{name.replace('_', '')}": f"weight_{name}" for name in FACTORS}
 SPANS = {
     "prioritymaxage": "max_age_s",
     "prioritydecayhalflife": "half_life_s",

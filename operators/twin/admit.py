@@ -19,7 +19,7 @@ from clustergym.sim.from_now import MARK, Moment, drop_rows
 from clustergym.trace.readers import kueue
 from clustergym.trace.readers.sacct import SlurmJob
 
-from ..live.own.script import find_gpu_type, read_script
+from ..live.own.script import read_script
 from ..policies.kueue import Kueue
 from .advice import advise, estimate_starts
 from .ahead import Ahead
@@ -85,7 +85,7 @@ def read_request(path: Path, now_s: float, user: str = "") -> Request:
         submit_s=now_s,
         limit_s=script.limit_s,
         gpus=script.gpus,
-        gpu_type=find_gpu_type(script),
+        gpu_type=script.known_type,
         nodes=0 if script.any_nodes else script.nodes,
     )
     return Request(job, script.segment * script.gpus // script.nodes)

@@ -209,6 +209,7 @@ class Ahead:
         self._waiting = self._with_types(present.waiting)
         self._hosts = {job.job_id: host_names(job.hosts) for job in self._running}
         self.base_s = min([*(job.submit_s for job in self._waiting), present.now_s])
+        self._now_s = present.now_s - self.base_s
 
     def _on_hosts(self, job: SlurmJob) -> list[SlurmJob]:
         """Return a running job with the type of its hosts; with several types, a job for each of them."""
@@ -270,10 +271,6 @@ class Ahead:
         policy, placer = make_policy(self.config["policy"]), make_placer(self.config["placer"])
         at_once = self.present.at_once
         return list_moments(scenario, policy, placer, self._hosts.keys(), self._now_s, self._hosts, at_once)
-
-    @property
-    def _now_s(self) -> float:
-        return self.present.now_s - self.base_s
 
     def _arrivals(self, generator: np.random.Generator, days: float = 1.0) -> list[tuple[int, float]]:
         """Return rows of the log and when they arrive from now: what came after this hour of another day."""

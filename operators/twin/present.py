@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from clustergym.cluster.slurm_text import host_names, is_array, waiting_tasks
 from clustergym.common.errors import InputError
 from clustergym.common.left_out import leave_out, not_modelled
@@ -161,17 +159,3 @@ def log_job(log: Trace, row: int) -> SlurmJob:
         gpu_type=log.gpu_type[row],
         nodes=0 if log.nodes is None else int(log.nodes[row]),
     )
-
-
-def snapshot(trace: Trace, now_s: float) -> Present:
-    """Return the jobs of a log that ran or waited at a moment, in seconds on the log's clock."""
-    assert trace.start_s is not None
-    end_s = trace.start_s + trace.work_iterations
-    running, waiting = list[SlurmJob](), list[SlurmJob]()
-    for row in np.flatnonzero((trace.submit_s <= now_s) & (end_s > now_s)).tolist():
-        job = log_job(trace, row)
-        if trace.start_s[row] <= now_s:
-            running.append(replace(job, state="RUNNING", start_s=float(trace.start_s[row])))
-        else:
-            waiting.append(job)
-    return Present(now_s, tuple(running), tuple(waiting))

@@ -24,7 +24,7 @@ from clustergym.trace.trace import Trace
 
 from ..slurm import parse_time
 from .queue import OwnQueue
-from .script import Script, find_gpu_type
+from .script import Script
 
 IN_USE = frozenset({"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESERVED", "CLOUD"})
 """States of nodes, as `scontrol` calls them, in which jobs can start there."""
@@ -99,7 +99,7 @@ class Nodes:
         Nodes that are kept for others before the script's limit has passed are left out.
         """
         end_s = now_s + script.limit_s if script.limit_s == script.limit_s else float("inf")
-        (count, each), gpu_type, free = script.shape(gpus), find_gpu_type(script), []
+        (count, each), gpu_type, free = script.shape(gpus), script.known_type, []
         for name, state in self.of_partition(script.partition).items():
             left = state.gpus - state.used - self._taken[name]
             fits = left >= each and gpu_type in ("", state.gpu_type)
@@ -208,7 +208,7 @@ def decide_now(
     cluster = _cluster(nodes)
     most = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
     most[""] = max(most.values(), default=0)
-    jobs = [job for job in jobs if job.gpus <= most.get(find_gpu_type(job.script), 0)]
+    jobs = [job for job in jobs if job.gpus <= most.get(job.script.known_type, 0)]
     if not jobs:
         return {}
     base_s = min([*(job.submit_s for job in jobs), now_s])
@@ -229,12 +229,9 @@ def _cluster(nodes: Mapping[str, NodeState]) -> ClusterSpec:
     gpus = Counter[str]()
     for state in nodes.values():
         gpus[state.gpu_type] += state.gpus
-    known = load_gpu_types()
-    plain = GpuType("gpu", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
-    groups = []
-    for name, count in sorted(gpus.items()):
-        groups.append(NodeGroup(replace(known.get(name, plain), name=name), 1, count))
-    return ClusterSpec("own", tuple(groups), Fabric())
+    known, plain = load_gpu_types(), GpuType("gpu", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
+    types = ((replace(known.get(name, plain), name=name), count) for name, count in sorted(gpus.items()))
+    return ClusterSpec("own", tuple(NodeGroup(gpu_type, 1, count) for gpu_type, count in types), Fabric())
 
 
 def _table(
@@ -251,9 +248,9 @@ def _table(
         if job.start_s == job.start_s:
             left_s = max(job.start_s + limit_s - now_s, LEAST_LEFT_S)
             at_s, work_s = 0.0, now_s - base_s + left_s
-            held[find_gpu_type(script)] += job.gpus
+            held[script.known_type] += job.gpus
         model = f"{job.gpus}of{sizes}"
-        rows.append((script.name, at_s, work_s, job.gpus, find_gpu_type(script), script.account, model))
+        rows.append((script.name, at_s, work_s, job.gpus, script.known_type, script.account, model))
     for gpu_type in sorted({state.gpu_type for state in nodes.values()}):
         used = sum(state.used for state in nodes.values() if state.gpu_type == gpu_type)
         # Of a script that names no type it is not known which it holds: those of the first with so many.
@@ -305,7 +302,5 @@ def _scenario(
         checkpoint_s=np.zeros(len(classes)),
         costs=Costs(search="proxy", profile={}, first_launch=False, restart_s=LEAST_LEFT_S),
         rounds="event",
-        oversize="error",
-        counts_rule="power_of_two",
         tenants=None if queues is None else Tenants.from_queues(queues, trace, cluster.gpu_types),
     )

@@ -19,7 +19,7 @@ from ..slurm import Slurm
 from .decide import Nodes, OwnJob, decide_now, read_nodes
 from .ledger import Entry, Ledger, open_ledger
 from .queue import HELD, RUNNING, WAITING, OwnQueue, QueuedJob
-from .script import Script, find_gpu_type, read_scripts
+from .script import Script, read_scripts
 
 AGAIN_S = 30.0
 """Seconds after which a policy is asked again though nothing of the run's own jobs has changed."""
@@ -260,7 +260,7 @@ def write_jobs(run: ScriptRun, folder: Path) -> dict[str, int]:
             whose = (script.account, script.partition) if script else ("", "")
             times = (entry.begun_s, end.get("start_s"), end.get("end_s"), end.get("nodes", ""), entry.gpus)
             cells = (name, *whose, entry.attempt, entry.number, end.get("state", ""), *times)
-            writer.writerow((*cells, find_gpu_type(script) if script else ""))
+            writer.writerow((*cells, script.known_type if script else ""))
     return dict(Counter(str(entry.ended["state"]) for entry in entries.values() if entry.ended))
 
 

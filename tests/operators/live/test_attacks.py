@@ -57,8 +57,9 @@ def backend(slurm, run="x", gres=False):
 def live(scenario, slurm, patience_s=0.5):
     """Run fcfs on printed commands; return the digest."""
     policy, link = make_policy({"name": "fcfs"}), Link(backend(slurm), LiveClock(), 0.005, patience_s)
-    arguments = (policy.information_class, policy.round_s, 0, link.ask, "cg-x")
+    arguments = (policy.information_class, policy.round_s, 0)
     simulation = LiveSimulation(scenario, make_placer({"name": "buddy"}), *arguments)
+    simulation.connect(link.ask, "cg-x")
     link.expected = simulation.allocator.expected
     drive(simulation, policy)
     return simulation.log.digest

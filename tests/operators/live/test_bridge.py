@@ -45,9 +45,8 @@ class Watched(FakeBackend):
 
 def live(scenario, policy, backend, clock=None, placer="buddy"):
     link = Link(backend, clock or LiveClock(), 0.005, 1.0)
-    simulation = LiveSimulation(
-        scenario, make_placer({"name": placer}), policy.information_class, policy.round_s, 0, link.ask, "cg-x"
-    )
+    arguments = (policy.information_class, policy.round_s, 0)
+    simulation = LiveSimulation(scenario, make_placer({"name": placer}), *arguments).connect(link.ask, "cg-x")
     link.expected = simulation.allocator.expected
     return simulation
 

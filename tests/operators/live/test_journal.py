@@ -49,9 +49,9 @@ def run(scenario, backend, folder, calls=10**9, lost=False):
 
     with open_journal(folder, "key", "lockstep") as journal:
         asking = journal.asking(ask, link.continue_run)
-        name = f"cg-{journal.header['run']}"
-        arguments = (policy.information_class, policy.round_s, 0, asking, name)
+        arguments = (policy.information_class, policy.round_s, 0)
         simulation = LiveSimulation(scenario, make_placer({"name": "buddy"}), *arguments)
+        simulation.connect(asking, f"cg-{journal.header['run']}")
         link.expected = simulation.allocator.expected
         drive(simulation, policy)
     return simulation
