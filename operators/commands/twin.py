@@ -320,6 +320,7 @@ def print_advice(options: argparse.Namespace) -> int:
 def print_admission(options: argparse.Namespace) -> int:
     """Print when a job that is not submitted yet would start, or what refuses it; return the exit status."""
     from clustergym.operators.twin.admit import Admission, read_request
+    from clustergym.operators.twin.ahead import Ahead
     from clustergym.operators.twin.folder import TwinFolder
     from clustergym.operators.twin.present import Present, read_queue
 
@@ -332,8 +333,8 @@ def print_admission(options: argparse.Namespace) -> int:
     else:
         present = Present(parse_seconds(options.now) if options.now else round(time.time()), (), ())
     request = read_request(options.job, present.now_s, options.user)
-    admission = Admission(TwinFolder(options.folder), present, options.policy, options.words)
-    found = admission.answer(request, options.draws, options.seed)
+    ahead = Ahead(TwinFolder(options.folder), present, options.policy, options.words)
+    found = Admission(ahead).answer(request, options.draws, options.seed)
     now = iso(round(present.now_s))
     head = {"schema": "clustergym.twin-admit/1", "now": now, "job_id": request.job.job_id}
     write_json(options.json, head | found)

@@ -125,12 +125,6 @@ def write_completions(
                 writer.writerow((entry.name, entry.state, nodes, gpus, *times))
 
 
-def live_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> str:
-    """Return a hash (SHA-256) of everything that determines a live run, except the scheduler's behaviour."""
-    parts = [run_key(scenario, policy, placer, seed), options.engine, options.clock, options.seconds_per_hour]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
 def run_live(
     scenario: Scenario,
     policy: Policy,
@@ -141,7 +135,8 @@ def run_live(
 ) -> dict[str, Any]:
     """Run a policy on a scheduler and write the result to a folder unless it is there; return the result."""
     seed = int(config["seed"])
-    key = live_key(scenario, policy, placer, seed, options)
+    parts = [run_key(scenario, policy, placer, seed), options.engine, options.clock, options.seconds_per_hour]
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     done = find_finished_result(folder, key)
     if done is not None:
         print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")

@@ -74,12 +74,14 @@ class QuotaNode:
         self.queues = [node for node in children if not node.children]
         self.cohorts = [node for node in children if node.children]
         self.nominal = by_type(nominal, 0.0)
-        self.quota = [
+        self.quota: list[float] = [
             own + sum(child.quota[at] - child.kept[at] for child in children)
             for at, own in enumerate(self.nominal)
         ]
         lent = by_type(lending_limit, math.inf)
-        self.kept = [max(0.0, quota - most) for quota, most in zip(self.quota, lent, strict=True)]
+        self.kept: list[float] = [
+            max(0.0, quota - most) for quota, most in zip(self.quota, lent, strict=True)
+        ]
         self._most_borrowed = by_type(borrowing_limit, math.inf)
         self.used = [0.0] * len(gpu_types)
         self.height: int = 1 + max((node.height for node in self.cohorts), default=0) if children else 0

@@ -121,15 +121,12 @@ class Kueue(MovingPolicy):
         holders = self._count_holders(view, jobs)
         # Who had others stopped stays its queue's head, or their GPUs would go to a job that came in between.
         sticky = {job.queue: job for job in jobs if self._sticky_rows.get(job.queue.name) == job.row}
-        scheduler = KueueScheduler(
-            holders,
-            [job for job in jobs if job.gpu_type < 0],
-            self.fair_sharing,
-            sticky,
-            lambda victims: all(
-                [self._evictions.note_eviction(victim.row, view.now_s) for victim in victims]
-            ),
-        )
+        waiting = [job for job in jobs if job.gpu_type < 0]
+
+        def may_stop(victims: list[KueueJob]) -> bool:
+            return all([self._evictions.note_eviction(victim.row, view.now_s) for victim in victims])
+
+        scheduler = KueueScheduler(holders, waiting, self.fair_sharing, sticky, may_stop)
         cycles = scheduler.run(self._cycles_run)
         self._cycles_run += len(cycles)
         self._sticky_rows = {queue.name: job.row for queue, job in scheduler.sticky.items()}
@@ -175,13 +172,8 @@ class Kueue(MovingPolicy):
 
     def _count_holders(self, view: View, jobs: list[KueueJob]) -> QuotaHolders:
         self._root.clear()
-        rules = QueueRules(
-            self.queueing == "strict",
-            self.within_cluster_queue,
-            self.reclaim_within_cohort,
-            self.borrow_within_cohort,
-            self.borrow_max_priority,
-        )
+        whom = (self.within_cluster_queue, self.reclaim_within_cohort, self.borrow_within_cohort)
+        rules = QueueRules(self.queueing == "strict", *whom, self.borrow_max_priority)
         leaves = (node for node in self._root.walk() if not node.children)
         holders = QuotaHolders(dict.fromkeys(leaves, rules), [float(gpus) for gpus in view.free.tolist()])
         for job in jobs:
@@ -217,12 +209,10 @@ def _build_node(book: QueueHoldings, name: str | None, capacity: list[float]) ->
     if name is None:
         return QuotaNode("", book.types, own, children=children)
     queue = book.tree.queues[name]
+    beyond = (max(most - due, 0.0) for most, due in zip(book.limit[name], book.quota[name], strict=True))
     borrowing = {
-        gpu_type: min(
-            of_type(queue.borrowing_limit, gpu_type, np.inf),
-            max(book.limit[name][at] - book.quota[name][at], 0.0),
-        )
-        for at, gpu_type in enumerate(book.types)
+        gpu_type: min(of_type(queue.borrowing_limit, gpu_type, np.inf), most)
+        for gpu_type, most in zip(book.types, beyond, strict=True)
     }
     lending = {gpu_type: of_type(queue.lending_limit, gpu_type, np.inf) for gpu_type in book.types}
     return QuotaNode(name, book.types, own, queue.weight, lending, borrowing, children)

@@ -11,6 +11,9 @@ from enum import IntEnum
 from .cohorts import QuotaNode, common_root
 from .kueue_victims import KueueJob, QuotaHolders, find_victims
 
+Shares = dict[tuple[QuotaNode, QuotaNode], tuple[bool, tuple[bool, float]]]
+"""For each cohort and queue: whether the queue's branch borrows with its first job, and its share."""
+
 
 class Fit(IntEnum):
     """Grades of how well a GPU type suits a job now, in ascending order."""
@@ -276,11 +279,8 @@ class KueueScheduler:
             keys = self._shares_with_heads(left, root)
             yield left.pop(self._tournament(root, left, keys))
 
-    def _shares_with_heads(
-        self, left: dict[QuotaNode, Entry], root: QuotaNode
-    ) -> dict[tuple[QuotaNode, QuotaNode], tuple[bool, tuple[bool, float]]]:
-        """Return for each cohort and queue: does the queue's branch borrow with its first job; its share."""
-        keys = {}
+    def _shares_with_heads(self, left: dict[QuotaNode, Entry], root: QuotaNode) -> Shares:
+        keys: Shares = {}
         for queue, entry in left.items():
             if common_root(queue) is not root:
                 continue
@@ -293,12 +293,7 @@ class KueueScheduler:
             queue.use(entry.gpu_type, -gpus)
         return keys
 
-    def _tournament(
-        self,
-        node: QuotaNode,
-        left: dict[QuotaNode, Entry],
-        keys: dict[tuple[QuotaNode, QuotaNode], tuple[bool, tuple[bool, float]]],
-    ) -> QuotaNode:
+    def _tournament(self, node: QuotaNode, left: dict[QuotaNode, Entry], keys: Shares) -> QuotaNode:
         """Return the queue that is served next below a node: at each level the one of the least share."""
         if not node.children:
             return node

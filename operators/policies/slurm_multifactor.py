@@ -153,7 +153,9 @@ class SlurmMultifactor(Policy):
         order = waiting[np.lexsort((waiting, -self.priorities(view)[waiting]))]
         jobs, leaves, starts = view.job.tolist(), self._book.tree.leaves, []
         self._nodes = {}
-        self._clock.see(_shown(view, order))
+        # What backfill depends on besides time: jobs in order, and GPUs held.
+        shown = (view.job[order], view.job, view.gpus, view.available)
+        self._clock.see(b"".join(column.tobytes() for column in shown))
         for at, gpu_type in self._starts(view, order):
             gpus = int(view.requested_gpus[at])
             self._book.take(leaves[int(view.queue[at])], gpu_type, gpus)
@@ -297,8 +299,3 @@ class SlurmMultifactor(Policy):
 
 def _part_of_most(values: Ints, most: int) -> Floats:
     return values / most if most > 0 else np.zeros(len(values))
-
-
-def _shown(view: View, order: Ints) -> bytes:
-    """Return a key of the state that backfill depends on besides time: jobs in order, and GPUs held."""
-    return b"".join(column.tobytes() for column in (view.job[order], view.job, view.gpus, view.available))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ from ..live.own.script import read_script
 from ..policies.kueue import Kueue
 from .advice import advise, estimate_starts
 from .ahead import Ahead
-from .folder import TwinFolder
-from .present import Present, waiting_job
+from .present import waiting_job
 
 SOONER_S = 60.0
 """A smaller request counts as sooner if half of the draws start it earlier by more than this."""
@@ -96,26 +95,18 @@ class Admission:
 
     Parameters
     ----------
-    twin : TwinFolder
-    present : Present
-    policy : str, optional
-        `NAME KEY=VALUE …` or a YAML file; None: the rules of the folder.
-    more : sequence of str
-        Further overrides.
+    ahead : Ahead
+        The simulation of the cluster with the jobs of now.
     """
 
-    def __init__(
-        self, twin: TwinFolder, present: Present, policy: str | None = None, more: Sequence[str] = ()
-    ) -> None:
-        self.twin, self.present, self._rules = twin, present, (policy, more)
-        ahead = Ahead(twin, replace(present, running=(), waiting=()), policy, more)
-        self._cluster, self._pools = ahead.conditions.cluster, ahead.pools
+    def __init__(self, ahead: Ahead) -> None:
+        self.ahead, self._cluster, self._pools = ahead, ahead.conditions.cluster, ahead.pools
 
     def _look_ahead(self, job: SlurmJob, alone: bool = False) -> Ahead:
         """Return the simulation of the cluster with the job in the queue, or of the job alone."""
-        running, waiting = ((), ()) if alone else (self.present.running, self.present.waiting)
-        present = replace(self.present, running=running, waiting=(*waiting, job))
-        return Ahead(self.twin, present, *self._rules)
+        present = self.ahead.present
+        running, waiting = ((), ()) if alone else (present.running, present.waiting)
+        return self.ahead.at(replace(present, running=running, waiting=(*waiting, job)))
 
     def find_refusal(self, request: Request) -> str:
         """Return why a job would never start, however long it waits; empty if it could."""
@@ -144,9 +135,9 @@ class Admission:
         return ""
 
     def _refuse_by_queue(self, job: SlurmJob) -> str:
-        if self.twin.queues is None:
+        if self.ahead.twin.queues is None:
             return ""
-        tree = load_queues(self.twin.queues)
+        tree = load_queues(self.ahead.twin.queues)
         member = job.user if tree.settings.assign_by == "user" else job.account
         try:
             path = tree.path(tree.leaf(member, job.job_id))

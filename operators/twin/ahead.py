@@ -10,6 +10,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -191,7 +192,7 @@ class Ahead:
         more: Sequence[str] = (),
         until_s: float = np.inf,
     ) -> None:
-        self.present, self.log = present, twin.log
+        self.twin, self.log = twin, twin.log
         self.pools = Pools(twin.content(CLUSTER), "" if twin.queues is None else str(twin.content(QUEUES)))
         with tempfile.TemporaryDirectory() as folder:
             path = None
@@ -205,6 +206,16 @@ class Ahead:
         self.past, self.until_s = PastRuns(twin.log, until_s), until_s
         cluster = self.conditions.cluster
         self._most = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
+        self._look(present)
+
+    def at(self, present: Present) -> Ahead:
+        """Return the simulation of the same cluster with other jobs."""
+        other = copy(self)
+        other._look(present)
+        return other
+
+    def _look(self, present: Present) -> None:
+        self.present = present
         self._running = self._with_types(part for job in present.running for part in self._on_hosts(job))
         self._waiting = self._with_types(present.waiting)
         self._hosts = {job.job_id: host_names(job.hosts) for job in self._running}

@@ -116,10 +116,7 @@ class TwinFolder:
         name, *rest = given.split()
         if name.endswith((".yaml", ".yml")):
             return [*parameter_words(read_mapping(Path(name)).content), *rest]
-        return [
-            f"policy={name}",
-            *(word if word.startswith("policy.") else f"policy.{word}" for word in rest),
-        ]
+        return [f"policy={name}", *(f"policy.{word.removeprefix('policy.')}" for word in rest)]
 
 
 def parameter_words(content: Mapping[str, Any]) -> list[str]:

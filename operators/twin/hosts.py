@@ -72,11 +72,11 @@ class Pools:
             for one, pool in self._hosts:
                 if one["gpu_type"] == gpu_type in self._split:
                     sizes.setdefault(pool, []).extend([one["gpus"]] * len(one["names"]))
-            sheet = own.get(gpu_type) or _sheet(gpu_type)
+            sheet = own.get(gpu_type) or asdict(load_gpu_types()[canonical_gpu_type(gpu_type)])
             for pool, gpus in sizes.items():
                 name, each = self._name(gpu_type, pool), math.gcd(*gpus)
                 nodes.append({**group, "gpu_type": name, "count": sum(gpus) // each, "gpus_per_node": each})
-                own[name] = sheet
+                own[name] = {key: value for key, value in sheet.items() if key != "name"}
             nodes += [] if sizes else [group]
         return {**self._content, "nodes": nodes, "gpu_types": own, "hosts": []}
 
@@ -116,11 +116,6 @@ class Pools:
         inside = [names for names in self._partitions if names and self.pool_of[names[0]] == pool]
         if not all(partition in names for names in inside):
             not_modelled([f"partition {partition}, which has some of the nodes of others"])
-
-
-def _sheet(gpu_type: str) -> dict[str, Any]:
-    sheet = asdict(load_gpu_types()[canonical_gpu_type(gpu_type)])
-    return {key: value for key, value in sheet.items() if key != "name"}
 
 
 def _join(groups: Sequence[Sequence[str]]) -> dict[str, str]:

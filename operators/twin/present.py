@@ -141,8 +141,8 @@ def _delayed(job: SlurmJob, now_s: float) -> SlurmJob:
 
 def waiting_job(**known: Any) -> SlurmJob:
     """Return a job that waits, of which no table of Slurm says more than its request."""
-    unknown = dict.fromkeys(("start_s", "end_s", "duration_s"), float("nan"))
-    return SlurmJob(line=0, state="PENDING", outcome="", from_request=True, **unknown, **known)
+    known |= dict.fromkeys(("start_s", "end_s", "duration_s"), float("nan"))
+    return SlurmJob(line=0, state="PENDING", outcome="", from_request=True, **known)
 
 
 def log_job(log: Trace, row: int) -> SlurmJob:

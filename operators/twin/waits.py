@@ -95,14 +95,9 @@ def waits(wait_s: Floats, run_s: Floats) -> dict[str, Any]:
     wait_s, run_s = wait_s[known], run_s[known]
     if not len(wait_s):
         return {"jobs": 0, "mean_s": None, **dict.fromkeys(QUANTILES), "slowdown": None}
-    slowdown = np.maximum((wait_s + run_s) / np.maximum(run_s, SHORT_S), 1.0)
+    slowdown = float(np.maximum((wait_s + run_s) / np.maximum(run_s, SHORT_S), 1.0).mean())
     quantiles = {name: float(np.percentile(wait_s, share)) for name, share in QUANTILES.items()}
-    return {
-        "jobs": len(wait_s),
-        "mean_s": float(wait_s.mean()),
-        **quantiles,
-        "slowdown": float(slowdown.mean()),
-    }
+    return {"jobs": len(wait_s), "mean_s": float(wait_s.mean()), **quantiles, "slowdown": slowdown}
 
 
 def compare(trace: Trace, start_s: Floats) -> dict[str, Any]:

@@ -87,11 +87,8 @@ class Nodes:
 
     def is_reserved(self, node: str, begin_s: float, end_s: float, by: str = "") -> bool:
         """Return whether a node is reserved for others during a job; `by` names the job's own reservation."""
-        return any(
-            node in one.nodes and one.start_s < end_s and one.end_s > begin_s
-            for one in self.reservations
-            if one.name != by
-        )
+        of_others = (one for one in self.reservations if one.name != by and node in one.nodes)
+        return any(one.start_s < end_s and one.end_s > begin_s for one in of_others)
 
     def take(self, script: Script, gpus: int, now_s: float) -> bool:
         """Count so many GPUs for a script as taken on the fullest nodes; return whether they fit.
@@ -234,12 +231,13 @@ def _cluster(nodes: Mapping[str, NodeState]) -> ClusterSpec:
     return ClusterSpec("own", tuple(NodeGroup(gpu_type, 1, count) for gpu_type, count in types), Fabric())
 
 
-def _table(
-    jobs: Sequence[OwnJob], nodes: Mapping[str, NodeState], now_s: float, base_s: float
-) -> list[tuple[str, float, float, int, str, str, str]]:
-    """Return name, submission, work, GPUs, type, account and model of each job, by submission."""
-    rows = []
-    held = Counter[str]()
+Row = tuple[str, float, float, int, str, str, str]
+"""Name, submission, work, GPUs, type, account and model of a job."""
+
+
+def _table(jobs: Sequence[OwnJob], nodes: Mapping[str, NodeState], now_s: float, base_s: float) -> list[Row]:
+    """Return the rows of jobs, of what others hold, and of the mark, by submission."""
+    rows, held = list[Row](), Counter[str]()
     for job in jobs:
         script = job.script
         limit_s = script.limit_s if script.limit_s == script.limit_s else OTHERS_S
@@ -265,10 +263,7 @@ def _table(
 
 
 def _scenario(
-    cluster: ClusterSpec,
-    rows: Sequence[tuple[str, float, float, int, str, str, str]],
-    jobs: Sequence[OwnJob],
-    queues: str | None,
+    cluster: ClusterSpec, rows: Sequence[Row], jobs: Sequence[OwnJob], queues: str | None
 ) -> Scenario:
     names, submit_s, work_s, gpus, types, accounts, models = zip(*rows, strict=True)
     trace = Trace.from_columns(
