@@ -35,12 +35,10 @@ def _parser() -> argparse.ArgumentParser:
     whatif = commands.add_parser("whatif", help="other rules, GPUs or quotas on drawn months, beside today's")
     _whatif_arguments(whatif)
     eta = commands.add_parser("eta", help="when each waiting job starts: 10, 50 and 90 %% of drawn run times")
-    advise = commands.add_parser(
-        "advise", help="what a policy would do now, and why; nothing is sent anywhere"
-    )
-    admit = commands.add_parser(
-        "admit", help="when a job that is not submitted yet would start, or what refuses it"
-    )
+    words = "what a policy would do now, and why; nothing is sent anywhere"
+    advise = commands.add_parser("advise", help=words)
+    words = "when a job that is not submitted yet would start, or what refuses it"
+    admit = commands.add_parser("admit", help=words)
     printed = "what squeue, sacct -P or kubectl get workloads -o json prints of the present"
     for command in (eta, advise, admit):
         _folder_arguments(command, words=False)
@@ -70,10 +68,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _rules_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    words = (
-        "what scontrol show config and sacctmgr -P show assoc print; or Kueue's ClusterQueues, Cohorts and "
-    )
-    words += "ResourceFlavors (JSON or YAML)"
+    words = "what scontrol show config and sacctmgr -P show assoc print; or Kueue's ClusterQueues, "
+    words += "Cohorts and ResourceFlavors (JSON or YAML)"
     add("sources", type=Path, nargs="+", metavar="SRC", help=words)
     words = "writes queues.yaml and policy.yaml in it"
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help=words)
@@ -137,9 +133,8 @@ def write_rules(options: argparse.Namespace) -> int:
     source = ", ".join(path.name for path in options.sources)
     written = write_rules(options.output, rules.queues, rules.policy, source)
     queues = list(rules.queues["queues"])
-    write_json(
-        options.json, {"written": list(map(str, written)), "guessed": dict(+rules.guessed), **vars(rules)}
-    )
+    told = {"written": list(map(str, written)), "guessed": dict(+rules.guessed)}
+    write_json(options.json, told | vars(rules))
     more = " …" * (len(queues) > 8)
     print("\n".join(f"wrote    {path}" for path in written))
     print(f"policy   {rules.policy['name']}; {len(queues)} queues: {', '.join(queues[:8])}{more}")
@@ -277,9 +272,8 @@ def print_starts(options: argparse.Namespace) -> int:
     headers, keys = ["job", "user", "team", "GPUs", "type"], ("job_id", "user", "team", "gpus", "gpu_type")
     lines = [[*(str(row[key]) for key in keys), *_times(row, present.now_s)] for row in rows]
     print(table([*headers, "10 %", "50 %", "90 %"], lines, words=(0, 1, 2, 4)))
-    print(
-        f"{counts['running']} jobs run, {counts['waiting']} wait at {now}; {options.draws} draws of run times"
-    )
+    told = f"{counts['running']} jobs run, {counts['waiting']} wait at {now}"
+    print(f"{told}; {options.draws} draws of run times")
     return 0
 
 
@@ -305,9 +299,8 @@ def print_advice(options: argparse.Namespace) -> int:
     if options.shadow is not None:
         log_shadow(options.shadow, rows, ahead.present, policy)
     now = iso(round(ahead.present.now_s))
-    write_json(
-        options.json, {"schema": "clustergym.twin-advice/1", "now": now, "policy": policy, "jobs": rows}
-    )
+    head = {"schema": "clustergym.twin-advice/1", "now": now, "policy": policy}
+    write_json(options.json, head | {"jobs": rows})
     keys = ("what", "job_id", "gpus", "gpu_type", "why")
     lines = [[str(row[key]) for key in keys] for row in rows]
     print(table(["", "job", "GPUs", "type", "why"], lines, words=(0, 1, 3, 4)))

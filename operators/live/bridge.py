@@ -61,11 +61,9 @@ class LiveAllocator(Allocator):
 
     def expected(self) -> dict[str, Part]:
         """Return the allocations that the scheduler should hold, by name."""
-        return {
-            part_name: part
-            for holder, name in self.names.items()
-            for part_name, part in list_parts(name, self.allocations.holding(holder)).items()
-        }
+        holding = self.allocations.holding
+        held = (list_parts(name, holding(holder)) for holder, name in self.names.items())
+        return {name: part for parts in held for name, part in parts.items()}
 
     def allocate(self, holder: int, nodes: Nodes) -> Nodes | Infeasible:
         """Allocate GPUs to a job or profiling run on the scheduler; if refused, the policy decides again."""

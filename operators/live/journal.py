@@ -253,16 +253,6 @@ def rebuilder(folder: Path) -> Callable[..., AnySimulation]:
     header, entries, _ = read_journal(path)
     if header["clock"] == "lockstep":
         return replay
-    answers, nodes = enumerate(entries, start=1), 0
-
-    def ask(call: str, given: dict[str, Any]) -> Answer:
-        answer = next_answer(answers, call, given)
-        if answer is None:
-            raise InputError(f"does not answer {call} {given}", file=path, remedy=REMEDY)
-        beyond = [node for node in answer.get("down", ()) if node >= nodes]
-        if beyond:
-            raise InputError(f"node {beyond[0]} is down, of {nodes}", file=path, remedy=REMEDY)
-        return answer
 
     def rebuild(
         scenario: Scenario,
@@ -272,8 +262,17 @@ def rebuilder(folder: Path) -> Callable[..., AnySimulation]:
         seed: int,
         changes: Sequence[Change],
     ) -> Simulation:
-        nonlocal nodes
-        nodes = len(scenario.cluster.node_type)
+        answers, nodes = enumerate(entries, start=1), len(scenario.cluster.node_type)
+
+        def ask(call: str, given: dict[str, Any]) -> Answer:
+            answer = next_answer(answers, call, given)
+            if answer is None:
+                raise InputError(f"does not answer {call} {given}", file=path, remedy=REMEDY)
+            beyond = [node for node in answer.get("down", ()) if node >= nodes]
+            if beyond:
+                raise InputError(f"node {beyond[0]} is down, of {nodes}", file=path, remedy=REMEDY)
+            return answer
+
         simulation = LiveSimulation(scenario, placer, information, round_s, seed)
         follow(simulation.connect(ask, PREFIX + header["run"]), changes)
         return simulation

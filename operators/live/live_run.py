@@ -20,7 +20,8 @@ from clustergym.common.progress import show_jobs_progress
 from clustergym.common.writing import atomic_path
 from clustergym.results.measured_run import make_result
 from clustergym.results.result_writing import find_finished_result, make_content, run_key, write_result
-from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.policy import Policy
+from clustergym.scenario.registry import make_placer
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import drive
 from clustergym.sim.engine import StalledError
@@ -126,15 +127,10 @@ def write_completions(
 
 
 def run_live(
-    scenario: Scenario,
-    policy: Policy,
-    placer: Placer,
-    config: Mapping[str, Any],
-    options: LiveOptions,
-    folder: Path,
+    scenario: Scenario, policy: Policy, config: Mapping[str, Any], options: LiveOptions, folder: Path
 ) -> dict[str, Any]:
     """Run a policy on a scheduler and write the result to a folder unless it is there; return the result."""
-    seed = int(config["seed"])
+    seed, placer = int(config["seed"]), make_placer(config["placer"])
     parts = [run_key(scenario, policy, placer, seed), options.engine, options.clock, options.seconds_per_hour]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     done = find_finished_result(folder, key)
@@ -182,7 +178,7 @@ def run_live(
     return content
 
 
-def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> None:
+def dry_run(scenario: Scenario, policy: Policy, config: Mapping[str, Any], options: LiveOptions) -> None:
     """Print the scheduler calls that a live run would make; make only those that read the cluster's state."""
     check_scenario(scenario, policy, options)
     if options.engine == "slurm":
@@ -197,8 +193,9 @@ def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, optio
         print("".join(f"{line}\n" for line in words.list_commands(call, given)), end="")
         return link.ask(call, given)
 
-    simulation = LiveSimulation(scenario, placer, policy.information_class, policy.round_s, seed)
-    drive(simulation.connect(ask, f"{PREFIX}dry"), policy, seed)
+    given = (scenario, make_placer(config["placer"]), policy.information_class, policy.round_s)
+    simulation = LiveSimulation(*given, config["seed"]).connect(ask, f"{PREFIX}dry")
+    drive(simulation, policy, config["seed"])
 
 
 @contextmanager
@@ -244,11 +241,10 @@ def _closing(backend: SlurmBackend) -> Iterator[SlurmBackend]:
 
 def _claim(backend: SlurmBackend, where: str) -> None:
     """Claim the cluster for a run, unless it has it from before it was killed."""
-    first = backend.first_claim()
-    if first is None:
+    if backend.first_claim() is None:
         check_alone(backend.others())
         backend.claim(where)
-        first = backend.first_claim()
+    first = backend.first_claim()
     if first is None:
         message = "the scheduler does not show the job with which the run claims the cluster"
         raise InputError(message, field="live.engine", remedy="look at its log")

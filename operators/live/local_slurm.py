@@ -165,13 +165,9 @@ class LocalSlurm:
 
     def _launch(self, words: Sequence[str]) -> None:
         with (self.folder / "daemons.log").open("ab") as log:
+            environment, nothing = self.slurm.environment, subprocess.DEVNULL
             child = subprocess.Popen(
-                words,
-                env=self.slurm.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+                words, env=environment, stdin=nothing, stdout=log, stderr=log, start_new_session=True
             )
         self._children.append(child)
         running = [(child.pid, _read_start_time(child.pid)) for child in self._children]
@@ -222,14 +218,11 @@ def _runs(process: tuple[int, str]) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def _plugins(root: Path) -> Path:

@@ -46,10 +46,8 @@ class Slurm:
                 stdin=subprocess.DEVNULL,
             )
         except FileNotFoundError:
-            message, remedy = (
-                f"Slurm is not installed: no {words[0]} on PATH",
-                "live.engine=slurm-local or fake",
-            )
+            message = f"Slurm is not installed: no {words[0]} on PATH"
+            remedy = "live.engine=slurm-local or fake"
         except (OSError, ValueError) as error:
             message, remedy = f"{words[0]} cannot be run: {error}", "look at PATH and live.arguments"
         except subprocess.TimeoutExpired:

@@ -38,6 +38,7 @@ ACCOUNTED = re.compile(
 """Lines of squeue for the run's user and for others, of sinfo, of Slurm's log of ended jobs, and of sacct."""
 ACCOUNTED_DAYS = 30
 """How long ago what a run reads of Slurm's accounting can have begun."""
+ACCOUNT = re.compile(r"(--account|--qos|--reservation|-A|-q)=?")
 GONE = ("Invalid job id specified", "already completing or completed")
 """What `scancel` says of jobs that have ended already."""
 
@@ -73,10 +74,8 @@ class SlurmBackend:
 
         If it does, take up its jobs.
         """
-        rows = [
-            (int(row[1]), row[2], row[3])
-            for row in self._rows(r"(\d+)\|(\d+)\|([^|]*)", "-n", CLAIM, "-o", "%A|%U|%u")
-        ]
+        shown = self._rows(r"(\d+)\|(\d+)\|([^|]*)", "-n", CLAIM, "-o", "%A|%U|%u")
+        rows = [(int(row[1]), row[2], row[3]) for row in shown]
         if not rows:
             return None
         number, user, name = min(rows)
@@ -93,8 +92,9 @@ class SlurmBackend:
         """Claim the cluster for this run, by a held job in Slurm's queue."""
         words = ["sbatch", "--parsable", "-H", "-n", "1", "-J", CLAIM, f"--comment={self.run} {where}"]
         partition = ["-p", self.words.partition] if self.words.partition else []
-        further = [*partition, *_accounting(self.words.further)]
-        printed = self.slurm.read(*words, "-o", "/dev/null", *further, "--wrap=true")
+        # A held job needs account and quality of service as well.
+        further = [word for word in self.words.further if ACCOUNT.match(word)]
+        printed = self.slurm.read(*words, "-o", "/dev/null", *partition, *further, "--wrap=true")
         found = re.match(r"\d+", printed[-1]) if printed else None
         self._claim = found[0] if found else ""
 
@@ -279,8 +279,3 @@ def _gpus_each(gres: str) -> int:
         return parse_gres(gres).gpus
     except ValueError as problem:
         raise NoAnswerError(str(problem), field="live.engine", remedy="look at slurmctld's log") from None
-
-
-def _accounting(further: Sequence[str]) -> list[str]:
-    """Return the arguments for account and quality of service, which a held job needs as well."""
-    return [word for word in further if re.match(r"(--account|--qos|--reservation|-A|-q)=?", word)]

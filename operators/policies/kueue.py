@@ -185,11 +185,8 @@ class Kueue(MovingPolicy):
     def _remember(self, view: View, jobs: list[KueueJob], cycles: list[CycleResult]) -> None:
         """Record since when jobs are admitted, and count which jobs were stopped."""
         held = [job for job in jobs if job.gpu_type >= 0]
-        before = set(view.job[view.gpus > 0].tolist())
-        self._since_s = {
-            job.row: self._since_s.get(job.row, view.now_s) if job.row in before else view.now_s
-            for job in held
-        }
+        before_s = {row: self._since_s.get(row, view.now_s) for row in view.job[view.gpus > 0].tolist()}
+        self._since_s = {job.row: before_s.get(job.row, view.now_s) for job in held}
         self._admitted = {job.row: job.admitted for job in held}
         for cycle in cycles:
             for victim, job in cycle.preempted:

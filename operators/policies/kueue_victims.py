@@ -7,11 +7,13 @@ KEP-79; what these leave open is as its scheduler answers (see `benchmarks/kueue
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from .cohorts import QuotaNode, common_root, sides_below_common_cohort
 
 Whom = Literal["never", "lower_priority", "lower_or_newer", "any"]
+Order = tuple[bool, bool, int, float, float, int]
 
 
 @dataclass(frozen=True)
@@ -130,16 +132,10 @@ def _permits(whom: Whom, job: KueueJob, other: KueueJob) -> bool:
     return whom == "lower_or_newer" and other.priority == job.priority and job.created < other.created
 
 
-def _victim_order(job: KueueJob) -> Callable[[KueueJob], tuple[bool, bool, int, float, float, int]]:
+def _victim_order(job: KueueJob, other: KueueJob) -> Order:
     """Return the order of candidates: of other queues first, of lower priority, cheaper, more recent."""
-    return lambda other: (
-        not other.leaving,
-        other.queue is job.queue,
-        other.priority,
-        other.loss,
-        -other.admitted,
-        other.row,
-    )
+    own = other.queue is job.queue
+    return not other.leaving, own, other.priority, other.loss, -other.admitted, other.row
 
 
 def _candidates(
@@ -178,7 +174,9 @@ class _Candidate:
 def _find_classic_victims(holders: QuotaHolders, job: KueueJob, at: int) -> list[KueueJob]:
     rules = holders.rules[job.queue]
     reclaimed, others = _collect_borrowers(holders, job, at)
-    own = sorted(_candidates(holders, job, job.queue, at, rules.within_queue), key=_victim_order(job))
+    own = sorted(
+        _candidates(holders, job, job.queue, at, rules.within_queue), key=partial(_victim_order, job)
+    )
     candidates = [*reclaimed, *others, *(_Candidate(one, None) for one in own)]
     candidates.sort(key=lambda one: not one.job.leaving)
     never_borrows = rules.borrow == "never"
@@ -236,7 +234,7 @@ def _collect_borrowers(
     others: list[_Candidate] = []
     if rules.reclaim == "never":
         return reclaimed, others
-    order = _victim_order(job)
+    order = partial(_victim_order, job)
     node, left = job.queue, float(job.gpus)
     has_right = not node.borrows(at, left)
     left = max(0.0, left - node.count_reserved_gpus(at))
@@ -276,7 +274,7 @@ def _find_fair_victims(holders: QuotaHolders, job: KueueJob, at: int) -> list[Ku
     for queue in common_root(job.queue).walk():
         if queue is not job.queue and not queue.children and queue.used[at] > queue.nominal[at]:
             candidates += _candidates(holders, job, queue, at, rules.reclaim)
-    candidates.sort(key=_victim_order(job))
+    candidates.sort(key=partial(_victim_order, job))
     stopped: list[KueueJob] = []
     # Shares are compared as if the job were there already (KEP-1714).
     job.queue.use(at, job.gpus)
@@ -348,7 +346,7 @@ class _FairTurns:
     """
 
     def __init__(self, job: KueueJob, candidates: list[KueueJob]) -> None:
-        self._job, self._order = job, _victim_order(job)
+        self._job, self._order = job, partial(_victim_order, job)
         self._root = common_root(job.queue)
         self._above = set(job.queue.ancestors())
         self._left_out: set[QuotaNode] = set()
@@ -371,7 +369,7 @@ class _FairTurns:
         return None
 
     def _descend(self, cohort: QuotaNode) -> QuotaNode | None:
-        best: tuple[tuple[bool, float], QuotaNode] | None = None
+        best: tuple[tuple[bool, float], Order, QuotaNode] | None = None
         widest: tuple[tuple[bool, float], QuotaNode] | None = None
         for node in cohort.children:
             if node in self._left_out:
@@ -381,15 +379,13 @@ class _FairTurns:
                 self.skip_queue(node)
             elif node.children:
                 widest = (share, node) if widest is None or share >= widest[0] else widest
-            elif best is None or share > best[0] or (share == best[0] and self._precedes(node, best[1])):
-                best = share, node
+            else:
+                first = self._order(self.jobs[node][0])
+                best = (share, first, node) if best is None or (best[0], first) < (share, best[1]) else best
         # Of a cohort and a queue with equal shares the cohort is first.
         if widest is not None and (best is None or widest[0] >= best[0]):
             return self._descend(widest[1])
         if best is None:
             self.skip_queue(cohort)
             return None
-        return best[1]
-
-    def _precedes(self, one: QuotaNode, other: QuotaNode) -> bool:
-        return self._order(self.jobs[one][0]) < self._order(self.jobs[other][0])
+        return best[2]

@@ -187,10 +187,8 @@ class NodeReservations:
     def _overlaps(self, given: Nodes, start_s: float, limit_s: float) -> bool:
         begin_s, end_s = self._rounded(start_s), self._rounded(start_s + limit_s)
         index = [node for node, _ in given]
-        return any(
-            span.end_s > begin_s and span.begin_s < end_s and not span.open[index].all()
-            for span in self._spans
-        )
+        during = (span for span in self._spans if span.end_s > begin_s and span.begin_s < end_s)
+        return any(not span.open[index].all() for span in during)
 
     def reserve(self, planned: Planned, limit_s: float) -> None:
         """Reserve all nodes of a planned job from its start to its time limit."""

@@ -220,10 +220,8 @@ class SlurmMultifactor(Policy):
             return
         for at in waiting:
             asked = self._asked(view, at)
-            plans = [
-                (gpu_type, plan.plan(usable[gpu_type], *asked, limit_s[at]))
-                for gpu_type in self._within_limits(view, at, np.flatnonzero(options[at]))
-            ]
+            gpu_types = self._within_limits(view, at, np.flatnonzero(options[at]))
+            plans = [(k, plan.plan(usable[k], *asked, limit_s[at])) for k in gpu_types]
             found = [(one.start_s, gpu_type, one) for gpu_type, one in plans if one is not None]
             if not found:
                 continue

@@ -71,9 +71,9 @@ def read_request(path: Path, now_s: float, user: str = "") -> Request:
         if len(jobs) != 1 or parts or not jobs[0].gpus:
             told = f"has {len(jobs) + sum(parts.values())} Workloads" if len(jobs) != 1 else "asks for no GPU"
             raise InputError(told, file=path, remedy="give one Workload, of whole GPUs")
-        ended = {"state": "PENDING", "start_s": float("nan"), "end_s": float("nan")}
+        waiting = replace(jobs[0], state="PENDING", start_s=float("nan"), end_s=float("nan"), submit_s=now_s)
         # What it names in place of a partition is a local queue.
-        return Request(replace(jobs[0], submit_s=now_s, partition="", **ended))
+        return Request(replace(waiting, partition=""))
     script = read_script(path)
     job = waiting_job(
         job_id=script.name,

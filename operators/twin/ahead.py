@@ -99,15 +99,11 @@ class PastRuns:
                 known = np.isfinite(self._limits)
                 near = known & (self._limits < 2 * limit_s) & (self._limits > limit_s / 2)
                 pools, values = [mine & near, mine & known, near, known], self._run_s / self._limits
-            self._pools[user, limit_s] = [
-                _sort(values, np.flatnonzero(alike)[-MOST_RUNS:]) for alike in pools
-            ]
+            self._pools[user, limit_s] = found = list[Pool]()
+            for rows in (np.flatnonzero(alike)[-MOST_RUNS:] for alike in pools):
+                ordered = rows[np.lexsort((rows, values[rows]))]
+                found.append(Pool(values[ordered], ordered))
         return self._pools[user, limit_s]
-
-
-def _sort(values: Floats, rows: Ints) -> Pool:
-    rows = rows[np.lexsort((rows, values[rows]))]
-    return Pool(values[rows], rows)
 
 
 class DrawnRunTimes:

@@ -15,6 +15,7 @@ from clustergym.common.writing import atomic_path
 from clustergym.scenario.policy import Placer, Policy
 
 from ..backend import NoAnswerError
+from ..checks import LiveOptions
 from ..slurm import Slurm
 from .decide import Nodes, OwnJob, decide_now, read_nodes
 from .ledger import Entry, Ledger, open_ledger
@@ -265,30 +266,24 @@ def write_jobs(run: ScriptRun, folder: Path) -> dict[str, int]:
 
 
 def drive_scripts(
-    jobs: Path,
+    options: LiveOptions,
     folder: Path,
     make: Callable[[], tuple[Policy, Placer]],
     slurm: Slurm,
-    *,
-    poll_s: float,
-    patience_s: float,
     queues: str | None = None,
 ) -> dict[str, int]:
-    """Run the scripts in folder `jobs` as a policy decides until all have ended; return how many, by outcome.
+    """Run the scripts of `live.jobs` as a policy decides until all have ended; return how many, by outcome.
 
     It does nothing if they already have.
 
     Parameters
     ----------
-    jobs : Path
-        Folder of the scripts.
+    options : LiveOptions
     folder : Path
         Of the run: its ledger and `jobs.csv`.
     make : callable
         Returns a new policy and placer.
     slurm : Slurm
-    poll_s, patience_s : float
-        Seconds between looks at the queue, and for which a scheduler that does not answer is asked again.
     queues : str, optional
         File of queues, by account.
 
@@ -297,9 +292,10 @@ def drive_scripts(
     InputError
         If a script or the cluster lacks what a run needs. Jobs stay as they are: held, or running.
     """
-    scripts = read_scripts(jobs)
+    assert options.jobs is not None
+    scripts = read_scripts(Path(options.jobs))
     with open_ledger(folder) as ledger:
-        queue = OwnQueue(slurm, ledger.run, patience_s)
+        queue = OwnQueue(slurm, ledger.run, options.patience_s)
         run = ScriptRun(scripts, queue, ledger, make, queues)
         if run.done:
             print(f"all {len(scripts)} scripts have ended: nothing is submitted ({folder / JOBS_CSV})")
@@ -308,5 +304,5 @@ def drive_scripts(
         while not run.done:
             run.step()
             if not run.done:
-                time.sleep(poll_s)
+                time.sleep(options.poll_s)
         return write_jobs(run, folder)
