@@ -208,14 +208,14 @@ class KueueScheduler:
         victims = find_victims(self.holders, job, at, self._fair_sharing)
         if not victims:
             return Fit.NO_VICTIMS, level
-        with self.holders.without(victims):
+        with self.holders.suspend(victims):
             level, _ = _level_of_borrowing(job, at)
         own = any(victim.queue is queue for victim in victims)
         return Fit.STOPS_OWN if own else Fit.STOPS_OTHERS, level
 
     def _nominate_without(self, job: KueueJob, stopped: list[KueueJob]) -> Entry:
         """Return a job with its GPU type and victims, given that others have stopped."""
-        with self.holders.without(stopped):
+        with self.holders.suspend(stopped):
             for victim in stopped:
                 self.holders.jobs[victim.queue].remove(victim)
             anew = self._nominate(job)
@@ -236,7 +236,7 @@ class KueueScheduler:
         reserved.append((queue, at, gpus))
 
     def _would_fit(self, entry: Entry, stopped: list[KueueJob]) -> bool:
-        with self.holders.without([*stopped, *entry.victims]):
+        with self.holders.suspend([*stopped, *entry.victims]):
             return self.holders.fits(entry.job, entry.gpu_type)
 
     def _settle(

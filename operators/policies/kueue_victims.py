@@ -104,7 +104,7 @@ class QuotaHolders:
         self.free[job.gpu_type] += job.gpus
 
     @contextmanager
-    def without(self, jobs: Sequence[KueueJob]) -> Iterator[None]:
+    def suspend(self, jobs: Sequence[KueueJob]) -> Iterator[None]:
         """Give a context in which jobs use no quota."""
         for job in jobs:
             self.discount(job)

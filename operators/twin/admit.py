@@ -106,7 +106,7 @@ class Admission:
         """Return the simulation of the cluster with the job in the queue, or of the job alone."""
         present = self.ahead.present
         running, waiting = ((), ()) if alone else (present.running, present.waiting)
-        return self.ahead.at(replace(present, running=running, waiting=(*waiting, job)))
+        return self.ahead.replace_present(replace(present, running=running, waiting=(*waiting, job)))
 
     def find_refusal(self, request: Request) -> str:
         """Return why a job would never start, however long it waits; empty if it could."""

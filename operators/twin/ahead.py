@@ -204,7 +204,7 @@ class Ahead:
         self._most = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
         self._look(present)
 
-    def at(self, present: Present) -> Ahead:
+    def replace_present(self, present: Present) -> Ahead:
         """Return the simulation of the same cluster with other jobs."""
         other = copy(self)
         other._look(present)
