@@ -186,9 +186,7 @@ def read_lines(
             else:
                 raise ValueError("another schema")
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"is no record of a live run: {error}", file=path, line=number, remedy=remedy
-        ) from None
+        raise InputError(f"is no record of a run: {error}", file=path, line=number, remedy=remedy) from None
     return header, len(whole)
 
 
