@@ -24,7 +24,7 @@ from committed_figures import (
     state_trust,
     validated,
 )
-from figure_tables import all_tables, compared_table, state_main_findings
+from figure_tables import all_tables, compared_changes, compared_table, state_main_findings
 
 import clustergym
 from clustergym.common.paths import conf_dir
@@ -85,6 +85,7 @@ BLOCKS = {
     "trust": state_trust,
     "best": compared_table,
     "worlds": all_tables,
+    "changes": compared_changes,
     "boards": other_boards,
     "appendix": list_claims,
     "validated": validated,

@@ -34,8 +34,8 @@ def scenario(queues: str = "null") -> Scenario:
 def run(preset: Path) -> Result:
     """Run a policy on it; one that divides GPUs among queues has a single one."""
     policy = make_policy(yaml.safe_load(preset.read_text(encoding="utf-8")))
-    if policy.name == "renting":
-        # It rents nodes of one type: on eight A40 of one's own, and eight that may be rented.
+    if policy.name.startswith("renting"):
+        # They rent nodes of one type: on eight A40 of one's own, and eight that may be rented.
         keys = [*OVERRIDES[1:], "cluster=ares-16", "trace.rule=ares", "trace.any_type=true", "capacity=cloud"]
         return clustergym.simulate(clustergym.load_scenario("ares", keys), policy)
     queues = str(DOCS / "one-queue.yaml") if policy.needs_queues else "null"

@@ -4,29 +4,33 @@ python examples/evolve_a_policy.py --cpu-s 500 --out outputs/evolved
 python examples/evolve_a_policy.py --by openevolve --programs 20 --out outputs/openevolve
 
 The first search mutates numbers and terms. The second is OpenEvolve's (pip install openevolve), whose
-language model is here a stand-in that answers with such a mutation, without a network. Neither sees the split
-test.
+language model is here a stand-in that answers with such a mutation, without a network. Neither sees the
+traces of mode test. Other searches call `evaluate` of this file, on the task that $CLUSTERGYM_TASK names.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
+import os
 import random
 import re
 import resource
+import sys
 import tempfile
 from pathlib import Path
 
 from clustergym.common.errors import InputError, exits_on_bad_input
 from clustergym.common.writing import write_text
 from clustergym.sim.program import read_program
-from clustergym.training.program_score import score_program
+from clustergym.training.program_task import evaluate_program, load_task
 
 SEED_PROGRAM = Path(__file__).resolve().with_name("program_to_evolve.py")
 BLOCK = re.compile(r"(?s)(# EVOLVE-BLOCK-START\n)(.*?)(# EVOLVE-BLOCK-END)")
 SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 KEPT = 4
+TASK = "CLUSTERGYM_TASK"
 PROJECT = """\
 [build-system]
 requires = ["setuptools"]
@@ -88,12 +92,19 @@ class Change(ast.NodeTransformer):
         return self.rng.choice([number, name, power, ast.BinOp(number, ast.Mult(), name)])
 
 
-def evaluate(path: str, traces: int = 8) -> dict[str, float | str]:
-    """Score a program on the split dev, as OpenEvolve asks: `combined_score` is better if greater."""
-    outcome = score_program(Path(path), "dev", traces)
-    if outcome["score"] is None:
-        return {"combined_score": 0.0, "error": outcome["error"]}
-    return {"combined_score": 1.0 / outcome["score"]}
+def evaluate(program_path: str, traces: int | None = None):
+    """Evaluate a program on the traces of mode train, as searches of programs ask.
+
+    Returns what `clustergym evaluate` prints as JSON; in OpenEvolve its EvaluationResult, in which the
+    artifacts are texts that its prompts show.
+    """
+    outcome = evaluate_program(Path(program_path), load_task(os.environ.get(TASK, "elastic")), traces=traces)
+    if "openevolve" not in sys.modules:
+        return outcome
+    from openevolve.evaluation_result import EvaluationResult
+
+    texts = {name: json.dumps(value, indent=1) for name, value in outcome["artifacts"].items()}
+    return EvaluationResult(metrics=outcome["metrics"], artifacts=texts)
 
 
 def search(seed_text: str, cpu_s: float, programs: int, rng: random.Random, out: Path) -> str:
@@ -102,24 +113,24 @@ def search(seed_text: str, cpu_s: float, programs: int, rng: random.Random, out:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "candidate.py"
 
-        def score(text: str, traces: int) -> float:
+        def score(text: str, traces: int | None = None) -> float:
             file.write_text(text, encoding="utf-8")
-            return float(evaluate(str(file), traces)["combined_score"])
+            return evaluate(str(file), traces)["combined_score"]
 
-        best = [(score(seed_text, 8), seed_text)]
-        print(f"seed: {1 / best[0][0]:.4f} of srtf's mean JCT", flush=True)
+        best = [(score(seed_text), seed_text)]
+        print(f"seed: combined_score {best[0][0]:.4f}", flush=True)
         for number in range(1, programs + 1):
             if used_cpu_s() - began_s > cpu_s:
                 break
             text = mutate(rng.choice(best)[1], rng)
-            # What is bad on two traces is not tried on eight.
+            # What is bad on two traces is not tried on all.
             if text in seen or score(text, 2) < 0.97 * best[0][0]:
                 continue
             seen.add(text)
-            found = score(text, 8)
+            found = score(text)
             if found > best[0][0]:
                 spent_s = used_cpu_s() - began_s
-                print(f"program {number}: {1 / found:.4f} after {spent_s:.0f} CPU-s", flush=True)
+                print(f"program {number}: {found:.4f} after {spent_s:.0f} CPU-s", flush=True)
                 write_program(out, text)
             best = sorted([*best, (found, text)], reverse=True)[:KEPT]
     return best[0][1]
@@ -158,7 +169,7 @@ def search_by_openevolve(seed_file: Path, programs: int, seed: int, out: Path) -
     result = run_evolution(
         str(seed_file), __file__, config, output_dir=str(out / "openevolve"), cleanup=False
     )
-    print(f"best of {programs} programs: {1 / result.best_score:.4f} of srtf's mean JCT", flush=True)
+    print(f"best of {programs} programs: combined_score {result.best_score:.4f}", flush=True)
     return result.best_code
 
 
@@ -182,11 +193,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cpu-s", type=float, default=500.0, help="CPU seconds of the mutation search")
     parser.add_argument("--programs", type=int, default=1000, help="most programs that are tried")
     parser.add_argument("--program", type=Path, default=SEED_PROGRAM, help="to begin with; it has the marks")
+    parser.add_argument("--task", default="elastic", help="of conf/task, or a YAML file (default: elastic)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--out", type=Path, default=Path("outputs/evolved"), help="folder of the best program"
     )
     given = parser.parse_args(argv)
+    # Where processes that OpenEvolve starts find it.
+    os.environ[TASK] = given.task
     text = read_program(given.program)
     if not BLOCK.search(text):
         raise InputError("has no marks", file=given.program, remedy="write # EVOLVE-BLOCK-START and -END")

@@ -135,12 +135,12 @@ def test_streams_of_today_are_unlike_legacy_ones(seed, indices):
 def test_only_these_legacy_streams_coincide():
     assert {stream.name for stream in COINCIDING} == {
         *("training episodes", "sharing requests"),
-        *("placement states", "placement choices", "placement scale states", "placement ablation"),
+        *("placement states", "placement choices", "placement scale states"),
     }
     assert all(stream.words is not None for stream in COINCIDING)
     same = (
-        random_streams.PLACEMENT_ABLATION.generator(5, 1).random(),
-        random_streams.POLICY.generator(5).random(),
+        random_streams.TRAINING_EPISODES.generator(5).random(),
+        random_streams.SHARING_REQUESTS.generator(5).random(),
     )
     assert same[0] == same[1]
 
@@ -176,14 +176,11 @@ LEGACY = {
     "placement states": ["i", "i"],
     "placement choices": ["i", "i", "i"],
     "placement scale states": ["i", "i", "i"],
-    "placement ablation": ["i"],
     "training windows": [611, "i", "i"],
     "evolution": [613],
     "training segments": [614, "i"],
     "comparison": [617],
     "random episodes": [17],
-    "score bootstrap": [271],
-    "improvement bootstrap": [277],
     "ratio bootstrap": [281],
     "calibration halves": [3],
     "Gavel jobs": [7],
@@ -213,14 +210,15 @@ def test_legacy_streams_draw_what_they_drew(name, seed, indices):
 def test_todays_streams_are_the_same_in_every_process():
     code = (
         "from clustergym.common import random_streams as r;"
-        "print(r.RANDOM_FIT.generator(5).random(), r.FULLNESS_STATES.generator(5, 1, 2, 3).random())"
+        "three = r.RandomStream('fullness states', 3).generator(5, 1, 2, 3);"
+        "print(r.RANDOM_FIT.generator(5).random(), three.random())"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert [float(word) for word in found.stdout.split()] == [0.6266361246635452, 0.027551633021616118]
 
 
 def test_indices_do_not_run_into_each_other():
-    stream = random_streams.FULLNESS_STATES
+    stream = random_streams.RandomStream("fullness states", 3)
     keys = list(itertools.product((0, 1, 11, 2**32), repeat=3))
     assert len({first_words(stream, 0, *key) for key in keys}) == len(keys)
     with pytest.raises(TypeError, match="takes 3 indices, not 2"):

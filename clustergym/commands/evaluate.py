@@ -15,12 +15,11 @@ from clustergym.common.writing import write_text
 
 SUMMARY = "Compare any policies and checkpoints on the windows of a split."
 PROGRAM_SUMMARY = """\
-Score one policy from a file on drawn traces of a split: mean JCT over that of srtf, lower is better
-(docs/programs-as-policies.md). A policy that fails has the score null, and an error in one line."""
+Compare one policy from a file with a task's reference, in the JSON form of program searches: combined_score,
+metrics, artifacts (docs/programs-as-policies.md). A policy that fails scores 0, with an error in one line."""
 MORE = """\
 Or, for one policy from a file:
-  clustergym evaluate --policy-file FILE.py [--split dev] [--traces 8] [--cpu-s 30] [--memory-mb 2048]
-    [--json FILE]
+  clustergym evaluate --policy-file FILE.py [--task elastic] [--mode train] [--traces N] [--json FILE]
 `clustergym evaluate --policy-file --help` tells more."""
 
 
@@ -54,19 +53,19 @@ def _program(argv: list[str]) -> int:
     parser.add_argument(
         "--policy-file", type=Path, required=True, nargs="?", help="the program, a Python file"
     )
-    parser.add_argument("--split", default="dev", help="train or dev (default: dev)")
-    parser.add_argument("--traces", type=int, default=8, help="first traces of the split (default: 8)")
-    parser.add_argument("--cpu-s", type=int, default=30, help="CPU seconds it may use (default: 30)")
-    parser.add_argument("--memory-mb", type=int, default=2048, help="MiB it may use (default: 2048)")
+    parser.add_argument("--task", default="elastic", help="of conf/task, or a YAML file (default: elastic)")
+    parser.add_argument("--mode", default="train", help="train or test (default: train)")
+    parser.add_argument("--traces", type=int, help="first traces of the mode (default: all)")
+    parser.add_argument("--user", help="system user that the program runs as; for root alone")
     parser.add_argument("--json", default="-", help="file for the figures (default: -, stdout)")
     given = parser.parse_args(argv)
     if given.policy_file is None:
         parser.error("--policy-file takes a file")
-    from clustergym.sim.program import Limits
-    from clustergym.training.program_score import score_program
+    from clustergym.training.program_task import evaluate_program, load_task
 
-    limits = Limits(cpu_s=given.cpu_s, memory_mb=given.memory_mb)
-    text = json.dumps(score_program(given.policy_file, given.split, given.traces, limits), indent=1) + "\n"
+    task = load_task(given.task)
+    outcome = evaluate_program(given.policy_file, task, given.mode, given.traces, given.user)
+    text = json.dumps(outcome, indent=1) + "\n"
     if given.json == "-":
         print(text, end="")
     else:

@@ -54,7 +54,8 @@ def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection
     for name, f in known.items():
         required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if required and name not in values:
-            raise InputError("is missing", field=f"{where}.{name}", remedy=f"give {where}.{name}=…")
+            key = f"{where}.{name}".strip(".")
+            raise InputError("is missing", field=key, remedy=f"give {key}=…")
     return made_by(**values)
 
 

@@ -118,9 +118,7 @@ AUCTION_UNITS = RandomStream("auction units")
 RANDOM_FIT = RandomStream("random fit of parts")
 PLACEMENT_STATES = RandomStream("placement states", 2, ())
 PLACEMENT_CHOICES = RandomStream("placement choices", 3, ())
-FULLNESS_STATES = RandomStream("fullness states", 3)
 PLACEMENT_SCALE_STATES = RandomStream("placement scale states", 3, ())
-PLACEMENT_ABLATION = RandomStream("placement ablation", 1, ())
 BENCHMARK_ACTIONS = RandomStream("benchmark actions")
 WRONG_ESTIMATES = RandomStream("wrong estimates")
 TUNED_SETTINGS = RandomStream("tuned settings")
@@ -130,22 +128,17 @@ ROOM_CHECK = RandomStream("room check")
 FIRST_EPISODE = RandomStream("first episode")
 
 # No user's seed reaches these.
-SCORE_BOOTSTRAP = RandomStream("score bootstrap", words=(271,))
-IMPROVEMENT_BOOTSTRAP = RandomStream("improvement bootstrap", words=(277,))
 RATIO_BOOTSTRAP = RandomStream("ratio bootstrap", words=(281,))
 CALIBRATION_HALVES = RandomStream("calibration halves", words=(3,))
 GAVEL_JOBS = RandomStream("Gavel jobs", words=(7,))
 SUBMISSION_JITTER = RandomStream("submission jitter", words=())
 QUEUE_PRIORITIES = RandomStream("queue priorities", words=())
-FIXED = (
-    *(SCORE_BOOTSTRAP, IMPROVEMENT_BOOTSTRAP, RATIO_BOOTSTRAP, CALIBRATION_HALVES),
-    *(GAVEL_JOBS, SUBMISSION_JITTER, QUEUE_PRIORITIES),
-)
+FIXED = (*(RATIO_BOOTSTRAP, CALIBRATION_HALVES, GAVEL_JOBS, SUBMISSION_JITTER, QUEUE_PRIORITIES),)
 """Streams of fixed numbers in the code, as of a bootstrap's resamples."""
 
 COINCIDING = (
     *(TRAINING_EPISODES, SHARING_REQUESTS),
-    *(PLACEMENT_STATES, PLACEMENT_CHOICES, PLACEMENT_SCALE_STATES, PLACEMENT_ABLATION),
+    *(PLACEMENT_STATES, PLACEMENT_CHOICES, PLACEMENT_SCALE_STATES),
 )
 """Legacy streams that are equal to other legacy ones at some indices. They are never drawn in one run.
 

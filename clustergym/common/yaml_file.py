@@ -54,6 +54,12 @@ class YamlMapping:
             mark, node = step
         return int(mark.line) + 1
 
+    def locate(self, error: InputError) -> InputError:
+        """Return an error about a key of this file with the file's path and the key's line."""
+        key = (error.field or "").strip(".")
+        line = self.line(key.split("."))
+        return InputError(error.message, file=self.path, line=line, field=key, remedy=error.remedy)
+
 
 def read_mapping(path: Path) -> YamlMapping:
     """Read a YAML file whose top level is a mapping.

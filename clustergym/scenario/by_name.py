@@ -24,7 +24,8 @@ def load_scenario(name: str = "testbed", overrides: Sequence[str] = (), seed: in
     overrides : sequence of str
         As on the command line: `cluster=arena-sim`, `horizon_s=3600`.
     seed : int
+        An override `seed=N` comes before it.
     """
     from clustergym.scenario.scenario_config import build_scenario
 
-    return build_scenario(compose([f"scenario={name}", *overrides, f"seed={seed}"]))
+    return build_scenario(compose([f"scenario={name}", f"seed={seed}", *overrides]))

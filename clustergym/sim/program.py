@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.common.errors import InputError
+from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import PositiveInt
 from clustergym.common.parameters import Parameters
 from clustergym.common.reading import read_regular
@@ -70,6 +71,8 @@ class Program(Policy):
     text : str
         The program.
     limits : Limits
+    rights : mapping, optional
+        Those of a system user, of `find_rights`: the program can then do what that user may do, no more.
 
     Raises
     ------
@@ -80,12 +83,14 @@ class Program(Policy):
     name = "program"
     information_class = InformationClass.CLAIRVOYANT
 
-    def __init__(self, text: str, limits: Limits) -> None:
+    def __init__(self, text: str, limits: Limits, rights: Mapping[str, Any] | None = None) -> None:
         self.limits = limits
         self._channel, other = Pipe()
         # The process removes its folder as it starts: nothing is left if this one is killed.
         self._folder = Path(tempfile.mkdtemp(prefix="clustergym-program-"))
-        self._process = _start(other.fileno(), self._folder)
+        if rights:
+            os.chown(self._folder, rights["user"], rights["group"])
+        self._process = _start(other.fileno(), self._folder, rights or {})
         other.close()
         self._late = threading.Timer(WALL_FACTOR * limits.cpu_s, self._process.kill)
         self._late.daemon = True
@@ -120,9 +125,9 @@ class Program(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run, and send the program the run's constants."""
-        if setting.queues is not None or setting.batch_models:
-            message = "is sent no queues of tenants and no choices of batch"
-            raise InputError(message, field="policy program", remedy="choose a scenario without")
+        if setting.batch_models:
+            message, remedy = "is sent no choices of batch", "choose a scenario without"
+            raise InputError(message, field="policy program", remedy=remedy)
         self._send(packed_setting(setting, 0))
 
     def schedule(self, view: View) -> Decision:
@@ -181,7 +186,17 @@ class Program(Policy):
         )
 
 
-def _start(channel: int, folder: Path) -> subprocess.Popen[bytes]:
+def find_rights(user: str) -> dict[str, Any]:
+    """Return the rights of a system user, as `Popen` takes them; only root may give them to a process."""
+    require(os.geteuid() == 0, "--user", user, "leave it out, or be root")
+    try:
+        account = pwd.getpwnam(user)
+    except KeyError:
+        raise InputError(f"no user {user!r} on this system", field="--user", remedy="give another") from None
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+
+
+def _start(channel: int, folder: Path, rights: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     """Start the process of a program, which is sent all that it may know through an open connection."""
     paths = os.pathsep.join(os.path.abspath(one) for one in sys.path if one)
     only = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
@@ -194,6 +209,7 @@ def _start(channel: int, folder: Path) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         pass_fds=[channel],
         start_new_session=True,
+        **rights,
     )
 
 

@@ -111,7 +111,7 @@ def limit(cpu_s: int, memory_bytes: int) -> None:
     # The hard limit ends what catches the first signal, or is in a call into C.
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
+    for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC):
         resource.setrlimit(limit, (0, 0))
     code = tuple(str(Path(one).resolve()) + os.sep for one in sys.path if one)
     closed = tuple(f"{PACKAGE / room}{os.sep}" for room in CLOSED + CLIENTS)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustergym.scenario.policy import Decision, InformationClass, InformationError, Setting, View
+from clustergym.scenario.policy import Decision, InformationClass, InformationError, Setting, StopCosts, View
+from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, Settings, UsageWindow
 
 LENGTH = struct.Struct("=q")
 COLUMNS = (
@@ -25,6 +26,7 @@ COLUMNS = (
 )
 """Arrays of a View, by name."""
 SETTING = ("capacity", "gpus_per_node", "counts")
+STOP = "stop."
 ANSWER = ("job", "gpu_type", "gpus", "drop", "batch", "partner")
 
 
@@ -49,14 +51,22 @@ def decode_message(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[An
 
 def packed_setting(setting: Setting, seed: int) -> bytes:
     """Encode a run's constants and a seed as the message that begins a run of a policy program."""
-    words = {"gpu_types": setting.gpu_types, "round_s": setting.round_s, "seed": seed}
+    queues = None if setting.queues is None else setting.queues.plain()
+    words = {"gpu_types": setting.gpu_types, "round_s": setting.round_s, "seed": seed, "queues": queues}
     return encode_message(words, {name: getattr(setting, name) for name in SETTING})
 
 
 def decode_setting(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Setting:
     """Decode the run's constants in a message of `packed_setting`."""
     given: dict[str, Any] = dict(arrays)
-    return Setting(tuple(words["gpu_types"]), **given, round_s=words["round_s"])
+    queues = None if words["queues"] is None else _decode_queues(**words["queues"])
+    return Setting(tuple(words["gpu_types"]), **given, round_s=words["round_s"], queues=queues)
+
+
+def _decode_queues(settings: Mapping[str, Any], queues: Mapping[str, Any]) -> QueueTree:
+    own = Settings(**{**settings, "history": UsageWindow(**settings["history"])})
+    rows = {name: Queue(**{**row, "members": tuple(row["members"])}) for name, row in queues.items()}
+    return QueueTree(rows, own)
 
 
 def packed_view(view: View, information: InformationClass) -> bytes:
@@ -67,7 +77,11 @@ def packed_view(view: View, information: InformationClass) -> bytes:
     if information != InformationClass.NONE:
         arrays["times"] = view.iteration_time_s()
     arrays["costs"] = view.restart_cost_s()
-    return encode_message({"now_s": view.now_s}, arrays)
+    words, stops = {"now_s": view.now_s}, view.stops()
+    if stops is not None:
+        words["loses"] = stops.loses
+        arrays |= {f"{STOP}{name}": one for name, one in vars(stops).items() if name != "loses"}
+    return encode_message(words, arrays)
 
 
 def decode_view(words: Mapping[str, Any], arrays: dict[str, NDArray[Any]], setting: Setting) -> View:
@@ -79,7 +93,10 @@ def decode_view(words: Mapping[str, Any], arrays: dict[str, NDArray[Any]], setti
             raise InformationError("asked for iteration times, which information class none does not include")
         return times
 
-    calls = {"times": give_times, "costs": lambda: costs, "batches": lambda: None}
+    names = [name for name in arrays if name.startswith(STOP)]
+    columns: dict[str, Any] = {name.removeprefix(STOP): arrays.pop(name) for name in names}
+    stops = StopCosts(**columns, loses=words["loses"]) if columns else None
+    calls = {"times": give_times, "costs": lambda: costs, "batches": lambda: None, "stops": lambda: stops}
     return View(now_s=words["now_s"], setting=setting, **arrays, **calls)  # type: ignore[arg-type]
 
 

@@ -28,12 +28,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     rules = commands.add_parser("rules", help="write queues and policy from what Slurm or Kueue prints")
     _rules_arguments(rules)
-    fit = commands.add_parser(
-        "fit", help="replay the log under the cluster's own rules, beside the logged waits"
-    )
-    _folder_arguments(fit)
-    whatif = commands.add_parser("whatif", help="other rules, GPUs or quotas on drawn months, beside today's")
-    _whatif_arguments(whatif)
+    words = "replay the log under the cluster's own rules, beside the logged waits"
+    _folder_arguments(commands.add_parser("fit", help=words))
+    words = "other rules, GPUs, quotas or capacity plans on drawn months, beside today's"
+    _whatif_arguments(commands.add_parser("whatif", help=words))
     eta = commands.add_parser("eta", help="when each waiting job starts: 10, 50 and 90 %% of drawn run times")
     words = "what a policy would do now, and why; nothing is sent anywhere"
     advise = commands.add_parser("advise", help=words)
@@ -97,13 +95,11 @@ def _whatif_arguments(parser: argparse.ArgumentParser) -> None:
     several: dict[str, Any] = {"action": "append", "default": []}
     add("--policy", metavar="POLICY", help="rules to try: NAME KEY=VALUE …, or a YAML file", **several)
     add("--add", metavar="NxTYPE", help="GPUs to add, as 16xA100", **several)
-    add(
-        "--quota",
-        metavar="QUEUE=N",
-        help="GPUs of a queue, for policies of quotas (kueue, kai, …)",
-        **several,
-    )
+    words = "GPUs of a queue, for policies of quotas (kueue, kai, …)"
+    add("--quota", metavar="QUEUE=N", help=words, **several)
     add("--limit", metavar="QUEUE=N", help="most GPUs of a queue, also under slurm-multifactor", **several)
+    words = "a YAML file of capacity plans: what is rented, at what prices, by which rule"
+    add("--plans", type=Path, metavar="FILE", help=words)
     add("--days", type=float, default=30.0, metavar="N", help="of each drawn month (default: 30)")
     add("--resamples", type=int, default=5, metavar="N", help="how many months are drawn (default: 5)")
     _price_arguments(parser)
@@ -133,12 +129,12 @@ def write_rules(options: argparse.Namespace) -> int:
     source = ", ".join(path.name for path in options.sources)
     written = write_rules(options.output, rules.queues, rules.policy, source)
     queues = list(rules.queues["queues"])
-    told = {"written": list(map(str, written)), "guessed": dict(+rules.guessed)}
-    write_json(options.json, told | vars(rules))
+    guessed = dict(+rules.guessed)
+    write_json(options.json, {"written": list(map(str, written)), "guessed": guessed, **vars(rules)})
     more = " …" * (len(queues) > 8)
     print("\n".join(f"wrote    {path}" for path in written))
     print(f"policy   {rules.policy['name']}; {len(queues)} queues: {', '.join(queues[:8])}{more}")
-    for what, count in (+rules.guessed).items():
+    for what, count in guessed.items():
         print(f"guessed  {count:,} {what}")
     return 0
 
@@ -166,15 +162,10 @@ def ask_whatif(options: argparse.Namespace) -> int:
     hydra_words = [word for word in options.words if word.startswith("hydra")]
     for name in ("days", "resamples"):
         require(getattr(options, name) > 0, f"--{name}", getattr(options, name), "give more than 0")
-    question = Question(
-        tuple(options.policy),
-        tuple(options.add),
-        _amounts(options.quota, "--quota"),
-        _amounts(options.limit, "--limit"),
-        options.days,
-        options.resamples,
-        tuple(words),
-    )
+    quotas, limits = _amounts(options.quota, "--quota"), _amounts(options.limit, "--limit")
+    periods = options.days, options.resamples
+    changes = tuple(options.policy), tuple(options.add), quotas, limits
+    question = Question(*changes, *periods, tuple(words), options.plans)
     out = options.out or options.folder / "whatif"
     figures = ask(TwinFolder(options.folder), question, _prices(options), out, hydra_words)
     command = f"clustergym twin {shlex.join(options.given)}"
@@ -191,9 +182,8 @@ def ask_whatif(options: argparse.Namespace) -> int:
     write_json(options.json, figures | {"command": command})
     print(table(sections[0].headers, sections[0].rows))
     print(f"{figures['runs']} runs, {figures['finished_before']} finished before")
-    print(
-        f"wrote {out / 'whatif.md'}, {out / 'whatif.html'}; study: {out / 'study.yaml'}, runs: {out / 'runs'}"
-    )
+    pages = f"{out / 'whatif.md'}, {out / 'whatif.html'}"
+    print(f"wrote {pages}; study: {out / 'study.yaml'}, runs: {out / 'runs'}")
     return 0
 
 
@@ -230,10 +220,9 @@ def _busy_watts(gpu_type: str, text: str) -> float:
     if not at:
         return _number(text, "--watts")
     found = read_power(Path(name), _number(limit, "--watts"))
-    told = (
-        f"{found.watts:.0f} W by {found.networks} networks, epochs {found.slower:.2f} times as long as at the"
-    )
-    print(f"{gpu_type} at a limit of {limit} W takes {told} highest limit; run times stay those of the log")
+    told = f"{found.watts:.0f} W by {found.networks} networks, epochs {found.slower:.2f} times as long"
+    told += " as at the highest limit"
+    print(f"{gpu_type} at a limit of {limit} W takes {told}; run times stay those of the log")
     return float(found.watts)
 
 

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats
 from clustergym.common.columns import texts
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_csv
+from clustergym.results.report.event_curves import read_log
 from clustergym.results.report.series import column, read_table
 from clustergym.trace.trace import FAILED, KILLED
 
@@ -84,6 +86,11 @@ WARM_UP = 0.1
 HOURS = 24
 COSTS = ("held_gpu_s", "overhead_gpu_s", "lost_gpu_s")
 """Columns of jobs.csv on what a job cost."""
+LATE, LATE_S = 2.0, 1800.0
+"""A job is late that takes longer than so many times its work at its request, and longer than this (s).
+
+As in `Capacity` (`clustergym.envs.capacity.world.is_late`): a log has no due times.
+"""
 
 
 @dataclass(frozen=True)
@@ -111,17 +118,19 @@ class UsageCurve(NamedTuple):
     Attributes
     ----------
     jobs : JobTable
-    wait_s, run_s, held_gpu_s, overhead_gpu_s, lost_gpu_s : ndarray of float, shape (n,)
+    wait_s, run_s, jct_s, held_gpu_s, overhead_gpu_s, lost_gpu_s : ndarray of float, shape (n,)
     log_outcome : list of str
     time_s, queued : ndarray of float, shape (B,)
-    held : dict of str to ndarray of float, shape (B,)
-        GPUs held, by type.
-    capacity : mapping of str to int
+    held, capacity : dict of str to ndarray of float, shape (B,)
+        GPUs held, and GPUs that are there, by type.
+    rent, rented_gpu_hours : float
+        USD for nodes that are rented.
     """
 
     jobs: JobTable
     wait_s: Floats
     run_s: Floats
+    jct_s: Floats
     held_gpu_s: Floats
     overhead_gpu_s: Floats
     lost_gpu_s: Floats
@@ -129,31 +138,66 @@ class UsageCurve(NamedTuple):
     time_s: Floats
     queued: Floats
     held: dict[str, Floats]
-    capacity: Mapping[str, int]
+    capacity: dict[str, Floats]
+    rent: float = 0.0
+    rented_gpu_hours: float = 0.0
 
 
-def read_course(folder: Path, origin_s: float, capacity: Mapping[str, int]) -> UsageCurve:
-    """Read a run's jobs and use of GPUs over time, given when its clock starts and its GPUs by type."""
-    names = ("submit_s", "first_start_s", "run_s", "request_gpus", *COSTS)
+def read_course(
+    folder: Path, origin_s: float, cluster: ClusterSpec, metrics: Mapping[str, float | None]
+) -> UsageCurve:
+    """Read a run's jobs and use of GPUs over time.
+
+    Parameters
+    ----------
+    folder : Path
+    origin_s : float
+        When its clock starts, seconds since 1970.
+    cluster : ClusterSpec
+        With the nodes that may be rented.
+    metrics : mapping
+        Of its result.json.
+    """
+    names = ("submit_s", "first_start_s", "run_s", "jct_s", "request_gpus", *COSTS)
     jobs = read_table(folder / "jobs.csv", names)
     found = {name: column(jobs, name) for name in names}
-    held = {gpu_type: f"held_gpus_{gpu_type}" for gpu_type in capacity}
+    held = {gpu_type: f"held_gpus_{gpu_type}" for gpu_type in cluster.gpu_types}
     times = read_table(folder / "timeline.csv", ("time_s", "queued_jobs", *held.values()))
     words = {name: texts(jobs, name) for name in ("team", "partition", "log_outcome")}
     gpus = np.nan_to_num(found["request_gpus"]).astype(np.int64)
+    row_s = column(times, "time_s")
+    time_s, capacity = _find_capacity(folder, cluster, row_s, "cost" in metrics)
+    row = np.searchsorted(row_s, time_s, "right") - 1
     return UsageCurve(
         jobs=JobTable(
             gpus, found["held_gpu_s"], found["submit_s"], origin_s, words["team"], words["partition"]
         ),
         wait_s=found["first_start_s"] - found["submit_s"],
-        run_s=found["run_s"],
-        **{name: found[name] for name in COSTS},
+        **{name: found[name] for name in ("run_s", "jct_s", *COSTS)},
         log_outcome=words["log_outcome"],
-        time_s=column(times, "time_s"),
-        queued=column(times, "queued_jobs"),
-        held={gpu_type: column(times, name) for gpu_type, name in held.items()},
+        time_s=time_s,
+        queued=column(times, "queued_jobs")[row],
+        held={gpu_type: column(times, name)[row] for gpu_type, name in held.items()},
         capacity=capacity,
+        rent=metrics.get("cost") or 0.0,
+        rented_gpu_hours=metrics.get("rented_gpu_hours") or 0.0,
     )
+
+
+def _find_capacity(
+    folder: Path, cluster: ClusterSpec, time_s: Floats, rents: bool
+) -> tuple[Floats, dict[str, Floats]]:
+    """Return the times at which a timeline or the GPUs that are there change, and these GPUs by type."""
+    outages = read_log(folder / "events.jsonl.gz", float(time_s[-1])).outages if rents else []
+    # A run begins with every node that is rented out of use.
+    rented = {outage.node for outage in outages if not outage.start_s}
+    outages = [outage for outage in outages if outage.node in rented]
+    time_s = np.union1d(time_s, [at for outage in outages for at in (outage.start_s, outage.end_s)])
+    capacity = np.tile(cluster.capacity.astype(np.float64)[:, None], len(time_s))
+    for node, start_s, end_s in outages:
+        gone = slice(*np.searchsorted(time_s, (start_s, end_s)).tolist())
+        capacity[cluster.node_type[node], gone] -= cluster.node_gpus[node]
+    return time_s, dict(zip(cluster.gpu_types, capacity, strict=True))
 
 
 def check_counts(course: UsageCurve, path: Path) -> None:
@@ -168,8 +212,11 @@ def check_counts(course: UsageCurve, path: Path) -> None:
 
 
 def summarise_run(course: UsageCurve, prices: Prices) -> dict[str, Any]:
-    """Return a run's waits, utilisation, cost, energy (kWh) and carbon emissions (kg) as plain values."""
-    found: dict[str, Any] = {"waits": {}, "lost": {}}
+    """Return a run's waits, utilisation, cost, energy (kWh) and carbon emissions (kg) as plain values.
+
+    What is rented costs its rent, all other GPUs the price of a GPU-hour.
+    """
+    found: dict[str, Any] = {"waits": {}, "lost": {}, "late_jobs": count_late(course)}
     for by in BY:
         found["waits"][by] = {
             name: waits(course.wait_s[mine], course.run_s[mine])
@@ -184,9 +231,13 @@ def summarise_run(course: UsageCurve, prices: Prices) -> dict[str, Any]:
         }
     found["goodput_gpu_hours"] = goodput = divide_goodput(course)
     found["utilisation"] = utilisation(course)
+    found |= {"rented_gpu_hours": course.rented_gpu_hours, "rent": course.rent}
     if prices.gpu_hour is not None:
-        found["cost"] = {name: hours * prices.gpu_hour for name, hours in goodput.items()}
-        found["cost"]["all"] = sum(goodput.values()) * prices.gpu_hour
+        # A use of one's own GPUs and of rented ones has no one price.
+        uses = {} if course.rented_gpu_hours else goodput
+        found["cost"] = {name: hours * prices.gpu_hour for name, hours in uses.items()}
+        own_hours = sum(goodput.values()) - course.rented_gpu_hours
+        found["cost"]["all"] = own_hours * prices.gpu_hour + course.rent
     if prices.watts:
         by_hour = energy_by_hour(course, prices.watts)
         found["energy_kwh"] = float(by_hour.sum())
@@ -195,13 +246,19 @@ def summarise_run(course: UsageCurve, prices: Prices) -> dict[str, Any]:
     return found
 
 
+def count_late(course: UsageCurve) -> int:
+    """Return how many jobs are late (`LATE`); those that never start count."""
+    work_s = (course.held_gpu_s - course.overhead_gpu_s - course.lost_gpu_s) / course.jobs.gpus
+    return int((~(course.jct_s <= np.maximum(LATE * work_s, LATE_S))).sum())
+
+
 def divide_goodput(course: UsageCurve) -> dict[str, float]:
     """Return the GPU-hours of each use, such as productive or idle, from the first submission to the end."""
     overhead, undone = float(course.overhead_gpu_s.sum()), float(course.lost_gpu_s.sum())
     working = course.held_gpu_s - course.overhead_gpu_s - course.lost_gpu_s
     early = np.isin(course.log_outcome, (FAILED, KILLED))
     lasting, held = np.diff(course.time_s), sum(course.held.values(), np.zeros(len(course.time_s)))[:-1]
-    free_gpu_s = (sum(course.capacity.values()) - held) * lasting
+    free_gpu_s = (sum(course.capacity.values(), np.zeros(len(course.time_s)))[:-1] - held) * lasting
     waited = course.queued[:-1] > 0
     gpu_s = {
         "productive": float(working[~early].sum()),
@@ -221,8 +278,8 @@ def utilisation(course: UsageCurve) -> float | None:
     if last <= begin:
         return None
     edges = np.clip(course.time_s, begin, last)
-    held = sum(course.held.values(), np.zeros(len(course.time_s)))[:-1]
-    return float(np.dot(held, np.diff(edges)) / (sum(course.capacity.values()) * (last - begin)))
+    held, there = (sum(of.values(), np.zeros(len(edges)))[:-1] for of in (course.held, course.capacity))
+    return float(np.dot(held, np.diff(edges)) / np.dot(there, np.diff(edges)))
 
 
 def energy_by_hour(course: UsageCurve, watts: Mapping[str, tuple[float, float]]) -> Floats:

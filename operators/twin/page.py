@@ -28,7 +28,7 @@ class Section(NamedTuple):
 def list_sections(figures: Mapping[str, Any]) -> list[Section]:
     """Return the tables that show the figures of a what-if question."""
     options = figures["options"]
-    found = [_overview(options, figures["ratios"])]
+    found = [_overview(options, figures["ratios"], figures["differences"])]
     for by, title in BY.items():
         names = list(dict.fromkeys(name for its in options.values() for name in its["waits"].get(by, {})))
         if by == "all" or names in ([], ["(none)"]):
@@ -48,12 +48,15 @@ def list_sections(figures: Mapping[str, Any]) -> list[Section]:
     return found
 
 
-def _overview(options: Mapping[str, Any], ratios: Mapping[str, Any]) -> Section:
+def _overview(
+    options: Mapping[str, Any], ratios: Mapping[str, Any], differences: Mapping[str, Any]
+) -> Section:
     waits = [its["waits"]["all"][BY["all"]] for its in options.values()]
     rows = [["mean wait (min)", *(_interval(wait.get("mean_s"), 60.0) for wait in waits)]]
     rows.append(["to today's", *(_ratio(ratios[label].get("all", {}).get(BY["all"])) for label in options)])
     for name, title in (("p50_s", "half wait less than"), ("p90_s", "9 of 10"), ("p99_s", "99 of 100")):
         rows.append([f"{title} (min)", *(_interval(wait.get(name), 60.0) for wait in waits)])
+    rows.append(["late jobs", *(_interval(its["late_jobs"], 1.0) for its in options.values())])
     cells = (its.get("utilisation") for its in options.values())
     rows.append(["GPUs in use, steady window", *(share(cell["mean"]) if cell else "-" for cell in cells)])
     titles = {"cost": "cost of all GPUs", "energy_kwh": "energy (kWh)", "carbon_kg": "carbon (kg CO2)"}
@@ -61,7 +64,28 @@ def _overview(options: Mapping[str, Any], ratios: Mapping[str, Any]) -> Section:
         if any(key in its for its in options.values()):
             given = (its[key]["all"] if key == "cost" else its[key] for its in options.values())
             rows.append([title, *(_plain(cell) for cell in given)])
+    if rents := any(its["rented_gpu_hours"]["mean"] for its in options.values()):
+        rows.append(["rent", *(_plain(its["rent"]) for its in options.values())])
+        rows.append(["rented GPU-hours", *(_plain(its["rented_gpu_hours"]) for its in options.values())])
+    for key, (title, unit) in COMPARED.items():
+        if key != "cost" or rents or any("cost" in its for its in options.values()):
+            cells = (differences.get(label, {}).get(key) for label in options)
+            rows.append([title, *(_difference(cell, unit) for cell in cells)])
     return Section("In short", ["", *options], rows)
+
+
+COMPARED = {
+    "wait_s": ("mean wait less today's (min)", 60.0),
+    "late_jobs": ("late jobs less today's", 1.0),
+    "cost": ("cost less today's", 1.0),
+}
+
+
+def _difference(cell: Mapping[str, float] | None, unit: float) -> str:
+    if cell is None:
+        return "-"
+    ends = f" [{cell['low'] / unit:+,.1f}, {cell['high'] / unit:+,.1f}]" if "low" in cell else ""
+    return f"{cell['mean'] / unit:+,.1f}{ends} (n = {cell['periods']})"
 
 
 def _interval(cell: Mapping[str, float] | None, unit: float) -> str:

@@ -6,7 +6,7 @@ A drawn month has the weeks of the log, in another order and with repetition.
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
-from clustergym.benchmark.study.study_file import Study, read_cells, read_study, run_cells
+from clustergym.benchmark.study.study_file import Study, read_cells, read_study, run_cells, slug
 from clustergym.cluster.cluster_files import canonical_gpu_type, load_cluster
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.common.columns import DAY_S
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.writing import write_text
-from clustergym.results.metrics.statistics import Estimate, estimate_nonnegative
+from clustergym.results.metrics.statistics import estimate, estimate_nonnegative
 from clustergym.scenario.tenants.queue_tree import load_queues
 from clustergym.trace.log_files import write_log
 from clustergym.trace.records import RecordedJobs
@@ -29,6 +29,8 @@ from clustergym.trace.trace import Trace
 
 from .figures import Prices, check_counts, read_course, summarise_run
 from .folder import CLUSTER, QUEUES, TwinFolder
+from .plans import Plan, read_plans
+from .waits import BY
 
 
 class Drawn(NamedTuple):
@@ -87,6 +89,7 @@ def draw_log(trace: Trace, days: float, seed: int, path: Path) -> Drawn:
     if not rows:
         raise InputError("has no job in the drawn days", file=trace.path or None, remedy="give more days")
     drawn, origin = trace.take(rows), trace.clock_start_s
+    kept = "gpus", "gpu_type", "user", "virtual_cluster", "partition", "outcome", "priority", "nodes"
     log = RecordedJobs(
         path=path,
         format="drawn",
@@ -94,18 +97,11 @@ def draw_log(trace: Trace, days: float, seed: int, path: Path) -> Drawn:
         row=np.arange(len(rows)),
         line=[0] * len(rows),
         duration_s=drawn.work_iterations.astype(np.float64),
-        gpus=drawn.gpus,
-        gpu_type=drawn.gpu_type,
         job_id=job_id,
         submit_s=origin + np.array(submit_s),
         left_out=Counter(),
-        user=drawn.user,
-        virtual_cluster=drawn.virtual_cluster,
-        partition=drawn.partition,
-        outcome=drawn.outcome,
         time_limit_s=drawn.time_limit_s,
-        priority=drawn.priority,
-        nodes=drawn.nodes,
+        **{name: getattr(drawn, name) for name in kept},
     )
     write_log(log, path)
     return Drawn(path, len(rows), origin + min(submit_s))
@@ -138,6 +134,8 @@ class Question:
         How many are drawn.
     words : tuple of str
         Overrides of every run.
+    plans : Path or None
+        File of capacity plans.
     """
 
     policies: tuple[str, ...] = ()
@@ -147,6 +145,7 @@ class Question:
     days: float = 30.0
     resamples: int = 5
     words: tuple[str, ...] = ()
+    plans: Path | None = None
 
 
 def changed_cluster(twin: TwinFolder, add: Sequence[str], out: Path) -> Path:
@@ -191,40 +190,57 @@ def changed_queues(twin: TwinFolder, question: Question, out: Path) -> Path:
     return path
 
 
-def write_study(twin: TwinFolder, question: Question, out: Path) -> tuple[Path, dict[int, Drawn]]:
-    """Resample logs at random and write a question's study file; return its path and the logs by seed."""
-    (out / "logs").mkdir(parents=True, exist_ok=True)
-    drawn = {
-        seed: draw_log(twin.log, question.days, seed, out / "logs" / f"log-{seed}.csv")
-        for seed in range(question.resamples)
-    }
-    log = f"'{(out / 'logs').absolute()!s}/log-${{seed}}.csv'"
+def write_studies(twin: TwinFolder, question: Question, out: Path) -> tuple[list[Study], dict[int, Drawn]]:
+    """Resample logs at random and write a question's study files; return the studies and the logs by seed.
+
+    The first is of all but the plans, each of which is one.
+    """
+    amounts = [*(question.quotas or {}).items(), *(question.limits or {}).items()]
+    told = [*(f"{text} more" for text in question.add), *(f"{name} {gpus:g}" for name, gpus in amounts)]
+    changed, plans = " and ".join(told), dict[str, Plan]()
+    if question.plans is not None:
+        own = load_cluster(str(twin.file(CLUSTER).absolute()))
+        plans = read_plans(question.plans, own, (TODAY, changed))
+    if not (question.policies or changed or plans):
+        remedy = "give --policy, --add, --quota, --limit or --plans"
+        raise InputError("nothing is to be changed", field="whatif", remedy=remedy)
+    logs, seeds = (out / "logs").absolute(), range(question.resamples)
+    logs.mkdir(parents=True, exist_ok=True)
+    drawn = {seed: draw_log(twin.log, question.days, seed, logs / f"log-{seed}.csv") for seed in seeds}
+    log = f"'{logs!s}/log-${{seed}}.csv'"
     scenarios = {TODAY: twin.words(log=log, more=question.words)}
-    cluster = changed_cluster(twin, question.add, out) if question.add else None
-    moved = question.quotas or question.limits
-    queues = changed_queues(twin, question, out) if moved else None
-    if cluster is not None or queues is not None:
-        amounts = [*(question.quotas or {}).items(), *(question.limits or {}).items()]
-        told = [*(f"{text} more" for text in question.add), *(f"{name} {gpus:g}" for name, gpus in amounts)]
-        words = twin.words(log=log, cluster=cluster, queues=queues, more=question.words)
-        scenarios[" and ".join(told)] = words
+    if changed:
+        cluster = changed_cluster(twin, question.add, out) if question.add else None
+        queues = changed_queues(twin, question, out) if question.quotas or question.limits else None
+        scenarios[changed] = twin.words(log=log, cluster=cluster, queues=queues, more=question.words)
     policies = {"today's rules": twin.policy_words(None)}
     policies |= {text: twin.policy_words(text) for text in question.policies}
-    if len(scenarios) * len(policies) == 1:
-        remedy = "give --policy, --add, --quota or --limit"
-        raise InputError("nothing is to be changed", field="whatif", remedy=remedy)
+    studies = [_write_study(out / "study.yaml", scenarios, policies, seeds)]
+    for name, plan in plans.items():
+        folder = out / "plans" / slug(name)
+        more = (*question.words, *plan.words)
+        scenarios = {name: twin.words(log=log, cluster=changed_cluster(twin, plan.add, folder), more=more)}
+        within = {label: plan.policy_words(given) for label, given in policies.items()}
+        studies.append(_write_study(folder / "study.yaml", scenarios, within, seeds))
+    return studies, drawn
+
+
+Labelled = Mapping[str, Sequence[str]]
+"""Overrides by the label of a scenario or policy."""
+
+
+def _write_study(path: Path, scenarios: Labelled, policies: Labelled, seeds: Sequence[int]) -> Study:
     content = {
         "title": "What if",
         "scenarios": {label: shlex.join(["own-log", *words]) for label, words in scenarios.items()},
         "policies": {label: shlex.join(words) for label, words in policies.items()},
-        "seeds": list(drawn),
+        "seeds": list(seeds),
         "metrics": METRICS,
-        "reference_scenario": TODAY,
         "reference_policy": "today's rules",
     }
-    path = out / "study.yaml"
+    content |= {"reference_scenario": TODAY} if TODAY in scenarios else {}
     write_text(path, yaml.safe_dump(content, sort_keys=False, width=1000), "--out")
-    return path, drawn
+    return read_study(path)
 
 
 def ask(
@@ -234,25 +250,23 @@ def ask(
 
     A run that is finished is not run again, so that a question which was stopped goes on.
     """
-    path, drawn = write_study(twin, question, out)
-    study = read_study(path)
-    cells = list(study.cells())
+    studies, drawn = write_studies(twin, question, out)
+    cells = [cell for study in studies for cell in study.cells()]
     status, finished = run_cells(cells, out / "runs", hydra_words)
     if status:
-        raise InputError("some runs failed", file=path, remedy="mend them, and ask again")
-    read_cells(study, out / "runs")
+        raise InputError("some runs failed", file=out / "study.yaml", remedy="mend them, and ask again")
     by_option: dict[str, list[dict[str, Any]]] = {}
-    for cell in cells:
-        folder = out / "runs" / cell.folder
-        changed = cell.scenario != TODAY and question.add
-        cluster = load_cluster(str((out / CLUSTER if changed else twin.file(CLUSTER)).absolute()))
-        capacity = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
-        course = read_course(folder, drawn[cell.seed].origin_s, capacity)
-        if not any(word.startswith("oracle") for word in question.words):
-            check_counts(course, folder / "jobs.csv")
-        by_option.setdefault(make_label(study, cell.scenario, cell.policy), []).append(
-            summarise_run(course, prices)
-        )
+    for study in studies:
+        for cell, result in read_cells(study, out / "runs").runs:
+            folder = out / "runs" / cell.folder
+            changed = cell.scenario != TODAY and (question.add or study is not studies[0])
+            path = study.path.parent / CLUSTER if changed else twin.file(CLUSTER)
+            cluster = load_cluster(str(path.absolute()))
+            course = read_course(folder, drawn[cell.seed].origin_s, cluster, result.metrics)
+            if not any(word.startswith("oracle") for word in question.words):
+                check_counts(course, folder / "jobs.csv")
+            label = make_label(study, cell.scenario, cell.policy)
+            by_option.setdefault(label, []).append(summarise_run(course, prices))
     return {
         "schema": "clustergym.twin-whatif/1",
         "runs": len(cells),
@@ -260,14 +274,16 @@ def ask(
         "days": question.days,
         "jobs": [one.jobs for one in drawn.values()],
         "options": {label: summary(runs) for label, runs in by_option.items()},
-        "ratios": {label: ratios(by_option["today"], runs) for label, runs in by_option.items()},
+        "ratios": {label: ratios(by_option[TODAY], runs) for label, runs in by_option.items()},
+        "differences": {
+            label: differences(by_option[TODAY], runs) for label, runs in by_option.items() if label != TODAY
+        },
     }
 
 
 def make_label(study: Study, scenario: str, policy: str) -> str:
     """Return the label of a scenario with a policy; `today` if both are those of today."""
-    parts = [scenario] if scenario != TODAY else []
-    parts += [policy] if policy != study.reference_policy else []
+    parts = [scenario] * (scenario != TODAY) + [policy] * (policy != study.reference_policy)
     return ", ".join(parts) or TODAY
 
 
@@ -279,7 +295,7 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if values and isinstance(values[0], Mapping):
             found[key] = summary(values)
         elif values:
-            of_all: Estimate = estimate_nonnegative([float(value) for value in values])
+            of_all = estimate_nonnegative([float(value) for value in values])
             found[key] = {"mean": of_all.mean, "low": of_all.low, "high": of_all.high}
     return found
 
@@ -303,6 +319,30 @@ def ratios(today: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]
             each = [float(mine / of_today) for of_today, mine in without] or [float(sums[1] / sums[0])]
             found[by][name] = {"ratio": float(sums[1] / sums[0]), "low": min(each), "high": max(each)}
     return found
+
+
+def differences(today: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what runs wait, are late and cost less those under today's rules, on the same logs.
+
+    Each is a mean over months; from three on it has Student's 95 % interval of the months' differences.
+    """
+    found: dict[str, Any] = {}
+    for key, read in READ.items():
+        pairs = [(read(a), read(b)) for a, b in zip(today, runs, strict=True)]
+        known = [b - a for a, b in pairs if a is not None and b is not None]
+        if known:
+            of_all = estimate(known)
+            found[key] = {"mean": of_all.mean, "periods": len(known)}
+            found[key] |= {"low": of_all.low, "high": of_all.high} if len(known) > 2 else {}
+    return found
+
+
+READ: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
+    "wait_s": lambda run: _mean(run, "all", BY["all"]),
+    "late_jobs": lambda run: float(run["late_jobs"]),
+    "cost": lambda run: float(run["cost"]["all"] if "cost" in run else run["rent"]),
+}
+"""The figures of a run that options are compared by."""
 
 
 def _mean(run: Mapping[str, Any], by: str, name: str) -> float | None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def field(name: str) -> Path:
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
     """The base folder of docs/twin.md: two nodes of 8 A100."""
-    for name, body in re.findall(r'```text title="([^"]+)"\n(.*?)```', DOCS.read_text(), re.DOTALL):
+    for name, body in re.findall(r'```\w+ title="([^"]+)"\n(.*?)```', DOCS.read_text(), re.DOTALL):
         (tmp_path / name).write_text(body)
     folder, at = tmp_path / "mine", str(tmp_path)
     words = ["import", f"{at}/sacct.txt", "--format", "sacct", "-o", str(folder / "log.csv")]
@@ -74,6 +75,17 @@ def written(folder: Path, *rows: str, head: str = HEAD) -> Path:
     path = folder / "file.txt"
     path.write_text("\n".join([head, *rows]) + "\n")
     return path
+
+
+def test_the_table_of_plans_is_what_its_command_prints(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = DOCS.read_text()
+    monkeypatch.chdir(mine.parent)
+    line = next(line for line in page.splitlines() if line.startswith("clustergym twin whatif mine --plans"))
+    assert twin_main(shlex.split(line)[2:]) == 0
+    table = page.split("<!-- plans -->\n")[1].split("<!-- end of plans -->")[0].strip()
+    assert table in capsys.readouterr().out
 
 
 NODES = {

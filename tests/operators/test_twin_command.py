@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -158,6 +158,8 @@ def test_whatif(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) ->
         "A100=400/60",
         "--carbon",
         "300",
+        "--plans",
+        "plans.yaml",
         "--out",
         str(out),
         "--json",
@@ -165,6 +167,7 @@ def test_whatif(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) ->
     ]
     assert main(words) == 0
     question = Question(("fcfs", "srtf"), ("8xA100",), {"a=b": 8.0}, {"c": 9999999.0}, 0.5, 1, ("seed=1",))
+    question = replace(question, plans=Path("plans.yaml"))
     prices = Prices(2.0, {"A100": (400.0, 60.0)}, (300.0,))
     assert calls == [(Path("twin"), question, prices, out, ["hydra/launcher=joblib"])]
     assert capsys.readouterr().out.splitlines() == [

@@ -58,7 +58,7 @@ def test_every_folder_of_conf_is_tested_here():
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
     tested = (
         "agent capacity cluster costs experiment failures generator hardware hydra logger model oracle "
-        "placer policy queues scenario stack sweep trace transformer"
+        "placer policy queues scenario stack sweep task trace transformer"
     )
     assert groups == set(tested.split())
 
@@ -135,6 +135,17 @@ def test_every_built_in_policy_and_placer_has_a_yaml():
     assert {content("policy", name)["name"] for name in names("policy")} == built_in_policies()
     assert set(entry_points("placer")) <= set(names("placer"))
     assert {content("placer", name)["name"] for name in names("placer")} == set(entry_points("placer"))
+
+
+@pytest.mark.parametrize("name", names("task"))
+def test_task(name):
+    from clustergym.training.program_task import evaluate_program, load_task
+
+    program = conf_dir().parent / "examples" / "program_srtf.py"
+    for mode in ("train", "test"):
+        found = evaluate_program(program, load_task(name), mode, traces=1)
+        assert found["status"] == "success"
+        assert 0.1 < found["combined_score"] < 10.0
 
 
 @pytest.mark.parametrize("name", [name for name in names("scenario") if name != "own-log"])

@@ -71,3 +71,9 @@ def test_a_key_below_one_that_is_null_has_no_effect(order, tmp_path, capsys, mon
 def test_every_key_of_a_trace_from_a_file_counts():
     keys = yaml.safe_load((conf_dir() / "trace" / "file.yaml").read_text())
     assert set(READ_WITH_FILE["trace"]) == set(keys)
+
+
+def test_an_override_of_the_seed_is_not_lost():
+    load = clustergym.load_scenario
+    given, named = load("testbed", [*SMALL[:3], "seed=1"]), load("testbed", SMALL[:3], seed=1)
+    assert given.sha256 == named.sha256 != load("testbed", SMALL[:3]).sha256

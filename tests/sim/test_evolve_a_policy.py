@@ -5,10 +5,9 @@ import importlib.util
 import random
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
-
-from clustergym.training.program_score import score_program
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SEED = EXAMPLES / "program_to_evolve.py"
@@ -23,8 +22,19 @@ def evolve():
     return module
 
 
-def test_it_begins_with_srtf() -> None:
-    assert score_program(SEED, traces=1)["score"] == pytest.approx(1.0, rel=1e-9)
+def test_it_begins_with_srtf(evolve) -> None:
+    assert evolve.evaluate(str(SEED), 1)["combined_score"] == pytest.approx(1.0, rel=1e-9)
+
+
+def test_openevolve_gets_numbers_and_texts(evolve, monkeypatch) -> None:
+    given = ModuleType("openevolve.evaluation_result")
+    given.EvaluationResult = SimpleNamespace
+    monkeypatch.setitem(sys.modules, "openevolve", ModuleType("openevolve"))
+    monkeypatch.setitem(sys.modules, given.__name__, given)
+    found = evolve.evaluate(str(SEED), 1)
+    assert found.metrics["combined_score"] == pytest.approx(1.0, rel=1e-9)
+    assert all(isinstance(one, float | int) for one in found.metrics.values())
+    assert "waited" in found.artifacts["worst_jobs"]
 
 
 def test_changes_stay_between_the_marks_and_are_python(evolve) -> None:
@@ -44,11 +54,11 @@ def test_changes_stay_between_the_marks_and_are_python(evolve) -> None:
 def test_the_search_improves_its_seed_and_writes_a_package(evolve, tmp_path, monkeypatch, capsys) -> None:
     """The second program that it tries lets jobs take other types than they ask for."""
     evaluate = evolve.evaluate
-    monkeypatch.setattr(evolve, "evaluate", lambda path, traces: evaluate(path, min(traces, 3)))
+    monkeypatch.setattr(evolve, "evaluate", lambda path, traces: evaluate(path, traces or 3))
     assert evolve.main(["--programs", "2", "--out", str(tmp_path / "best")]) == 0
     printed = capsys.readouterr().out
-    assert "seed: 1.0000 of srtf's mean JCT" in printed
-    assert "program 2: 0.85" in printed
+    assert "seed: combined_score 1.0000" in printed
+    assert "program 2: 1.1657" in printed
     assert (tmp_path / "best" / "evolved.py").read_text(encoding="utf-8") != SEED.read_text(encoding="utf-8")
     assert 'evolved = "evolved:Evolved"' in (tmp_path / "best" / "pyproject.toml").read_text(encoding="utf-8")
 
@@ -62,7 +72,6 @@ def test_a_program_without_marks_is_refused(evolve, tmp_path, capsys) -> None:
 def test_the_stand_in_answers_with_a_program(evolve) -> None:
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
-    from types import SimpleNamespace
 
     model = evolve.StandIn(SimpleNamespace(name="stand-in", random_seed=1))
     prompt = f"# Current program\n```python\n{SEED.read_text(encoding='utf-8')}```\nImprove it."

@@ -17,13 +17,9 @@ from clustergym.common.errors import InputError
 from clustergym.results.bounds.bounds import build_programme, lower_bounds
 from clustergym.results.folder_replay import replay_folder
 from clustergym.results.measured_run import make_result, measure_run
-from clustergym.results.placement_log import (
-    PlacementError,
-    placement_lines,
-    replay_placements,
-    simulate_recorded,
-)
+from clustergym.results.placement_log import PlacementError, simulate_recorded
 from clustergym.results.run_job import run_policy
+from clustergym.results.schedule_log import replay_schedule
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.disturbances.failures import Failures, NodeFailure
 from clustergym.scenario.policy import Decision
@@ -193,14 +189,13 @@ def test_replays_are_equal(placer):
     digest = run.simulation.log.digest
     again = replay(scenario, chosen, policy.information_class, None, 3, run.simulation.changes)
     assert again.log.digest == digest
-    told, asked = replay_placements(scenario, policy, recorded.answers, None, 3)
-    assert (told.log.digest, asked) == (digest, len(recorded.answers))
-    devices = [line.get("device") for line in placement_lines(scenario, recorded.answers, {})]
-    assert any(device is not None for device in devices)
+    changes = run.simulation.changes
+    told = replay_schedule(scenario, policy.information_class, None, None, 3, changes, recorded.answers)
+    assert told.log.digest == digest
     taken = next(n for n, answer in enumerate(recorded.answers) if answer.device >= 0)
     recorded.answers[taken] = replace(recorded.answers[taken], device=31)
     with pytest.raises(PlacementError, match="GPU 31 of node"):
-        replay_placements(scenario, policy, recorded.answers, None, 3)
+        replay_schedule(scenario, policy.information_class, None, None, 3, changes, recorded.answers)
 
 
 def test_random_fit_depends_on_the_seed():

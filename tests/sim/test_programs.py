@@ -1,13 +1,14 @@
 """Programs as policies: what they are sent, faults end in one line, cheats find nothing."""
 
 import hashlib
-import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,15 @@ from typing import Any
 import pytest
 from clustergym.policies.srtf import ShortestRemainingTimeFirst
 
-from clustergym.commands import evaluate
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import QUEUED, Decision, View
 from clustergym.scenario.registry import make_placer
+from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.drive import simulate
-from clustergym.sim.program import Limits, Program
-from clustergym.training.program_score import SRTF_S, draw, score_program, srtf_s
+from clustergym.sim.program import Limits, Program, find_rights
+from clustergym.training.program_task import evaluate_program, load_task
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "program_srtf.py"
 HEAD = "from clustergym.scenario.policy import *\n"
 SUBCLASS = """
 class Mine(Policy):
@@ -37,36 +38,22 @@ class Mine(Policy):
 
 def failed(tmp_path: Path, text: str, limits: Limits | None = None) -> str:
     """Return the error of a program, which has no score."""
-    file = tmp_path / "one.py"
+    file, task = tmp_path / "one.py", load_task("elastic")
     file.write_text(text, encoding="utf-8")
-    outcome = score_program(file, traces=1, limits=limits)
-    assert outcome["score"] is None
-    assert len(outcome["error"].splitlines()) == 1
-    return str(outcome["error"])
+    outcome = evaluate_program(file, replace(task, limits=limits or task.limits), traces=1)
+    assert (outcome["status"], outcome["combined_score"]) == ("error", 0.0)
+    assert len(outcome["artifacts"]["error"].splitlines()) == 1
+    return str(outcome["artifacts"]["error"])
+
+
+def drawn() -> Scenario:
+    task = load_task("elastic")
+    return build_scenario({**task.configuration, "seed": task.train[0]})
 
 
 def scheduling(body: str) -> str:
     """Return a program whose function has a body."""
     return HEAD + "def schedule(view):\n" + "".join(f"    {line}\n" for line in body.splitlines())
-
-
-def test_the_example_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluate.main(["--policy-file", str(EXAMPLE), "--traces", "1", "--json", "-"]) == 0
-    outcome = json.loads(capsys.readouterr().out)
-    assert outcome["error"] is None
-    assert outcome["score"] == outcome["traces"][0]["jct_mean_s"] / outcome["traces"][0]["srtf_s"]
-    assert 0.5 < outcome["score"] < 1.0
-
-
-def test_the_same_policy_scores_the_same_in_a_process_of_its_own(tmp_path: Path) -> None:
-    file = tmp_path / "srtf.py"
-    text = "from clustergym.policies.srtf import ShortestRemainingTimeFirst\n"
-    file.write_text(text + "class Mine(ShortestRemainingTimeFirst):\n    pass\n", encoding="utf-8")
-    assert score_program(file, traces=1)["score"] == pytest.approx(1.0, rel=1e-9)
-
-
-def test_the_references_are_those_of_srtf() -> None:
-    assert [srtf_s(one) for one in draw("dev", 8)] == pytest.approx(SRTF_S["dev"], rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +87,29 @@ def test_a_sleep_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "took longer than 2 s" in failed(tmp_path, "import time\ntime.sleep(60)\n", Limits(cpu_s=1))
 
 
-def test_the_test_split_is_refused() -> None:
-    with pytest.raises(InputError, match="leaderboard alone"):
-        score_program(EXAMPLE, "test")
+def test_only_root_runs_a_program_as_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = pwd.getpwuid(os.getuid())
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(InputError, match="leave it out, or be root"):
+        find_rights(own.pw_name)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(InputError, match="no user 'nobody-at-all' on this system"):
+        find_rights("nobody-at-all")
+    given: list[dict[str, Any]] = []
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, user: int, group: int, extra_groups: list[int], **rest: Any) -> None:
+            given.append({"user": user, "group": group, "extra": extra_groups})
+            super().__init__(*words, **rest)
+
+    monkeypatch.setattr("subprocess.Popen", Noted)
+    with Program(scheduling("pass"), Limits(), find_rights(own.pw_name)):
+        assert given == [{"user": own.pw_uid, "group": own.pw_gid, "extra": []}]
+
+
+def test_no_process_can_be_started_by_a_normal_user(tmp_path: Path) -> None:
+    body = "import sys\nraise RuntimeError(sys.modules['__main__'].resource.getrlimit(6))"
+    assert "RuntimeError: (0, 0)" in failed(tmp_path, scheduling(body))
 
 
 CHEATS = {
@@ -192,7 +199,7 @@ def _wait_for(found: Callable[[], Any], most_s: float = 30.0) -> Any:
 
 
 def test_a_view_is_the_same_in_both_processes() -> None:
-    (scenario,) = draw("dev", 1)
+    scenario = drawn()
     texts: list[str] = []
 
     class Compared(Program):
@@ -208,7 +215,7 @@ def test_a_view_is_the_same_in_both_processes() -> None:
 
 
 def test_the_text_has_units_and_every_job() -> None:
-    (scenario,) = draw("dev", 1)
+    scenario = drawn()
     seen: list[tuple[int, str]] = []
 
     class Noted(ShortestRemainingTimeFirst):

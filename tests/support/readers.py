@@ -45,7 +45,6 @@ from clustergym.results import schedule_log
 from clustergym.results.decision_log import read_decisions
 from clustergym.results.folder_replay import _read_config
 from clustergym.results.measured_run import simulate
-from clustergym.results.placement_log import read_placements
 from clustergym.results.report.by_key import _setting
 from clustergym.results.report.event_curves import read_log
 from clustergym.results.report.payload import _cluster, _timeline
@@ -68,6 +67,7 @@ from clustergym.trace.readers import slurmdbd
 from clustergym.trace.readers.pai import JOB_TABLE, TASK_TABLE
 from clustergym.training import network_checkpoints, placer_checkpoints
 from clustergym.training.evolution import History
+from clustergym.training.program_task import load_task
 
 Reader = Callable[[bytes, Path], object]
 """(Content, an empty folder to put files into) -> what was read."""
@@ -240,6 +240,8 @@ READERS: Mapping[str, Reader] = {
     "queues": _written("queues.yaml", load_queues),
     "twin-policy": _written("policy.yaml", lambda path: TwinFolder(path.parent).policy_words(None)),
     "program": _written("program.py", read_program),
+    # Not the one that keeps what it has read of a file.
+    "task": _written("task.yaml", lambda path: load_task.__wrapped__(str(path))),
     "twin-queue": _written("squeue.txt", read_queue),
     "twin-power": _written("power.csv", lambda path: read_power(path, 150.0)),
     "twin-shadow": _written("shadow.jsonl", read_shadow),
@@ -283,7 +285,6 @@ READERS: Mapping[str, Reader] = {
     "sia-profile": _two(("placements-x.csv", "scalability-x.csv"), lambda folder: read_profile(folder, "x")),
     "sia-training": _two(("validation-32.csv", "validation-64.csv"), read_training),
     "decisions": _packed("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
-    "placements": _packed("placements.jsonl.gz", lambda path: read_placements(path, scenario())),
     "schedule": _packed("schedule.jsonl.gz", lambda path: schedule_log.read_schedule(path, scenario())),
     "events": _packed("events.jsonl.gz", lambda path: read_log(path, 2000.0)),
     "gzip": _written("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
@@ -312,6 +313,7 @@ READERS: Mapping[str, Reader] = {
 }
 
 SEEDS: Mapping[str, tuple[Path, ...]] = {
+    "task": (ROOT / "conf/task/tenants.yaml",),
     "queues": (ROOT / "conf/queues/philly.yaml",),
     "study": (ROOT / "examples/studies/what-if.yaml",),
     "result-config": (ROOT / "tests/regressions/config/valid.yaml",),

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from clustergym.common.parameter_types import NonNegativeFloat, Period
 from clustergym.common.parameters import build, check_value
 from clustergym.common.paths import conf_dir
 from clustergym.common.yaml_file import YamlMapping, field_name, read_mapping
-from clustergym.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from clustergym.trace.trace import Trace
 
 Amount = NonNegativeFloat | Mapping[str, NonNegativeFloat | None] | None
 """GPUs: of every type alike, by type, or without limit."""
@@ -321,9 +323,7 @@ def load_queues(path: Path) -> QueueTree:
         settings: Settings = build(Settings, given, "")
         queues = {name: build(Queue, row or {}, f"queues.{name}") for name, row in rows.items()}
     except InputError as error:
-        where = (error.field or "").strip(".")
-        line = source.line(where.split("."))
-        raise InputError(error.message, file=path, line=line, field=where, remedy=error.remedy) from None
+        raise source.locate(error) from None
     return QueueTree(queues, settings, source)
 
 

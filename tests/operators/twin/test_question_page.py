@@ -31,7 +31,8 @@ def option(minutes: float, **rest: Any) -> dict[str, Any]:
         "hour": {},
     }
     lost = {"team": {"(none)": spread(1000.0)}, "size": {"1": spread(2.0)}}
-    return {"waits": waits, "lost": lost, "goodput_gpu_hours": {"productive": spread(5000.0)}} | rest
+    counts = {"late_jobs": spread(2.0), "rented_gpu_hours": spread(0.0), "rent": spread(0.0)}
+    return {"waits": waits, "lost": lost, "goodput_gpu_hours": {"productive": spread(5000.0)}} | counts | rest
 
 
 TODAY = option(
@@ -42,10 +43,15 @@ MORE = option(5.0, cost={"all": spread(1234.0)}, energy_kwh=spread(7.0), carbon_
 MORE["waits"]["size"]["3-4"] = waited(2000.0)
 MORE["lost"]["size"]["3-4"] = spread(3.0)
 RATIOS = {"today": {}, "more": {"all": {"all jobs": {"ratio": 0.5, "low": 0.4, "high": 0.6}}}}
+DIFFERENCES = {
+    "more": {"wait_s": {"mean": -300.0, "low": -360.0, "high": -240.0, "periods": 3}}
+    | {"late_jobs": {"mean": 1.0, "periods": 2}}
+}
 
 
 def test_every_cell() -> None:
-    made = list_sections({"options": {"today": TODAY, "more": MORE}, "ratios": RATIOS})
+    options = {"today": TODAY, "more": MORE}
+    made = list_sections({"options": options, "ratios": RATIOS, "differences": DIFFERENCES})
     short, size, partition, team_lost, size_lost, goodput = made
     assert short == Section(
         "In short",
@@ -56,10 +62,14 @@ def test_every_cell() -> None:
             ["half wait less than (min)", "5.0 [4.5, 6.0]", "2.5 [2.2, 3.0]"],
             ["9 of 10 (min)", "30.0 [27.0, 36.0]", "15.0 [13.5, 18.0]"],
             ["99 of 100 (min)", "40.0 [36.0, 48.0]", "20.0 [18.0, 24.0]"],
+            ["late jobs", "2.0 [1.8, 2.4]", "2.0 [1.8, 2.4]"],
             ["GPUs in use, steady window", "50.0 %", "-"],
             ["cost of all GPUs", "617", "1,234"],
             ["energy (kWh)", "14", "7"],
             ["carbon (kg CO2)", "6", "3"],
+            ["mean wait less today's (min)", "-", "-5.0 [-6.0, -4.0] (n = 3)"],
+            ["late jobs less today's", "-", "+1.0 (n = 2)"],
+            ["cost less today's", "-", "-"],
         ],
     )
     assert size == Section(
@@ -94,8 +104,14 @@ def test_every_cell() -> None:
 
 
 def test_what_nobody_asked_for_is_left_out() -> None:
-    plain = {"options": {"today": option(10.0)}, "ratios": {"today": {}}}
-    assert [row[0] for row in list_sections(plain)[0].rows][-1] == "GPUs in use, steady window"
+    plain = {"options": {"today": option(10.0)}, "ratios": {"today": {}}, "differences": {}}
+    assert [row[0] for row in list_sections(plain)[0].rows][-3:] == [
+        "GPUs in use, steady window", "mean wait less today's (min)", "late jobs less today's"
+    ]  # fmt: skip
+    rents = option(10.0) | {"rented_gpu_hours": spread(10.0), "rent": spread(20.0)}
+    found = list_sections(plain | {"options": {"rented": rents}, "ratios": {"rented": {}}})[0].rows
+    assert found[-5:-3] == [["rent", "20"], ["rented GPU-hours", "10"]]
+    assert found[-1] == ["cost less today's", "-"]
 
 
 def test_pages() -> None:

@@ -198,6 +198,7 @@ def test_figures_by_hand():
         ),
         wait_s=np.array([0.0, 3600.0]),
         run_s=np.array([3600.0, 1800.0]),
+        jct_s=np.array([3600.0, 5400.0]),
         held_gpu_s=np.array([3600.0, 3600.0]),
         overhead_gpu_s=np.array([360.0, 0.0]),
         lost_gpu_s=np.array([720.0, 0.0]),
@@ -213,6 +214,8 @@ def test_figures_by_hand():
     assert goodput == pytest.approx([0.7, 1.0, 0.1, 0.2, 1.0, 1.0])
     assert found["lost"]["team"] == pytest.approx({"a": 0.3, "b": 1.0})
     assert found["cost"]["all"] == pytest.approx(12.0)
+    # The first job worked for 42 minutes of its hour; the second took an hour and a half for half an hour.
+    assert found["late_jobs"] == 1
     # An hour at 1.1 kW, half at 2, half at 0.2; the first half hour is before midnight.
     assert found["energy_kwh"] == pytest.approx(1.1 + 1.0 + 0.1)
     assert found["carbon_kg"] == pytest.approx((0.55 * 200 + 1.65 * 100) / 1000)

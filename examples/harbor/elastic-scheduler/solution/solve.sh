@@ -1,0 +1,2 @@
+#!/bin/bash
+cp "$(dirname "$0")/policy.py" /app/policy.py
