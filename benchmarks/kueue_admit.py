@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.operators.twin.admit import Admission, Request, read_request
+from clustergym.operators.twin.ahead import Ahead
 from clustergym.operators.twin.folder import TwinFolder, read_rules, write_rules
 from clustergym.operators.twin.present import read_queue
 from kueue_agreement import is_in_scope, read_rows
@@ -119,7 +120,7 @@ def ask(instance: Mapping[str, Any], folder: Path) -> tuple[str, bool]:
     # It is submitted now, but Kueue was asked with the time at which it was created.
     created_s = present.now_s - instance["now"] + asked["created"]
     request = Request(replace(request.job, submit_s=created_s))
-    answer = Admission(TwinFolder(folder), present).decide_now(request)
+    answer = Admission(Ahead(TwinFolder(folder), present)).decide_now(request)
     return asked["name"], answer["what"] == "start"
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from clustergym.operators.policies.cohorts import Cohort, QuotaNode
+from clustergym.operators.policies.cohorts import QuotaNode
 from clustergym.operators.policies.kueue_cycles import CycleResult, KueueScheduler
 from clustergym.operators.policies.kueue_victims import KueueJob, QueueRules, QuotaHolders
 
@@ -49,16 +49,17 @@ def build_trees(instance: Mapping[str, Any]) -> dict[str, QuotaNode]:
     alone = []
     for row in instance["queues"]:
         if row.get("cohort") is None:
-            alone.append(Cohort(**_amounts(row)))
+            alone.append(QuotaNode(gpu_types=flavors, **_amounts(row)))
         else:
             below.setdefault(row["cohort"], []).append((row, False))
 
-    def build(row: Mapping[str, Any], is_cohort: bool) -> Cohort:
+    def build(row: Mapping[str, Any], is_cohort: bool) -> QuotaNode:
         inside = below.get(row["name"], []) if is_cohort else []
-        return Cohort(**_amounts(row), children=tuple(build(*one) for one in inside))
+        children = [build(*one) for one in inside]
+        return QuotaNode(gpu_types=flavors, **_amounts(row), children=children)
 
     roots = [build(row, True) for row, _ in below.get(None, [])] + alone
-    nodes = {node.name: node for root in roots for node in QuotaNode(root, flavors).walk()}
+    nodes = {node.name: node for root in roots for node in root.walk()}
     return {row["name"]: nodes[row["name"]] for row in instance["queues"]}
 
 

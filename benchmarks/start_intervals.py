@@ -20,13 +20,15 @@ import numpy as np
 from clustergym.operators.twin.advice import estimate_starts
 from clustergym.operators.twin.ahead import Ahead
 from clustergym.operators.twin.folder import TwinFolder
-from clustergym.operators.twin.present import snapshot
+from clustergym.operators.twin.present import Present, log_job
 from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
 
 from clustergym.common.columns import DAY_S
 from clustergym.sim.log import EventType
 from clustergym.trace.log_files import write_log
 from clustergym.trace.readers import sacct
+from clustergym.trace.readers.sacct import SlurmJob
+from clustergym.trace.trace import Trace
 
 POLICIES = {"fcfs": "fcfs", "slurm": "slurm-multifactor backfill=easy weight_fair_share=0"}
 JOBS_A_DAY = 105
@@ -50,6 +52,20 @@ def make_twin(folder: Path, policy: str, days: float, seed: int) -> tuple[TwinFo
         for event in simulation.log.events
         if event.event_type == EventType.START
     }
+
+
+def snapshot(trace: Trace, now_s: float) -> Present:
+    """Return the jobs of a log that ran or waited at a moment, in seconds on the log's clock."""
+    assert trace.start_s is not None
+    end_s = trace.start_s + trace.work_iterations
+    running, waiting = list[SlurmJob](), list[SlurmJob]()
+    for row in np.flatnonzero((trace.submit_s <= now_s) & (end_s > now_s)).tolist():
+        job = log_job(trace, row)
+        if trace.start_s[row] <= now_s:
+            running.append(replace(job, state="RUNNING", start_s=float(trace.start_s[row])))
+        else:
+            waiting.append(job)
+    return Present(now_s, tuple(running), tuple(waiting))
 
 
 def measure(

@@ -46,10 +46,10 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
         return _drive_own_scripts(config, options, folder)
     scenario, policy = build_scenario(config), make_policy(config["policy"])
     if options.dry_run:
-        dry_run(scenario, policy, make_placer(config["placer"]), config["seed"], options)
+        dry_run(scenario, policy, config, options)
         return False
     print_heading(scenario, [policy], config["seed"])
-    live = run_live(scenario, policy, make_placer(config["placer"]), config, options, folder)
+    live = run_live(scenario, policy, config, options, folder)
     again, placer, beside = make_policy(config["policy"]), make_placer(config["placer"]), folder / "simulated"
     simulated, _ = run_policy(scenario, again, placer, {**config, "progress": False}, beside)
     if config["report"]:
@@ -61,9 +61,8 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
         print(line)
     if options.clock == "scaled":
         ratio = live["metrics"]["jct_mean"] / simulated["metrics"]["jct_mean"]
-        print(
-            f"scaled clock: mean JCT {ratio:.4f} times the simulator's; wrote {folder}/ and simulated/ in it"
-        )
+        told = f"mean JCT {ratio:.4f} times the simulator's"
+        print(f"scaled clock: {told}; wrote {folder}/ and simulated/ in it")
         return False
     difference = first_difference(folder, beside)
     if difference:
@@ -76,24 +75,18 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
 
 def _drive_own_scripts(config: Mapping[str, Any], options: LiveOptions, folder: Path) -> bool:
     """Drive a user's scripts; return whether one of them did not complete."""
-    from clustergym.operators.live.own.drive import drive_scripts
+    from clustergym.operators.live.own.drive import JOBS_CSV, drive_scripts
     from clustergym.operators.live.slurm import Slurm
 
     from clustergym.scenario.registry import make_placer, make_policy
 
-    assert options.jobs is not None
-    told = drive_scripts(
-        Path(options.jobs),
-        folder,
-        lambda: (make_policy(config["policy"]), make_placer(config["placer"])),
-        Slurm(),
-        poll_s=options.poll_s,
-        patience_s=options.patience_s,
-        queues=config["scenario"].get("queues"),
+    policy, placer, queues = config["policy"], config["placer"], config["scenario"].get("queues")
+    found = drive_scripts(
+        options, folder, lambda: (make_policy(policy), make_placer(placer)), Slurm(), queues
     )
-    states = ", ".join(f"{count} {state.lower()}" for state, count in sorted(told["states"].items()))
-    print(f"{told['scripts']} scripts: {states}; wrote {told['jobs']}")
-    return set(told["states"]) != {"COMPLETED"}
+    states = ", ".join(f"{count} {state.lower()}" for state, count in sorted(found.items()))
+    print(f"{sum(found.values())} scripts: {states}; wrote {folder / JOBS_CSV}")
+    return set(found) != {"COMPLETED"}
 
 
 @exits_on_bad_input

@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,18 +35,28 @@ def _parser() -> argparse.ArgumentParser:
     eta = commands.add_parser("eta", help="when each waiting job starts: 10, 50 and 90 %% of drawn run times")
     words = "what a policy would do now, and why; nothing is sent anywhere"
     advise = commands.add_parser("advise", help=words)
-    for command in (eta, advise):
+    words = "when a job that is not submitted yet would start, or what refuses it"
+    admit = commands.add_parser("admit", help=words)
+    printed = "what squeue, sacct -P or kubectl get workloads -o json prints of the present"
+    for command in (eta, advise, admit):
         _folder_arguments(command, words=False)
-        words = "what squeue, sacct -P or kubectl get workloads -o json prints of the present"
-        command.add_argument("queue", type=Path, metavar="QUEUE", help=words)
+        if command is admit:
+            words = "an sbatch script, or a Kueue Workload (JSON or YAML)"
+            command.add_argument("job", type=Path, metavar="JOB", help=words)
+            words = f"{printed} (default: nothing runs)"
+            command.add_argument("--queue", type=Path, metavar="FILE", help=words)
+        else:
+            command.add_argument("queue", type=Path, metavar="QUEUE", help=printed)
         words = "when it was printed, as 2026-03-01T12:00:00 (default: when the file was written)"
         command.add_argument("--now", metavar="TIME", help=words)
         command.add_argument("words", nargs="*", metavar="KEY=VALUE", help="as clustergym run takes them")
-    eta.add_argument("--draws", type=int, default=49, metavar="N", help="of run times (default: 49)")
-    eta.add_argument("--seed", type=int, default=0, help="of the drawn run times (default: 0)")
+    for command, draws in ((eta, 49), (admit, 19)):
+        words = f"of run times (default: {draws})"
+        command.add_argument("--draws", type=int, default=draws, metavar="N", help=words)
+        command.add_argument("--seed", type=int, default=0, help="of the drawn run times (default: 0)")
     advise.add_argument("--shadow", type=Path, metavar="FILE", help="append what it would have done to FILE")
-    words = "when a job that is not submitted yet would start, or what refuses it"
-    _admit_arguments(commands.add_parser("admit", help=words))
+    words = "whose past run times a script's job has (default: all)"
+    admit.add_argument("--user", default="", metavar="NAME", help=words)
     score = commands.add_parser("score", help="compare what advise --shadow wrote with a later log")
     score.add_argument("folder", type=Path, metavar="FOLDER", help="the folder with the later log.csv")
     score.add_argument("shadow", type=Path, metavar="FILE", help="what advise --shadow wrote")
@@ -54,26 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _admit_arguments(parser: argparse.ArgumentParser) -> None:
-    _folder_arguments(parser, words=False)
-    add = parser.add_argument
-    add("job", type=Path, metavar="JOB", help="an sbatch script, or a Kueue Workload (JSON or YAML)")
-    add("words", nargs="*", metavar="KEY=VALUE", help="as clustergym run takes them")
-    words = "what squeue, sacct -P or kubectl get workloads -o json prints of the present "
-    words += "(default: nothing runs)"
-    add("--queue", type=Path, metavar="FILE", help=words)
-    add("--now", metavar="TIME", help="when it was printed (default: when the file was written)")
-    add("--user", default="", metavar="NAME", help="whose past run times a script's job has (default: all)")
-    add("--draws", type=int, default=19, metavar="N", help="of run times (default: 19)")
-    add("--seed", type=int, default=0, help="of the drawn run times (default: 0)")
-
-
 def _rules_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    words = (
-        "what scontrol show config and sacctmgr -P show assoc print; or Kueue's ClusterQueues, Cohorts and "
-    )
-    words += "ResourceFlavors (JSON or YAML)"
+    words = "what scontrol show config and sacctmgr -P show assoc print; or Kueue's ClusterQueues, "
+    words += "Cohorts and ResourceFlavors (JSON or YAML)"
     add("sources", type=Path, nargs="+", metavar="SRC", help=words)
     words = "writes queues.yaml and policy.yaml in it"
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help=words)
@@ -150,9 +144,9 @@ def fit_past(options: argparse.Namespace) -> int:
     from clustergym.operators.twin.fit import fit, fit_text
     from clustergym.operators.twin.folder import TwinFolder
 
-    found, figures = fit(TwinFolder(options.folder), options.policy, list(options.words))
+    figures = fit(TwinFolder(options.folder), options.policy, options.words)
     write_json(options.json, figures | {"command": f"clustergym twin {shlex.join(options.given)}"})
-    print(fit_text(found))
+    print(fit_text(figures))
     return 0
 
 
@@ -264,16 +258,20 @@ def print_starts(options: argparse.Namespace) -> int:
     now = iso(round(present.now_s))
     counts = {"running": len(present.running), "waiting": len(present.waiting)}
     write_json(options.json, {"schema": "clustergym.twin-eta/1", "now": now, **counts, "jobs": rows})
-    headers = ["job", "user", "team", "GPUs", "type", "10 %", "50 %", "90 %"]
-    lines = []
-    for row in rows:
-        at = (row[name] for name in ("p10_s", "p50_s", "p90_s"))
-        times = ("later" if value is None else iso(round(present.now_s + value)) for value in at)
-        lines.append([*(str(row[key]) for key in ("job_id", "user", "team", "gpus", "gpu_type")), *times])
-    print(table(headers, lines, words=(0, 1, 2, 4)))
-    told = f"{options.draws} draws of run times"
-    print(f"{counts['running']} jobs run, {counts['waiting']} wait at {now}; {told}")
+    headers, keys = ["job", "user", "team", "GPUs", "type"], ("job_id", "user", "team", "gpus", "gpu_type")
+    lines = [[*(str(row[key]) for key in keys), *_times(row, present.now_s)] for row in rows]
+    print(table([*headers, "10 %", "50 %", "90 %"], lines, words=(0, 1, 2, 4)))
+    told = f"{counts['running']} jobs run, {counts['waiting']} wait at {now}"
+    print(f"{told}; {options.draws} draws of run times")
     return 0
+
+
+def _times(row: Mapping[str, Any], now_s: float) -> list[str]:
+    """Return the dates by which a job starts in 10, 50 and 90 % of the draws."""
+    from clustergym.common.columns import iso
+
+    at = (row[name] for name in ("p10_s", "p50_s", "p90_s"))
+    return ["later" if value is None else iso(round(now_s + value)) for value in at]
 
 
 def print_advice(options: argparse.Namespace) -> int:
@@ -294,7 +292,7 @@ def print_advice(options: argparse.Namespace) -> int:
     write_json(options.json, head | {"jobs": rows})
     keys = ("what", "job_id", "gpus", "gpu_type", "why")
     lines = [[str(row[key]) for key in keys] for row in rows]
-    print(table(["", "job", "GPUs", "type", "why"], lines, (0, 1, 3, 4)))
+    print(table(["", "job", "GPUs", "type", "why"], lines, words=(0, 1, 3, 4)))
     print(f"{policy} at {now}: nothing was sent to the scheduler")
     if options.shadow is not None:
         print(f"appended to {options.shadow}")
@@ -304,6 +302,7 @@ def print_advice(options: argparse.Namespace) -> int:
 def print_admission(options: argparse.Namespace) -> int:
     """Print when a job that is not submitted yet would start, or what refuses it; return the exit status."""
     from clustergym.operators.twin.admit import Admission, read_request
+    from clustergym.operators.twin.ahead import Ahead
     from clustergym.operators.twin.folder import TwinFolder
     from clustergym.operators.twin.present import Present, read_queue
 
@@ -316,17 +315,16 @@ def print_admission(options: argparse.Namespace) -> int:
     else:
         present = Present(parse_seconds(options.now) if options.now else round(time.time()), (), ())
     request = read_request(options.job, present.now_s, options.user)
-    admission = Admission(TwinFolder(options.folder), present, options.policy, options.words)
-    found = admission.answer(request, options.draws, options.seed)
+    ahead = Ahead(TwinFolder(options.folder), present, options.policy, options.words)
+    found = Admission(ahead).answer(request, options.draws, options.seed)
     now = iso(round(present.now_s))
     head = {"schema": "clustergym.twin-admit/1", "now": now, "job_id": request.job.job_id}
     write_json(options.json, head | found)
     print(f"{request.job.job_id} at {now}: {found['now']['what']}, {found['now']['why']}")
     lines = []
     for row in found["requests"]:
-        at = (row[name] for name in ("p10_s", "p50_s", "p90_s"))
-        times = ["later" if value is None else iso(round(present.now_s + value)) for value in at]
-        lines.append([str(row["gpus"]), *(["never"] * 3 if row["refused"] else times), row["refused"]])
+        times = ["never"] * 3 if row["refused"] else _times(row, present.now_s)
+        lines.append([str(row["gpus"]), *times, row["refused"]])
     print(table(["GPUs", "10 %", "50 %", "90 %", ""], lines, words=(4,)))
     smaller = found["sooner"]
     print("no smaller request starts sooner" if smaller is None else f"{smaller} GPUs would start sooner")

@@ -1,11 +1,10 @@
-"""The interface through which a live run talks to a scheduler: a back end.
+"""What a live run asks of a scheduler, and a back end in memory that answers.
 
-A back end in memory is for tests and for a look at what a live run does.
+The back end in memory is for tests and for a look at what a live run does.
 """
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from clustergym.cluster.spec import Nodes
@@ -63,25 +62,6 @@ class BackendStatus:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A mark on a real scheduler by which one live run reserves the cluster for itself.
-
-    Attributes
-    ----------
-    run : str
-        The run's name.
-    holder : str
-        Whose it is and where its folder is, in words.
-    own : bool
-        Whether it is of the run that asks.
-    """
-
-    run: str
-    holder: str
-    own: bool
-
-
-@dataclass(frozen=True)
 class FinishedAllocation:
     """An allocation that ended, from the scheduler's own log; times are seconds since 1970."""
 
@@ -92,72 +72,20 @@ class FinishedAllocation:
     end_s: float
 
 
-class Backend(ABC):
-    """The interface to the real scheduler that allocates the GPUs of a live run.
+class FakeBackend:
+    """A back end that allocates the GPUs of nodes in memory, without a real scheduler.
 
-    A call whose effect `poll` does not confirm is made again.
+    What a live run asks of a back end is what this one has. A call whose effect `poll` does not confirm is
+    made again.
+
+    Parameters
+    ----------
+    node_gpus : ndarray of int, shape (N,)
 
     Attributes
     ----------
     told : str
         What it is, for the result.
-    """
-
-    told: str = ""
-
-    @abstractmethod
-    def first_claim(self) -> Claim | None:
-        """Return the claim (reservation) of the run that now controls the cluster, or None."""
-
-    @abstractmethod
-    def claim(self, where: str) -> None:
-        """Reserve the cluster for this run, with the text `where` as description."""
-
-    @abstractmethod
-    def others(self) -> list[str]:
-        """Return a description of each job of other users on the run's nodes."""
-
-    @abstractmethod
-    def submit(self, name: str, part: Part) -> str:
-        """Allocate a part (GPUs on each of some nodes) under a name; return why it fails, or empty text."""
-
-    @abstractmethod
-    def cancel(self, names: Collection[str]) -> None:
-        """End allocations of this run; names without an allocation are ignored."""
-
-    @abstractmethod
-    def poll(self) -> BackendStatus:
-        """Return this run's allocations with their nodes, and the nodes that are out of use.
-
-        Raises
-        ------
-        NoAnswerError
-            If that is not known now.
-        """
-
-    @abstractmethod
-    def node_down(self, node: int) -> None:
-        """Take a node out of use, and end everything that runs there."""
-
-    @abstractmethod
-    def node_up(self, node: int) -> None:
-        """Put a node back into use."""
-
-    @abstractmethod
-    def log(self) -> Sequence[FinishedAllocation] | None:
-        """Return the scheduler's own log of this run's ended allocations; None if it keeps no log."""
-
-    @abstractmethod
-    def close(self) -> str:
-        """End everything that this run started; return a text on what may be left, or an empty one."""
-
-
-class FakeBackend(Backend):
-    """A back end that allocates the GPUs of nodes in memory, without a real scheduler.
-
-    Parameters
-    ----------
-    node_gpus : ndarray of int, shape (N,)
     """
 
     told = "in memory"
@@ -169,19 +97,8 @@ class FakeBackend(Backend):
         self.down: set[int] = set()
         self.ended: list[FinishedAllocation] = []
 
-    def first_claim(self) -> Claim | None:
-        """Return None, since no other run can claim a cluster in memory."""
-        return None
-
-    def others(self) -> list[str]:
-        """Return no jobs, since no other user has any in memory."""
-        return []
-
-    def claim(self, where: str) -> None:
-        """Do nothing, since nobody else uses a cluster in memory."""
-
     def submit(self, name: str, part: Part) -> str:
-        """Start an allocation if its GPUs are free; return why it cannot start, or an empty text."""
+        """Allocate a part (GPUs on each of some nodes) under a name; return why it fails, or empty text."""
         if name in self.parts:
             return ""
         for node in part.nodes:
@@ -192,7 +109,7 @@ class FakeBackend(Backend):
         return ""
 
     def cancel(self, names: Collection[str]) -> None:
-        """End allocations, given their names."""
+        """End allocations of this run; names without an allocation are ignored."""
         for name in names:
             self._end(name, "CANCELLED")
 
@@ -202,11 +119,14 @@ class FakeBackend(Backend):
             self.ended.append(FinishedAllocation(name, state, part.nodes, self._began.pop(name), time.time()))
 
     def poll(self) -> BackendStatus:
-        """Return the allocations that are held, and the nodes that are out of use."""
+        """Return this run's allocations with their nodes, and the nodes that are out of use.
+
+        A real scheduler that does not know that now raises a `NoAnswerError`.
+        """
         return BackendStatus(dict(self.parts), frozenset(self.down))
 
     def node_down(self, node: int) -> None:
-        """Take a node out of use, and end the allocations on it."""
+        """Take a node out of use, and end everything that runs there."""
         self.down.add(node)
         for name in [name for name, part in self.parts.items() if node in part.nodes]:
             self._end(name, "NODE_FAIL")
@@ -216,48 +136,5 @@ class FakeBackend(Backend):
         self.down.discard(node)
 
     def log(self) -> Sequence[FinishedAllocation] | None:
-        """Return the allocations that have ended."""
+        """Return the scheduler's own log of this run's ended allocations; None if it keeps no log."""
         return self.ended
-
-    def close(self) -> str:
-        """End all allocations that are held; return an empty text, as nothing can be left."""
-        self.cancel(list(self.parts))
-        return ""
-
-
-class PrintingBackend(FakeBackend):
-    """A back end in memory that also prints the calls which a real back end would make.
-
-    Parameters
-    ----------
-    node_gpus : ndarray of int, shape (N,)
-    words : callable
-        Returns the words of a call: of a submission by name and part, of the others by their name and what
-        they name.
-    """
-
-    def __init__(self, node_gpus: Ints, words: Callable[..., str]) -> None:
-        super().__init__(node_gpus)
-        self._words = words
-
-    def submit(self, name: str, part: Part) -> str:
-        """Print the call that would allocate GPUs, and allocate them in memory."""
-        print(self._words("submit", name, part))
-        return super().submit(name, part)
-
-    def cancel(self, names: Collection[str]) -> None:
-        """Print the call that would end allocations, and end them in memory."""
-        held = sorted(set(names) & self.parts.keys())
-        if held:
-            print(self._words("cancel", held))
-        super().cancel(names)
-
-    def node_down(self, node: int) -> None:
-        """Print the call that would take a node out of use, and do so in memory."""
-        print(self._words("down", node))
-        super().node_down(node)
-
-    def node_up(self, node: int) -> None:
-        """Print the call that would put a node back into use, and do so in memory."""
-        print(self._words("up", node))
-        super().node_up(node)

@@ -4,13 +4,12 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from clustergym.cluster.spec import Nodes
 from clustergym.scenario.clock import TICKS_PER_S, seconds, ticks
 from clustergym.scenario.disturbances.failures import NODE_FAIL, NODE_REPAIR
-from clustergym.scenario.policy import Infeasible, InformationClass, Placer, View
-from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.policy import Infeasible, View
 from clustergym.sim.allocator import Allocator
 from clustergym.sim.disturbances import Disturbances
 from clustergym.sim.engine import Simulation
@@ -62,11 +61,9 @@ class LiveAllocator(Allocator):
 
     def expected(self) -> dict[str, Part]:
         """Return the allocations that the scheduler should hold, by name."""
-        return {
-            part_name: part
-            for holder, name in self.names.items()
-            for part_name, part in list_parts(name, self.allocations.holding(holder)).items()
-        }
+        holding = self.allocations.holding
+        held = (list_parts(name, holding(holder)) for holder, name in self.names.items())
+        return {name: part for parts in held for name, part in parts.items()}
 
     def allocate(self, holder: int, nodes: Nodes) -> Nodes | Infeasible:
         """Allocate GPUs to a job or profiling run on the scheduler; if refused, the policy decides again."""
@@ -183,15 +180,6 @@ class LiveSimulation(Simulation):
     The table of jobs, the View, the checks of decisions and the logs are the simulation's own. What holds
     GPUs is started and stopped on the scheduler: all stops first, confirmed, then the starts. What the
     scheduler shows without having been asked, such as a job that is gone or a node that is down, is an event.
-
-    Parameters
-    ----------
-    scenario, placer, information, policy_round_s, seed
-        As of `Simulation`.
-    ask : callable
-        Makes the calls: `Link.ask`, or a journal before it.
-    run : str
-        The run's name, with which the names of its allocations begin.
     """
 
     clock_type: ClassVar[type[LateClock]] = LateClock
@@ -202,18 +190,10 @@ class LiveSimulation(Simulation):
     allocator: LiveAllocator
     disturbances: LiveDisturbances
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        placer: Placer,
-        information: InformationClass,
-        policy_round_s: float | None,
-        seed: int,
-        ask: Ask,
-        run: str,
-    ) -> None:
-        super().__init__(scenario, placer, information, policy_round_s, seed)
+    def connect(self, ask: Ask, run: str) -> Self:
+        """Let `ask` make the calls of a run, with whose name its allocations begin; return the simulation."""
         self.allocator.connect(self.clock, self.queue, ask, run)
+        return self
 
     def next_instant(self) -> float:
         """Wait for the next event of simulation or scheduler; return its time in ticks (microseconds)."""

@@ -6,7 +6,7 @@ The checks say what a live run needs of the scenario and of a cluster.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.errors import InputError, nearest
@@ -17,7 +17,6 @@ from clustergym.scenario.disturbances.reservations import PlannedJobs
 from clustergym.scenario.policy import InformationClass, Policy
 from clustergym.scenario.scenario import Scenario
 
-from .clocks import LiveClock, LockStepClock, ScaledClock
 from .slurm import COMMANDS, Slurm, SlurmWords
 
 
@@ -57,10 +56,6 @@ class LiveOptions(Parameters):
         account, partition = self.accounts.get(team), self.partitions.get(team)
         return [*(["-A", account] if account else []), *(["-p", partition] if partition else [])]
 
-    def live_clock(self) -> LiveClock:
-        """Make the clock that the options choose."""
-        return LockStepClock() if self.clock == "lockstep" else ScaledClock(self.seconds_per_hour)
-
 
 def check_scenario(scenario: Scenario, policy: Policy, options: LiveOptions) -> None:
     """Raise an `InputError` if the scenario or policy needs something that no real scheduler offers."""
@@ -79,23 +74,16 @@ def check_scenario(scenario: Scenario, policy: Policy, options: LiveOptions) -> 
             message = "the scheduler cannot be made to do it"
             raise InputError(message, field=f"scenario.{disturbance.key}", remedy="leave it out")
         if isinstance(disturbance, Failures) and options.engine == "slurm" and not options.inject_failures:
-            raise InputError(
-                "would set nodes of your cluster down",
-                field="scenario.failures",
-                remedy="give scenario.failures=null, or live.inject_failures=true",
-            )
+            message = "would set nodes of your cluster down"
+            remedy = "give scenario.failures=null, or live.inject_failures=true"
+            raise InputError(message, field="scenario.failures", remedy=remedy)
     if options.engine == "slurm" and policy.information_class == InformationClass.CLAIRVOYANT:
-        raise InputError(
-            f"policy {policy.name} must know the times jobs will really run at, which Slurm cannot tell",
-            field="policy",
-            remedy="choose one of another information class, or live.engine=slurm-local",
-        )
+        message = f"policy {policy.name} must know the times jobs will really run at, which Slurm cannot tell"
+        remedy = "choose one of another information class, or live.engine=slurm-local"
+        raise InputError(message, field="policy", remedy=remedy)
 
 
-@dataclass(frozen=True)
-class _Node:
-    name: str
-    partition: str
+class _Node(NamedTuple):
     cpus: int
     features: tuple[str, ...]
     gpus: int
@@ -105,15 +93,17 @@ NODE = re.compile(r"([^|\s]+)\|([^|\s]+)\|(\d{1,9})\+?\|([^|]*)\|([^|]*)")
 """A line of sinfo: name, partition, CPUs, features, and generic resources of a node."""
 
 
-def _list_nodes(slurm: Slurm) -> list[_Node]:
-    """Return the nodes that sinfo shows; other lines are left out."""
-    nodes = []
-    for line in slurm.read("sinfo", "-h", "-a", "-N", "-o", "%N|%P|%c|%f|%G"):
-        row = NODE.fullmatch(line)
+def _list_nodes(slurm: Slurm) -> tuple[dict[str, dict[str, _Node]], str]:
+    """Return the nodes of each partition that sinfo shows, and the default one; other lines are left out."""
+    partitions, default = dict[str, dict[str, _Node]](), ""
+    for row in map(NODE.fullmatch, slurm.read("sinfo", "-h", "-a", "-N", "-o", "%N|%P|%c|%f|%G")):
         if row:
+            partition = row[2].rstrip("*")
+            default = partition if row[2].endswith("*") else default
             gpus = sum(int(found) for found in re.findall(r"gpu(?::[^:,()]+)?:(\d{1,9})", row[5]))
-            nodes.append(_Node(row[1], row[2], int(row[3]), tuple(row[4].lower().split(",")), gpus))
-    return nodes
+            node = _Node(int(row[3]), tuple(row[4].lower().split(",")), gpus)
+            partitions.setdefault(partition, {})[row[1]] = node
+    return partitions, default
 
 
 def choose_words(
@@ -125,42 +115,33 @@ def choose_words(
     """
     for command in COMMANDS:
         slurm.run(command, "--version")
-    every = _list_nodes(slurm)
-    partitions = {node.partition.rstrip("*") for node in every}
-    default = next((node.partition[:-1] for node in every if node.partition.endswith("*")), "")
+    partitions, default = _list_nodes(slurm)
     partition = options.partition or default
     if partition not in partitions:
         message = f"no partition {partition!r}" if partition else "there is no default partition"
         raise InputError(message, field="live.partition", remedy=nearest(partition, partitions))
-    nodes = [node for node in every if node.partition.rstrip("*") == partition]
-    named = {node.name: node for node in nodes}
-    names = _by_feature(cluster, nodes) if options.nodes is None else _as_named(cluster, named, options.nodes)
+    nodes = partitions[partition]
+    names = _by_feature(cluster, nodes) if options.nodes is None else _as_named(cluster, nodes, options.nodes)
     for name, gpus in zip(names, cluster.node_gpus.tolist(), strict=True):
-        has = named[name].gpus if options.gpus == "gres" else named[name].cpus
+        has = nodes[name].gpus if options.gpus == "gres" else nodes[name].cpus
         if has < gpus:
             unit = "GPUs (Gres gpu)" if options.gpus == "gres" else "CPUs"
-            raise InputError(
-                f"node {name} has {has} {unit}, the scenario's node has {gpus}",
-                field="live.gpus",
-                remedy="name another cluster=, or let CPUs stand for GPUs with live.gpus=cpus",
-            )
-    _check_partitions(every, names, options)
-    of_job = [options.team_words(team) for team in teams] if options.accounts or options.partitions else []
-    return SlurmWords(names, options.partition or "", options.gpus == "gres", options.arguments, of_job)
-
-
-def _check_partitions(every: Sequence[_Node], names: Sequence[str], options: LiveOptions) -> None:
-    """Raise an `InputError` if a node of the run is not in the partition of a team."""
-    for team, partition in options.partitions.items():
-        inside = {node.name for node in every if node.partition.rstrip("*") == partition}
-        outside = [name for name in names if name not in inside]
+            message = f"node {name} has {has} {unit}, the scenario's node has {gpus}"
+            remedy = "name another cluster=, or let CPUs stand for GPUs with live.gpus=cpus"
+            raise InputError(message, field="live.gpus", remedy=remedy)
+    for team, of_team in options.partitions.items():
+        outside = [name for name in names if name not in partitions.get(of_team, {})]
         if outside:
-            message = f"node {outside[0]} is not in partition {partition!r}"
+            message = f"node {outside[0]} is not in partition {of_team!r}"
             remedy = "name nodes that are in all of them with live.nodes=[…]"
             raise InputError(message, field=f"live.partitions.{team}", remedy=remedy)
+    of_job = [options.team_words(team) for team in teams] if options.accounts or options.partitions else []
+    return SlurmWords(
+        tuple(names), options.partition or "", options.gpus == "gres", options.arguments, of_job
+    )
 
 
-def _as_named(cluster: ClusterSpec, known: dict[str, _Node], names: Sequence[str]) -> list[str]:
+def _as_named(cluster: ClusterSpec, known: Mapping[str, _Node], names: Sequence[str]) -> list[str]:
     unknown = [name for name in names if name not in known]
     if unknown:
         message = f"the partition has no node {unknown[0]!r}"
@@ -171,17 +152,15 @@ def _as_named(cluster: ClusterSpec, known: dict[str, _Node], names: Sequence[str
     return list(names)
 
 
-def _by_feature(cluster: ClusterSpec, nodes: Sequence[_Node]) -> list[str]:
+def _by_feature(cluster: ClusterSpec, nodes: Mapping[str, _Node]) -> list[str]:
     names: list[str] = []
     for type_index, gpu_type in enumerate(cluster.gpu_types):
         wanted = int((cluster.node_type == type_index).sum())
-        found = [node.name for node in nodes if gpu_type.lower() in node.features]
+        found = [name for name, node in nodes.items() if gpu_type.lower() in node.features]
         if len(found) < wanted:
-            raise InputError(
-                f"{len(found)} nodes have the feature {gpu_type.lower()}, {cluster.name} has {wanted}",
-                field="live.nodes",
-                remedy="name Slurm's nodes with live.nodes=[…], or another cluster=",
-            )
+            message = f"{len(found)} nodes have the feature {gpu_type.lower()}, {cluster.name} has {wanted}"
+            remedy = "name Slurm's nodes with live.nodes=[…], or another cluster="
+            raise InputError(message, field="live.nodes", remedy=remedy)
         names += found[:wanted]
     return names
 
@@ -190,8 +169,6 @@ def check_alone(others: Sequence[str]) -> None:
     """Raise an `InputError` if other users' jobs are on the run's nodes."""
     if others:
         more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
-        raise InputError(
-            f"its nodes have jobs that this run did not start: {others[0]}{more}",
-            field="live.engine",
-            remedy="name free nodes with live.nodes=[…], or wait until they have ended",
-        )
+        message = f"its nodes have jobs that this run did not start: {others[0]}{more}"
+        remedy = "name free nodes with live.nodes=[…], or wait until they have ended"
+        raise InputError(message, field="live.engine", remedy=remedy)

@@ -1,8 +1,6 @@
 """The clocks of live runs."""
 
-import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
@@ -12,40 +10,27 @@ from clustergym.scenario.clock import TICKS_PER_S
 from clustergym.sim.clock import Clock
 
 
-class LiveClock(ABC):
-    """The interface of the clock of a live run, which counts in ticks (microseconds)."""
+class LiveClock:
+    """The clock of a live run, in ticks (microseconds); this one, of lock-step, moves by events alone.
 
-    @abstractmethod
+    It moves when the scheduler has confirmed an event, to the time of that event.
+    """
+
     def begin(self, wall_s: float, tick: int = 0) -> None:
-        """Start the clock at a tick and a wall time (seconds since 1970)."""
+        """Start the clock at a tick and a wall time (seconds since 1970); here it always starts at tick 0."""
 
-    @abstractmethod
     def reading(self) -> int | None:
         """Return the present time in ticks; None if only events move the clock."""
+        return None
 
-    @abstractmethod
     def compute_wait_s(self, tick: float) -> float:
-        """Return the real seconds to wait until a tick; 0 or less if it is past."""
+        """Return the real seconds to wait until a tick, 0 or less if it is past; here it comes at once."""
+        return 0.0
 
     @contextmanager
     def waiting(self, due: float | None) -> Iterator[None]:
-        """Give a context inside which the run waits for tick `due`; this base clock does nothing there."""
+        """Give a context inside which the run waits for tick `due`; here it does nothing."""
         yield
-
-
-class LockStepClock(LiveClock):
-    """A clock that moves only when the scheduler has confirmed an event, to the time of that event."""
-
-    def begin(self, wall_s: float, tick: int = 0) -> None:
-        """Do nothing, since this clock always starts at tick 0."""
-
-    def reading(self) -> None:
-        """Return None, since only events move this clock."""
-        return
-
-    def compute_wait_s(self, tick: float) -> float:
-        """Return 0, since the next event comes at once."""
-        return 0.0
 
 
 class ScaledClock(LiveClock):
@@ -114,7 +99,3 @@ class LateClock(Clock):
         self._now = tick
         for _, priority, _, event in late:
             heappush(self._queue, (tick, priority, next(self._eid), event))
-
-    def peek(self) -> Any:
-        """Return the time of the next event, in ticks; inf if there is none."""
-        return self._queue[0][0] if self._queue else math.inf

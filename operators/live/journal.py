@@ -11,12 +11,16 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Annotated, Any
 
 import numpy as np
+from annotated_types import Ge, Le, Lt
 
 from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import NonNegativeInt
+from clustergym.common.parameters import build
 from clustergym.common.reading import read_regular
 from clustergym.results.result_writing import find_finished_result
 from clustergym.scenario.clock import TICKS_PER_S
@@ -36,21 +40,8 @@ LARGEST_BYTES = 256_000_000
 REMEDY = "give the folder of a live run"
 
 
-class Header(NamedTuple):
-    """The first line of a live run's journal: the run's name, a hash of its inputs, and its clock.
-
-    Attributes
-    ----------
-    run : str
-        The run's name.
-    key : str
-        Hash of all that determines the run.
-    clock : str
-    """
-
-    run: str
-    key: str
-    clock: str
+Header = dict[str, str]
+"""The first line of a journal: `run`, its name; `key`, a hash of all that determines it; `clock`."""
 
 
 class Journal:
@@ -75,44 +66,32 @@ class Journal:
         `go_on` is called before the first call that the journal does not answer, if it answers any, with its
         last answer.
         """
-        answers, resuming = answering(self.entries), bool(self.entries)
+        answers, resuming = enumerate(self.entries, start=1), bool(self.entries)
 
         def asked(call: str, given: dict[str, Any]) -> Answer:
             nonlocal resuming
-            answer = answers(call, given)
+            answer = next_answer(answers, call, given)
             if answer is not None:
                 return answer
             if resuming:
                 resuming = False
                 go_on(self.entries[-1][2])
             answer = ask(call, given)
-            self._file.write((json.dumps([call, given, answer]) + "\n").encode())
-            self._file.flush()
+            append_line(self._file, [call, given, answer])
             self.used = True
             return answer
 
         return asked
 
 
-def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | None]:
-    """Return a function that answers calls from a journal in order, then None; it raises if one differs."""
-    at = 0
-
-    def answer(call: str, given: dict[str, Any]) -> Answer | None:
-        nonlocal at
-        if at == len(entries):
-            return None
-        entry, at = entries[at], at + 1
-        if [call, given] != entry[:2]:
-            raise InputError(
-                f"entry {at} answers {entry[0]} {entry[1]}, not {call} {given}",
-                file=FILE_NAME,
-                remedy="the policy decides otherwise than before: give another hydra.run.dir",
-            )
-        told: Answer = entry[2]
-        return told
-
-    return answer
+def next_answer(entries: Iterator[tuple[int, Any]], call: str, given: dict[str, Any]) -> Answer | None:
+    """Return a journal's answer to the next call, None at its end; raise if it answers another call."""
+    at, entry = next(entries, (0, None))
+    if entry is not None and [call, given] != entry[:2]:
+        message = f"entry {at} answers {entry[0]} {entry[1]}, not {call} {given}"
+        remedy = "the policy decides otherwise than before: give another hydra.run.dir"
+        raise InputError(message, file=FILE_NAME, remedy=remedy)
+    return None if entry is None else entry[2]
 
 
 def make_clock(folder: Path) -> Callable[[float], float]:
@@ -129,30 +108,92 @@ def make_clock(folder: Path) -> Callable[[float], float]:
 
 
 def read_journal(path: Path) -> tuple[Header, list[Any], int]:
-    """Read a journal; return its header, its entries, and the number of bytes in complete lines.
+    """Read a journal; return its header, its entries, and the number of bytes in complete lines."""
+    entries: list[Any] = []
+
+    def take(entry: Any) -> None:
+        check_entry(entry)
+        entries.append(entry)
+
+    header, length = read_lines(path, JOURNAL_SCHEMA, ("run", "key", "clock"), take, REMEDY)
+    return header, entries, length
+
+
+@dataclass(frozen=True)
+class CallAnswer:
+    """What the answer to a call may have in a journal.
+
+    Attributes
+    ----------
+    t, wall_s : int or None, float
+        The run's time in ticks, where its clock runs by itself, and the real time.
+    refused : str
+        Of a start: why it is refused.
+    back : bool
+        Of a repair: whether the node is back in use.
+    gone, down : tuple
+        Of a wait: the allocations that are gone, and the nodes out of use.
+    """
+
+    t: Annotated[int, Ge(0), Le(10**9 * TICKS_PER_S)] | None
+    wall_s: Annotated[float, Ge(0), Lt(1e12)]
+    refused: str = ""
+    back: bool = False
+    gone: tuple[str, ...] = ()
+    down: tuple[NonNegativeInt, ...] = ()
+
+
+def check_entry(entry: Any) -> None:
+    """Check an entry of a journal, which is a call with its answer; raise a ValueError if it is wrong."""
+    call, given, answer = entry
+    if call not in ("begin", "start", "stop", "fail", "repair", "wait"):
+        raise ValueError(f"unknown call {call!r}")
+    if not isinstance(given, dict) or (call == "repair" and "back" not in answer):
+        raise ValueError(f"lacks what {call} names, or its answer")
+    try:
+        build(CallAnswer, answer, "answer")
+    except InputError as error:
+        raise ValueError(f"{error.field}: {error.message}") from None
+
+
+def read_lines(
+    path: Path, schema: str, keys: Sequence[str], take: Callable[[Any], None], remedy: str
+) -> tuple[dict[str, str], int]:
+    """Read a run's file of JSON lines; return the texts of its first line, and the bytes in complete lines.
 
     A last line that was cut off, as when the run was killed, is left out.
-    """
-    from .journal_schema import check_entry
 
-    content = read_regular(path, LARGEST_BYTES, REMEDY)
-    whole = content[: content.rfind(b"\n") + 1]
-    number = 1
-    entries: list[Any] = []
+    Parameters
+    ----------
+    path : Path
+    schema : str
+        Which the first line must have.
+    keys : sequence of str
+        What else the first line has.
+    take : callable
+        Is given each further line, and raises what an entry without sense raises in Python.
+    remedy : str
+    """
+    content = read_regular(path, LARGEST_BYTES, remedy)
+    whole, header, number = content[: content.rfind(b"\n") + 1], dict[str, str](), 1
     try:
-        first, *rest = whole.splitlines() or [b""]
-        told = json.loads(first)
-        if told.pop("schema") != JOURNAL_SCHEMA:
-            raise ValueError("another schema")
-        header = Header(str(told["run"]), str(told["key"]), str(told["clock"]))
-        for line in rest:
-            number += 1
-            entries.append(json.loads(line))
-            check_entry(entries[-1])
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        message = f"is no journal of a live run: {error}"
-        raise InputError(message, file=path, line=number, remedy=REMEDY) from None
-    return header, entries, len(whole)
+        for number, line in enumerate(whole.splitlines() or [b""], start=1):
+            told = json.loads(line)
+            if number > 1:
+                take(told)
+            elif told["schema"] == schema:
+                header = {key: str(told[key]) for key in keys}
+            else:
+                raise ValueError("another schema")
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
+        raise InputError(f"is no record of a run: {error}", file=path, line=number, remedy=remedy) from None
+    return header, len(whole)
+
+
+def append_line(file: IO[bytes], value: Any) -> None:
+    """Append a value to a run's file as a line of JSON, so that a run which is killed has written it."""
+    file.write((json.dumps(value) + "\n").encode())
+    file.flush()
 
 
 @contextmanager
@@ -183,22 +224,21 @@ def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
     """
     path = folder / FILE_NAME
     with open_locked(path) as file:
-        header = Header(os.urandom(4).hex(), key, clock)
+        header = {"run": os.urandom(4).hex(), "key": key, "clock": clock}
         entries: list[Any] = []
         length = 0
         if path.stat().st_size:
             found, entries, length = read_journal(path)
-            if found.key == key:
+            if found["key"] == key:
                 header = found
-            elif find_finished_result(folder, found.key) is None:
+            elif find_finished_result(folder, found["key"]) is None:
                 message, remedy = "is of another run, which has not ended", "give another hydra.run.dir"
                 raise InputError(message, file=path, remedy=remedy)
             else:
                 entries, length = [], 0
         file.truncate(length)
         if not length:
-            file.write((json.dumps({"schema": JOURNAL_SCHEMA, **header._asdict()}) + "\n").encode())
-            file.flush()
+            append_line(file, {"schema": JOURNAL_SCHEMA, **header})
         journal = Journal(header, entries, file)
         try:
             yield journal
@@ -211,18 +251,8 @@ def rebuilder(folder: Path) -> Callable[..., AnySimulation]:
     """Return a function that makes a run's simulation and repeats its changes, with the journal's answers."""
     path = folder / FILE_NAME
     header, entries, _ = read_journal(path)
-    if header.clock == "lockstep":
+    if header["clock"] == "lockstep":
         return replay
-    answers, nodes = answering(entries), 0
-
-    def ask(call: str, given: dict[str, Any]) -> Answer:
-        answer = answers(call, given)
-        if answer is None:
-            raise InputError(f"does not answer {call} {given}", file=path, remedy=REMEDY)
-        beyond = [node for node in answer.get("down", ()) if node >= nodes]
-        if beyond:
-            raise InputError(f"node {beyond[0]} is down, of {nodes}", file=path, remedy=REMEDY)
-        return answer
 
     def rebuild(
         scenario: Scenario,
@@ -232,11 +262,19 @@ def rebuilder(folder: Path) -> Callable[..., AnySimulation]:
         seed: int,
         changes: Sequence[Change],
     ) -> Simulation:
-        nonlocal nodes
-        nodes = len(scenario.cluster.node_type)
-        run = PREFIX + header.run
-        simulation = LiveSimulation(scenario, placer, information, round_s, seed, ask, run)
-        follow(simulation, changes)
+        answers, nodes = enumerate(entries, start=1), len(scenario.cluster.node_type)
+
+        def ask(call: str, given: dict[str, Any]) -> Answer:
+            answer = next_answer(answers, call, given)
+            if answer is None:
+                raise InputError(f"does not answer {call} {given}", file=path, remedy=REMEDY)
+            beyond = [node for node in answer.get("down", ()) if node >= nodes]
+            if beyond:
+                raise InputError(f"node {beyond[0]} is down, of {nodes}", file=path, remedy=REMEDY)
+            return answer
+
+        simulation = LiveSimulation(scenario, placer, information, round_s, seed)
+        follow(simulation.connect(ask, PREFIX + header["run"]), changes)
         return simulation
 
     return rebuild

@@ -2,14 +2,14 @@
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from clustergym.common.errors import InputError, visible
 
-from .backend import Backend, BackendStatus, NoAnswerError, Part, list_parts
+from .backend import BackendStatus, FakeBackend, NoAnswerError, Part, list_parts
 from .clocks import LiveClock
+from .slurm_backend import SlurmBackend
 
 Answer = dict[str, Any]
 """Plain values: `t` is the clock's tick after the call, or None where it does not run by itself; `wall_s` is
@@ -30,7 +30,7 @@ class Link:
 
     Parameters
     ----------
-    backend : Backend
+    backend : SlurmBackend or FakeBackend
     clock : LiveClock
     poll_s, patience_s : float
         Wall seconds between polls, and until a confirmation, or an answer at all, counts as missing.
@@ -43,15 +43,15 @@ class Link:
         Wall seconds that each call took, by its name.
     """
 
-    def __init__(self, backend: Backend, clock: LiveClock, poll_s: float, patience_s: float) -> None:
+    def __init__(
+        self, backend: SlurmBackend | FakeBackend, clock: LiveClock, poll_s: float, patience_s: float
+    ) -> None:
         self.backend, self.clock, self.poll_s, self.patience_s = backend, clock, poll_s, patience_s
         self.expected: Callable[[], Mapping[str, Part]] = dict
         self.seconds: dict[str, list[float]] = {}
         self._polled = 0.0
         self._unsure_since: dict[int, float] = {}
-        self._refusals: Counter[str] = Counter()
-        self._refused_since: dict[str, float] = {}
-        self._refused_at: dict[str, float] = {}
+        self._refused_at: dict[str, list[float]] = {}
 
     def ask(self, call: str, given: dict[str, Any]) -> Answer:
         """Make a call by name (begin, start, stop, fail, repair or wait), and return the answer."""
@@ -89,9 +89,9 @@ class Link:
 
     def _start(self, name: str, nodes: Any) -> Answer:
         job = name.rpartition("-")[0]
-        if job in self._refusals and self.clock.reading() is None:
+        if job in self._refused_at and self.clock.reading() is None:
             # Without a clock that runs, all refusals would be used up before a node can have become free.
-            again_at = self._refused_at[job] + self.patience_s / (MOST_REFUSALS - 1)
+            again_at = self._refused_at[job][-1] + self.patience_s / (MOST_REFUSALS - 1)
             time.sleep(max(again_at - time.monotonic(), 0.0))
         begun: list[str] = []
         for part_name, part in list_parts(name, nodes).items():
@@ -103,7 +103,7 @@ class Link:
                 self._note_refusal(job, refused)
                 return {"refused": refused}
             begun.append(part_name)
-        del self._refusals[job]
+        self._refused_at.pop(job, None)
         return {}
 
     def _submit(self, part_name: str, part: Part) -> str:
@@ -135,21 +135,17 @@ class Link:
 
         The last refusal is no answer: a run that is started again asks anew.
         """
-        self._refusals[job] += 1
-        times, now = self._refusals[job], time.monotonic()
-        self._refused_at[job] = now
-        if times == 1:
-            self._refused_since[job] = now
+        times = self._refused_at.setdefault(job, [])
+        times.append(time.monotonic())
+        if len(times) == 1:
             limit = f"given up after {MOST_REFUSALS} times and {self.patience_s:g} s"
             told = f"the scheduler refuses its launch: {visible(refused)} (asked again; {limit})"
             print(f"note: {job}: {told}", file=sys.stderr, flush=True)
-        lasts_s = now - self._refused_since[job]
-        if times >= MOST_REFUSALS and lasts_s >= self.patience_s:
-            raise InputError(
-                f"the scheduler refused its launch {times} times in {lasts_s:.0f} s: {refused}",
-                field=job,
-                remedy="look at its nodes; the run goes on if it is started again",
-            )
+        lasts_s = times[-1] - times[0]
+        if len(times) >= MOST_REFUSALS and lasts_s >= self.patience_s:
+            message = f"the scheduler refused its launch {len(times)} times in {lasts_s:.0f} s: {refused}"
+            remedy = "look at its nodes; the run goes on if it is started again"
+            raise InputError(message, field=job, remedy=remedy)
 
     def _stop(self, names: Collection[str]) -> Answer:
         if names:
@@ -187,11 +183,9 @@ class Link:
         while not holds(self._poll()):
             now = time.monotonic()
             if now - began > self.patience_s:
-                raise InputError(
-                    f"the scheduler did not {what} within {self.patience_s:g} s",
-                    field="live.patience_s",
-                    remedy="look at its log; the run can be started again",
-                )
+                message = f"the scheduler did not {what} within {self.patience_s:g} s"
+                remedy = "look at its log; the run can be started again"
+                raise InputError(message, field="live.patience_s", remedy=remedy)
             if now - acted > AGAIN_S:
                 act()
                 acted = now
@@ -201,21 +195,18 @@ class Link:
 
     def _wait(self, due: float | None, down: Collection[int]) -> Answer:
         """Wait until a tick (None: for ever), or until something happens that the run did not ask for."""
-        with self.clock.waiting(due):
-            return self._await_answer(due, down)
-
-    def _await_answer(self, due: float | None, down: Collection[int]) -> Answer:
         running = self.clock.reading() is not None
-        while True:
-            if not running or time.monotonic() - self._polled >= self.poll_s:
-                gone, lost = self._changes(set(down))
-                self._polled = time.monotonic()
-                if gone or lost != set(down) or not running:
-                    return {"gone": gone, "down": sorted(lost)}
-            left_s = self.poll_s if due is None else self.clock.compute_wait_s(due)
-            if left_s <= 0:
-                return {}
-            time.sleep(min(left_s, self.poll_s))
+        with self.clock.waiting(due):
+            while True:
+                if not running or time.monotonic() - self._polled >= self.poll_s:
+                    gone, lost = self._changes(set(down))
+                    self._polled = time.monotonic()
+                    if gone or lost != set(down) or not running:
+                        return {"gone": gone, "down": sorted(lost)}
+                left_s = self.poll_s if due is None else self.clock.compute_wait_s(due)
+                if left_s <= 0:
+                    return {}
+                time.sleep(min(left_s, self.poll_s))
 
     def _changes(self, known: set[int]) -> tuple[list[str], set[int]]:
         """Return the allocations that have vanished, and the nodes that are out of use now.
@@ -224,7 +215,7 @@ class Link:
         the scheduler knows little.
         """
         seen = self._poll()
-        gone, lost = self._list_gone(seen), self._lost(seen, known)
+        gone, lost = self.expected().keys() - seen.parts.keys(), self._lost(seen, known)
         if not gone and lost == known and not self._wrong(seen):
             return [], lost
         time.sleep(self.poll_s)
@@ -233,16 +224,11 @@ class Link:
         if wrong:
             name = min(wrong)
             part, asked = again.parts[name], self.expected()[name]
-            raise InputError(
-                f"holds {part.gpus} GPUs on each of nodes {list(part.nodes)}, not what was asked",
-                field=name,
-                remedy=f"asked: {asked.gpus} on each of {list(asked.nodes)}",
-            )
+            message = f"holds {part.gpus} GPUs on each of nodes {list(part.nodes)}, not what was asked"
+            remedy = f"asked: {asked.gpus} on each of {list(asked.nodes)}"
+            raise InputError(message, field=name, remedy=remedy)
         lost_again = self._lost(again, known)
-        return sorted(gone & self._list_gone(again)), (lost & lost_again) | (known & (lost | lost_again))
-
-    def _list_gone(self, seen: BackendStatus) -> set[str]:
-        return set(self.expected().keys() - seen.parts.keys())
+        return sorted(gone - again.parts.keys()), (lost & lost_again) | (known & (lost | lost_again))
 
     def _wrong(self, seen: BackendStatus) -> set[str]:
         """Return the names of allocations whose nodes differ from what was asked for."""

@@ -9,7 +9,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from statistics import median
@@ -20,17 +20,18 @@ from clustergym.common.progress import show_jobs_progress
 from clustergym.common.writing import atomic_path
 from clustergym.results.measured_run import make_result
 from clustergym.results.result_writing import find_finished_result, make_content, run_key, write_result
-from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.policy import Policy
+from clustergym.scenario.registry import make_placer
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.drive import Progress, Run, drive
+from clustergym.sim.drive import drive
 from clustergym.sim.engine import StalledError
 
-from .backend import Backend, FakeBackend, FinishedAllocation, Part, PrintingBackend
+from .backend import FakeBackend, FinishedAllocation, Part
 from .bridge import LiveSimulation
 from .checks import LiveOptions, check_alone, check_scenario, choose_words
-from .clocks import LockStepClock
+from .clocks import LiveClock, ScaledClock
 from .journal import make_clock, open_journal
-from .link import Link
+from .link import Answer, Link
 from .local_slurm import LocalSlurm, may_have_gpus, node_names
 from .slurm import PREFIX, Slurm, SlurmWords
 from .slurm_backend import SlurmBackend
@@ -125,43 +126,36 @@ def write_completions(
                 writer.writerow((entry.name, entry.state, nodes, gpus, *times))
 
 
-def live_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> str:
-    """Return a hash (SHA-256) of everything that determines a live run, except the scheduler's behaviour."""
-    parts = [run_key(scenario, policy, placer, seed), options.engine, options.clock, options.seconds_per_hour]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
 def run_live(
-    scenario: Scenario,
-    policy: Policy,
-    placer: Placer,
-    config: Mapping[str, Any],
-    options: LiveOptions,
-    folder: Path,
+    scenario: Scenario, policy: Policy, config: Mapping[str, Any], options: LiveOptions, folder: Path
 ) -> dict[str, Any]:
     """Run a policy on a scheduler and write the result to a folder unless it is there; return the result."""
-    seed = int(config["seed"])
-    key = live_key(scenario, policy, placer, seed, options)
+    seed, placer = int(config["seed"]), make_placer(config["placer"])
+    parts = [run_key(scenario, policy, placer, seed), options.engine, options.clock, options.seconds_per_hour]
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     done = find_finished_result(folder, key)
     if done is not None:
         print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")
         return done
     check_scenario(scenario, policy, options)
     with open_journal(folder, key, options.clock) as journal:
+        name = journal.header["run"]
         if journal.entries:
-            print(f"goes on where run {journal.header.run} was, after {len(journal.entries)} calls")
-        with back_end(scenario, options, folder, journal.header.run) as backend:
-            link = Link(backend, options.live_clock(), options.poll_s, options.patience_s)
+            print(f"goes on where run {name} was, after {len(journal.entries)} calls")
+        with back_end(scenario, options, folder, name) as backend:
+            clock = LiveClock() if options.clock == "lockstep" else ScaledClock(options.seconds_per_hour)
+            link = Link(backend, clock, options.poll_s, options.patience_s)
             ask = journal.asking(link.ask, link.continue_run)
-            name = PREFIX + journal.header.run
-            simulation = LiveSimulation(
-                scenario, placer, policy.information_class, policy.round_s, seed, ask, name
-            )
+            given = (scenario, placer, policy.information_class, policy.round_s, seed)
+            simulation = LiveSimulation(*given).connect(ask, PREFIX + name)
             link.expected = simulation.allocator.expected
-            with show_jobs_progress(
-                policy.name, len(scenario.trace), bool(config.get("progress", True))
-            ) as show:
-                run = _drive_run(simulation, policy, seed, show)
+            shown = bool(config.get("progress", True))
+            try:
+                with show_jobs_progress(policy.name, len(scenario.trace), shown) as show:
+                    run = drive(simulation, policy, seed, show)
+            except StalledError as error:
+                field, remedy = f"policy {policy.name}", "nothing was written"
+                raise InputError(str(error), field=field, remedy=remedy) from error
             log = backend.log()
         run_s = make_clock(folder)
     result = make_result(run)
@@ -171,7 +165,7 @@ def run_live(
         "scheduler": backend.told,
         "clock": options.clock,
         "seconds_per_hour": options.seconds_per_hour if options.clock == "scaled" else None,
-        "run": journal.header.run,
+        "run": name,
         "calls": {
             call: {"count": len(seconds), "median_ms": 1000 * median(seconds), "max_ms": 1000 * max(seconds)}
             for call, seconds in sorted(link.seconds.items())
@@ -184,7 +178,7 @@ def run_live(
     return content
 
 
-def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> None:
+def dry_run(scenario: Scenario, policy: Policy, config: Mapping[str, Any], options: LiveOptions) -> None:
     """Print the scheduler calls that a live run would make; make only those that read the cluster's state."""
     check_scenario(scenario, policy, options)
     if options.engine == "slurm":
@@ -192,80 +186,70 @@ def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, optio
         words = choose_words(slurm, scenario.cluster, options, scenario.trace.virtual_cluster)
         check_alone(SlurmBackend(slurm, words, "dry").others())
     else:
-        words = SlurmWords(node_names(scenario.cluster), "", False, ())
-    backend = PrintingBackend(scenario.cluster.node_gpus, words.format_call)
-    link = Link(backend, LockStepClock(), options.poll_s, options.patience_s)
-    simulation = LiveSimulation(
-        scenario, placer, policy.information_class, policy.round_s, seed, link.ask, f"{PREFIX}dry"
-    )
-    drive(simulation, policy, seed)
+        words = SlurmWords(node_names(scenario.cluster))
+    link = Link(FakeBackend(scenario.cluster.node_gpus), LiveClock(), options.poll_s, options.patience_s)
 
+    def ask(call: str, given: dict[str, Any]) -> Answer:
+        print("".join(f"{line}\n" for line in words.list_commands(call, given)), end="")
+        return link.ask(call, given)
 
-def _drive_run(simulation: LiveSimulation, policy: Policy, seed: int, show: Progress | None) -> Run:
-    try:
-        return drive(simulation, policy, seed, show)
-    except StalledError as error:
-        raise InputError(str(error), field=f"policy {policy.name}", remedy="nothing was written") from error
+    given = (scenario, make_placer(config["placer"]), policy.information_class, policy.round_s)
+    simulation = LiveSimulation(*given, config["seed"]).connect(ask, f"{PREFIX}dry")
+    drive(simulation, policy, config["seed"])
 
 
 @contextmanager
-def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -> Iterator[Backend]:
+def back_end(
+    scenario: Scenario, options: LiveOptions, folder: Path, run: str
+) -> Iterator[SlurmBackend | FakeBackend]:
     """Give a context with a run's back end, which claims the cluster; at its end, end what was started."""
     if options.engine == "fake":
         yield FakeBackend(scenario.cluster.node_gpus)
         return
-    local = None
-    if options.engine == "slurm-local":
-        gres = options.gpus == "gres" and may_have_gpus(scenario.cluster)
-        local = LocalSlurm(scenario.cluster, folder / "slurm", gres)
-    try:
-        if local is None:
+    with ExitStack() as stack:
+        if options.engine == "slurm-local":
+            gres = options.gpus == "gres" and may_have_gpus(scenario.cluster)
+            local = LocalSlurm(scenario.cluster, folder / "slurm", gres)
+            stack.callback(local.stop)
+            local.start()
+            slurm, words = local.slurm, SlurmWords(local.names, gres=local.gres)
+        else:
             slurm = Slurm()
             words = choose_words(slurm, scenario.cluster, options, scenario.trace.virtual_cluster)
-        else:
-            local.start()
-            slurm, words = local.slurm, SlurmWords(local.names, "", local.gres, ())
-        with _closing(SlurmBackend(slurm, words, run)) as backend:
-            _claim(backend, str(folder.absolute()))
-            yield backend
-    finally:
-        if local is not None:
-            local.stop()
+        backend = stack.enter_context(_closing(SlurmBackend(slurm, words, run)))
+        _claim(backend, str(folder.absolute()))
+        yield backend
 
 
 @contextmanager
-def _closing(backend: Backend) -> Iterator[Backend]:
+def _closing(backend: SlurmBackend) -> Iterator[SlurmBackend]:
     """End all that a run started when it is over; its last line names what may be left."""
+    failed: InputError | None = None
     try:
         yield backend
     except InputError as error:
+        failed = error
+        raise
+    finally:
         left = backend.close()
-        if left:
-            message = f"{error}; it may have left jobs: {left}"
+        if left and failed is not None:
+            message = f"{failed}; it may have left jobs: {left}"
             raise InputError(message, remedy="end them by hand") from None
-        raise
-    except BaseException:
-        _note_left(backend.close())
-        raise
-    _note_left(backend.close())
+        if left:
+            print(f"note: the run may have left jobs: {visible(left)}", file=sys.stderr)
 
 
-def _note_left(left: str) -> None:
-    if left:
-        print(f"note: the run may have left jobs: {visible(left)}", file=sys.stderr)
-
-
-def _claim(backend: Backend, where: str) -> None:
+def _claim(backend: SlurmBackend, where: str) -> None:
     """Claim the cluster for a run, unless it has it from before it was killed."""
-    first = backend.first_claim()
-    if first is None:
+    if backend.first_claim() is None:
         check_alone(backend.others())
         backend.claim(where)
-        first = backend.first_claim()
+    first = backend.first_claim()
     if first is None:
         message = "the scheduler does not show the job with which the run claims the cluster"
         raise InputError(message, field="live.engine", remedy="look at its log")
-    if not first.own:
-        message = f"the cluster is driven by run {first.run} of {first.holder}"
+    own, holder = first
+    if not own:
+        message = f"the cluster is driven by {holder}"
         remedy = "wait for it, or go on with it: give its folder as hydra.run.dir"
         raise InputError(message, field="live.engine", remedy=remedy)

@@ -110,10 +110,8 @@ class LocalSlurm:
         if known and all(map(_runs, known)):
             return
         self.stop()
-        for part in ("state", "spool"):
+        for part in ("state", *(f"spool/{name}" for name in self.names)):
             (self.folder / part).mkdir(parents=True)
-        for name in self.names:
-            (self.folder / "spool" / name).mkdir()
         self._configure()
         self._launch([self._program("slurmctld"), "-D"])
         stepd = ["-d", str(self._root / "usr/sbin/slurmstepd-wlm")] if self._root is not None else []
@@ -167,13 +165,9 @@ class LocalSlurm:
 
     def _launch(self, words: Sequence[str]) -> None:
         with (self.folder / "daemons.log").open("ab") as log:
+            environment, nothing = self.slurm.environment, subprocess.DEVNULL
             child = subprocess.Popen(
-                words,
-                env=self.slurm.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+                words, env=environment, stdin=nothing, stdout=log, stderr=log, start_new_session=True
             )
         self._children.append(child)
         running = [(child.pid, _read_start_time(child.pid)) for child in self._children]
@@ -224,14 +218,11 @@ def _runs(process: tuple[int, str]) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def _plugins(root: Path) -> Path:
@@ -276,9 +267,8 @@ def _fetch(root: Path) -> None:
         done = subprocess.run(words, cwd=making, capture_output=True, text=True, timeout=300)
         if done.returncode:
             told = last_line(done.stderr) or f"exit status {done.returncode}"
-            raise InputError(
-                f"Slurm is not installed, and apt-get: {told}", field="live.engine", remedy=remedy
-            )
+            message = f"Slurm is not installed, and apt-get: {told}"
+            raise InputError(message, field="live.engine", remedy=remedy)
         for package in making.glob("*.deb"):
             subprocess.run(["dpkg-deb", "-x", package, making], check=True, capture_output=True)
             package.unlink()

@@ -3,11 +3,13 @@
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from clustergym.common.errors import InputError
 
-from .backend import NoAnswerError, Part
+from .backend import NoAnswerError, Part, list_parts
 
 PREFIX = "cg-"
 """Begins the names of a run's allocations."""
@@ -44,17 +46,13 @@ class Slurm:
                 stdin=subprocess.DEVNULL,
             )
         except FileNotFoundError:
-            message, remedy = (
-                f"Slurm is not installed: no {words[0]} on PATH",
-                "live.engine=slurm-local or fake",
-            )
-            raise InputError(message, field="live.engine", remedy=remedy) from None
+            message = f"Slurm is not installed: no {words[0]} on PATH"
+            remedy = "live.engine=slurm-local or fake"
         except (OSError, ValueError) as error:
-            message = f"{words[0]} cannot be run: {error}"
-            raise InputError(message, field="live.engine", remedy="look at PATH and live.arguments") from None
+            message, remedy = f"{words[0]} cannot be run: {error}", "look at PATH and live.arguments"
         except subprocess.TimeoutExpired:
-            message = f"{words[0]} did not come back within {CALL_S:g} s"
-            raise InputError(message, field="live.engine", remedy="look at slurmctld's log") from None
+            message, remedy = f"{words[0]} did not come back within {CALL_S:g} s", "look at slurmctld's log"
+        raise InputError(message, field="live.engine", remedy=remedy)
 
     def read(self, *words: str) -> list[str]:
         """Run a command, and return the lines that it prints; raise if it fails.
@@ -89,10 +87,11 @@ def last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
+@dataclass(frozen=True)
 class SlurmWords:
     """Builds the arguments of the Slurm commands that manage a live run's allocations.
 
-    Parameters
+    Attributes
     ----------
     nodes : sequence of str
         Slurm's names of the scenario's nodes.
@@ -106,16 +105,11 @@ class SlurmWords:
         Arguments of salloc for each of the scenario's jobs, by row; empty: none has any.
     """
 
-    def __init__(
-        self,
-        nodes: Sequence[str],
-        partition: str,
-        gres: bool,
-        further: Sequence[str],
-        of_job: Sequence[Sequence[str]] = (),
-    ) -> None:
-        self.nodes, self.partition, self.gres, self.further = tuple(nodes), partition, gres, tuple(further)
-        self.of_job = of_job
+    nodes: Sequence[str]
+    partition: str = ""
+    gres: bool = False
+    further: Sequence[str] = ()
+    of_job: Sequence[Sequence[str]] = ()
 
     def submit(self, name: str, part: Part) -> list[str]:
         """Return the words of a `salloc` that allocates a part (GPUs on each of some nodes), with a name."""
@@ -136,8 +130,12 @@ class SlurmWords:
         """Return the words of the `scontrol` command that puts a node back into use."""
         return ["scontrol", "update", f"nodename={self.nodes[node]}", "state=resume"]
 
-    def format_call(self, call: str, *given: object) -> str:
-        """Return a call (submit, cancel, down or up) as a command line that a user could type."""
-        if call == "cancel":
-            return "\n".join(f"scancel --user=$USER --name={name}" for name in given[0])  # type: ignore[attr-defined]
-        return " ".join(getattr(self, call)(*given))
+    def list_commands(self, call: str, given: Mapping[str, Any]) -> list[str]:
+        """Return the command lines that a user could type for a call: start, stop, fail or repair."""
+        if call == "start":
+            parts = list_parts(given["name"], given["nodes"])
+            return [" ".join(self.submit(name, part)) for name, part in parts.items()]
+        if call == "stop":
+            return [f"scancel --user=$USER --name={name}" for name in given["names"]]
+        words = {"fail": self.down, "repair": self.up}.get(call)
+        return [" ".join(words(given["node"]))] if words else []

@@ -6,17 +6,18 @@ separators, lines that look like those of another job. So a run knows its alloca
 printed the lines that are whole and its own.
 """
 
+import contextlib
 import math
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 
 from clustergym.cluster.slurm_text import host_names, parse_gres
 from clustergym.common.errors import InputError
 
-from .backend import Backend, BackendStatus, Claim, FinishedAllocation, NoAnswerError, Part
+from .backend import BackendStatus, FinishedAllocation, NoAnswerError, Part
 from .slurm import PREFIX, Slurm, SlurmWords, last_line, parse_time
 
 CLAIM = "clustergym-live"
@@ -31,15 +32,18 @@ ENDED = re.compile(
     r"JobId=(?P<job>\d+) UserId=[^\s()]*\((?P<user>\d+)\) GroupId=\S* Name=(?P<name>\S+) "
     r"JobState=(?P<state>\w+) .*? ?StartTime=(?P<start>\S+) EndTime=(?P<end>\S+) NodeList=(?P<nodes>\S*)( |$)"
 )
-ACCOUNTED = re.compile(r"(\d+)\|([A-Z_]+)[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)")
+ACCOUNTED = re.compile(
+    r"(?P<job>\d+)\|(?P<state>[A-Z_]+)[^|]*\|(?P<start>[^|]*)\|(?P<end>[^|]*)\|(?P<nodes>[^|]*)\|(?P<name>[^|]*)"
+)
 """Lines of squeue for the run's user and for others, of sinfo, of Slurm's log of ended jobs, and of sacct."""
 ACCOUNTED_DAYS = 30
 """How long ago what a run reads of Slurm's accounting can have begun."""
+ACCOUNT = re.compile(r"(--account|--qos|--reservation|-A|-q)=?")
 GONE = ("Invalid job id specified", "already completing or completed")
 """What `scancel` says of jobs that have ended already."""
 
 
-class SlurmBackend(Backend):
+class SlurmBackend:
     """A live run's back end on a Slurm cluster: empty Slurm jobs hold the GPUs.
 
     Parameters
@@ -65,12 +69,13 @@ class SlurmBackend(Backend):
 
     # The claim to the cluster
 
-    def first_claim(self) -> Claim | None:
-        """Return the claim of the run that controls the cluster, or None; if its own, take up its jobs."""
-        rows = [
-            (int(row[1]), row[2], row[3])
-            for row in self._rows(r"(\d+)\|(\d+)\|([^|]*)", "-n", CLAIM, "-o", "%A|%U|%u")
-        ]
+    def first_claim(self) -> tuple[bool, str] | None:
+        """Return whether this run controls the cluster, and which run does; None if none does.
+
+        If it does, take up its jobs.
+        """
+        shown = self._rows(r"(\d+)\|(\d+)\|([^|]*)", "-n", CLAIM, "-o", "%A|%U|%u")
+        rows = [(int(row[1]), row[2], row[3]) for row in shown]
         if not rows:
             return None
         number, user, name = min(rows)
@@ -81,14 +86,15 @@ class SlurmBackend(Backend):
         if own:
             self._claim = str(number)
             self._take_up()
-        return Claim(run, f"{name}, {where}", own)
+        return own, f"run {run} of {name}, {where}"
 
     def claim(self, where: str) -> None:
         """Claim the cluster for this run, by a held job in Slurm's queue."""
         words = ["sbatch", "--parsable", "-H", "-n", "1", "-J", CLAIM, f"--comment={self.run} {where}"]
         partition = ["-p", self.words.partition] if self.words.partition else []
-        further = [*partition, *_accounting(self.words.further)]
-        printed = self.slurm.read(*words, "-o", "/dev/null", *further, "--wrap=true")
+        # A held job needs account and quality of service as well.
+        further = [word for word in self.words.further if ACCOUNT.match(word)]
+        printed = self.slurm.read(*words, "-o", "/dev/null", *partition, *further, "--wrap=true")
         found = re.match(r"\d+", printed[-1]) if printed else None
         self._claim = found[0] if found else ""
 
@@ -215,17 +221,11 @@ class SlurmBackend(Backend):
         pairs = (line.partition("=") for line in self.slurm.read("scontrol", "show", "config"))
         settings = {key.strip(): value.strip() for key, _, value in pairs}
         path = Path(settings.get("JobCompLoc", ""))
-        if settings.get("JobCompType") != "jobcomp/filetxt" or not path.is_file():
+        in_file = settings.get("JobCompType") == "jobcomp/filetxt" and path.is_file()
+        if not in_file or not os.access(path, os.R_OK):
             return self._read_accounting()
-        if not os.access(path, os.R_OK):
-            return self._read_accounting()
-        found = []
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-            for line in file:
-                record = ENDED.match(line.rstrip("\n"))
-                if record and (ended := self._ended(record)):
-                    found.append(ended)
-        return found
+            return self._list_ended(ENDED.match(line.rstrip("\n")) for line in file)
 
     def _read_accounting(self) -> Sequence[FinishedAllocation] | None:
         """Return this run's records of the last days in Slurm's accounting; None if it keeps none."""
@@ -234,32 +234,23 @@ class SlurmBackend(Backend):
             done = self.slurm.run(*words, "-o", "JobIDRaw,State,Start,End,NodeList,JobName")
         except InputError:
             return None
-        if done.returncode:
-            return None
-        found = []
-        for line in done.stdout.split("\n"):
-            row = ACCOUNTED.fullmatch(line)
-            if row is None or self._granted.get(row[6], row[1]) != row[1]:
-                continue
-            times = (parse_time(row[3]), parse_time(row[4]))
-            if self._name.fullmatch(f"{row[1]}|{self.user}|{row[6]}") and all(map(math.isfinite, times)):
-                found.append(FinishedAllocation(row[6], row[2], self._nodes(row[5]), *times))
-        return found
+        rows = map(ACCOUNTED.fullmatch, done.stdout.split("\n"))
+        return None if done.returncode else self._list_ended(rows)
 
-    def _ended(self, record: re.Match[str]) -> FinishedAllocation | None:
-        """Return the ended allocation that a log line names; None if the line is not of this run."""
-        name, number = record["name"], record["job"]
-        own = self._name.fullmatch(f"{number}|{record['user']}|{name}")
-        if own is None or self._granted.get(name, number) != number:
-            return None
-        times = (parse_time(record["start"]), parse_time(record["end"]))
-        if not all(map(math.isfinite, times)):
-            return None
-        try:
-            nodes = self._nodes(record["nodes"])
-        except NoAnswerError:
-            return None
-        return FinishedAllocation(name, record["state"], nodes, *times)
+    def _list_ended(self, rows: Iterable[re.Match[str] | None]) -> list[FinishedAllocation]:
+        """Return those ended allocations of this run that lines of a log name."""
+        found = []
+        for row in filter(None, rows):
+            given = row.groupdict()
+            number, name = given["job"], given["name"]
+            times = (parse_time(given["start"]), parse_time(given["end"]))
+            own = self._name.fullmatch(f"{number}|{given.get('user', self.user)}|{name}")
+            if own and self._granted.get(name, number) == number and all(map(math.isfinite, times)):
+                with contextlib.suppress(NoAnswerError):
+                    found.append(
+                        FinishedAllocation(name, given["state"], self._nodes(given["nodes"]), *times)
+                    )
+        return found
 
     def close(self) -> str:
         """End this run's allocations and its claim; return a description of what may be left."""
@@ -288,8 +279,3 @@ def _gpus_each(gres: str) -> int:
         return parse_gres(gres).gpus
     except ValueError as problem:
         raise NoAnswerError(str(problem), field="live.engine", remedy="look at slurmctld's log") from None
-
-
-def _accounting(further: Sequence[str]) -> list[str]:
-    """Return the arguments for account and quality of service, which a held job needs as well."""
-    return [word for word in further if re.match(r"(--account|--qos|--reservation|-A|-q)=?", word)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,71 +23,68 @@ from clustergym.common.left_out import not_modelled, not_read
 from .slurm_rules import Rules
 
 
-@dataclass(frozen=True)
-class Cohort:
-    """Settings of a Kueue queue, which takes jobs, or of a cohort, which is a group of queues and cohorts.
-
-    Attributes
-    ----------
-    name : str
-    nominal : mapping of str to float
-        GPUs by type that are its own.
-    weight : float
-        Its part of what is lent; 0: it gives way first.
-    lending_limit, borrowing_limit : mapping of str to float
-        Most of its own that others may use, and most of others' that it may use, by GPU type.
-    children : tuple of Cohort
-        None: a queue, which takes jobs.
-    """
-
-    name: str
-    nominal: Mapping[str, float] = field(default_factory=dict)
-    weight: float = 1.0
-    lending_limit: Mapping[str, float] = field(default_factory=dict)
-    borrowing_limit: Mapping[str, float] = field(default_factory=dict)
-    children: tuple[Cohort, ...] = ()
-
-
 class QuotaNode:
     """A queue or a cohort of Kueue, with its quota, what it may borrow, and what it uses, by GPU type.
 
-    A node's quota is its own GPUs and what its children lend it. What a child uses of the GPUs that it keeps
-    for itself (its quota beyond its lending limit) does not count on its parent.
+    A queue takes jobs, a cohort is a group of queues and cohorts. A node's quota is its own GPUs and what its
+    children lend it. What a child uses of the GPUs that it keeps for itself (its quota beyond its lending
+    limit) does not count on its parent.
 
     Parameters
     ----------
-    cohort : Cohort
+    name : str
     gpu_types : tuple of str
         Axis T of the lists below.
-    parent : QuotaNode or None
-        None: the root, which borrows from nobody.
+    nominal : mapping of str to float, optional
+        GPUs by type that are its own.
+    weight : float
+        Its part of what is lent; 0: it gives way first.
+    lending_limit, borrowing_limit : mapping of str to float, optional
+        Most of its own that others may use, and most of others' that it may use, by GPU type.
+    children : sequence of QuotaNode
+        Of which this node becomes the parent; none: a queue.
 
     Attributes
     ----------
+    parent : QuotaNode or None
+        None: the root, which borrows from nobody.
     quota, kept, used : list of float, length T
         Own GPUs and those that children lend; of these, what nobody else may use; and what is in use here.
     height : int
         Levels of cohorts at and below this node; a queue has none.
     """
 
-    def __init__(self, cohort: Cohort, gpu_types: tuple[str, ...], parent: QuotaNode | None = None) -> None:
-        self.name, self.weight, self.parent = cohort.name, cohort.weight, parent
-        self.children: list[QuotaNode] = [QuotaNode(child, gpu_types, self) for child in cohort.children]
-        self.queues = [node for node in self.children if not node.children]
-        self.cohorts = [node for node in self.children if node.children]
-        self.nominal = [float(cohort.nominal.get(name, 0.0)) for name in gpu_types]
+    def __init__(
+        self,
+        name: str,
+        gpu_types: Sequence[str],
+        nominal: Mapping[str, float] | None = None,
+        weight: float = 1.0,
+        lending_limit: Mapping[str, float] | None = None,
+        borrowing_limit: Mapping[str, float] | None = None,
+        children: Sequence[QuotaNode] = (),
+    ) -> None:
+        def by_type(given: Mapping[str, float] | None, missing: float) -> list[float]:
+            return [float((given or {}).get(gpu_type, missing)) for gpu_type in gpu_types]
+
+        self.name, self.weight, self.children = name, weight, children
+        self.parent: QuotaNode | None = None
+        for child in children:
+            child.parent = self
+        self.queues = [node for node in children if not node.children]
+        self.cohorts = [node for node in children if node.children]
+        self.nominal = by_type(nominal, 0.0)
         self.quota: list[float] = [
-            own + sum(child.quota[at] - child.kept[at] for child in self.children)
+            own + sum(child.quota[at] - child.kept[at] for child in children)
             for at, own in enumerate(self.nominal)
         ]
-        lent = [cohort.lending_limit.get(name, math.inf) for name in gpu_types]
+        lent = by_type(lending_limit, math.inf)
         self.kept: list[float] = [
             max(0.0, quota - most) for quota, most in zip(self.quota, lent, strict=True)
         ]
-        self._most_borrowed = [cohort.borrowing_limit.get(name, math.inf) for name in gpu_types]
+        self._most_borrowed = by_type(borrowing_limit, math.inf)
         self.used = [0.0] * len(gpu_types)
-        self.height: int = 1 + max((node.height for node in self.cohorts), default=0) if self.children else 0
-        self._attainable: list[float] | None = None
+        self.height: int = 1 + max((node.height for node in self.cohorts), default=0) if children else 0
 
     def walk(self) -> Iterator[QuotaNode]:
         """Yield this node and all nodes below it in the tree."""
@@ -119,17 +116,14 @@ class QuotaNode:
         """Return the unused GPUs of type index `at` that no other node may borrow from this one."""
         return max(0.0, self.kept[at] - self.used[at])
 
-    @property
+    @cached_property
     def attainable(self) -> list[float]:
         """GPUs of each type that this node could use if no other node used any."""
-        if self._attainable is None:
-            if self.parent is None:
-                self._attainable = self.quota
-            else:
-                above = [kept + most for kept, most in zip(self.kept, self.parent.attainable, strict=True)]
-                own = [q + most for q, most in zip(self.quota, self._most_borrowed, strict=True)]
-                self._attainable = [min(pair) for pair in zip(own, above, strict=True)]
-        return self._attainable
+        if self.parent is None:
+            return self.quota
+        above = [kept + most for kept, most in zip(self.kept, self.parent.attainable, strict=True)]
+        own = [q + most for q, most in zip(self.quota, self._most_borrowed, strict=True)]
+        return [min(pair) for pair in zip(own, above, strict=True)]
 
     def most_with_borrowing(self, at: int) -> float:
         """Return the node's own GPUs of type index `at` plus the most it may borrow; inf without limit."""

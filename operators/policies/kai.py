@@ -66,25 +66,16 @@ class Kai(GangQueues):
         for at, leaf in enumerate(gangs.leaf):
             for gpu_type in gangs.options[at] if gangs.gpu_type[at] < 0 else ():
                 asked[leaf][gpu_type] += gangs.gpus[at]
-        shares = [
-            divide_among_queues(
-                book.tree,
-                "fair_share",
-                name,
-                float(view.available[gpu_type]),
-                {leaf: own[gpu_type] for leaf, own in asked.items() if own[gpu_type]},
-                usage,
-            )
-            for gpu_type, name in enumerate(book.types)
-        ]
+        shares = []
+        for gpu_type, name in enumerate(book.types):
+            wanted = {leaf: own[gpu_type] for leaf, own in asked.items() if own[gpu_type]}
+            gpus = float(view.available[gpu_type])
+            shares.append(divide_among_queues(book.tree, "fair_share", name, gpus, wanted, usage))
         self._due = {name: [share[name] for share in shares] for name in book.tree.queues}
-        self._share = {
-            name: [
-                min(limit, max(quota, due))
-                for limit, quota, due in zip(book.limit[name], book.quota[name], dues, strict=True)
-            ]
-            for name, dues in self._due.items()
-        }
+        self._share = {}
+        for name, dues in self._due.items():
+            amounts = zip(book.limit[name], book.quota[name], dues, strict=True)
+            self._share[name] = [min(limit, max(quota, due)) for limit, quota, due in amounts]
 
     def _close(self, now_s: float) -> None:
         self._holds, self._noted_s = [sum(held) for held in self.book.held.values()], now_s

@@ -1,8 +1,9 @@
 """Kueue: quotas that queues of a cohort lend each other, and jobs that give them back."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from clustergym.common.parameter_types import Period
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Setting, View
 from clustergym.scenario.tenants.queue_tree import of_type
 
-from .cohorts import Cohort, QuotaNode
+from .cohorts import QuotaNode
 from .kueue_cycles import CycleResult, KueueScheduler
 from .kueue_victims import KueueJob, QueueRules, QuotaHolders
 
@@ -87,8 +88,6 @@ class Kueue(MovingPolicy):
     within_cluster_queue: Literal["never", "lower_priority", "lower_or_newer"] = "never"
     victims: Victims = "recent"
     round_s: Period | None = 60.0
-    cycles: list[CycleResult] = field(default_factory=list, init=False, repr=False)
-    """What each cycle of the last decision point changed."""
     _book: QueueHoldings = field(init=False, repr=False)
     _root: QuotaNode = field(init=False, repr=False)
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
@@ -102,8 +101,7 @@ class Kueue(MovingPolicy):
         """Start a run, in which no job is admitted yet."""
         super().reset(setting, rng)
         self._book = QueueHoldings(self.name, setting)
-        cluster = _build_cohort(self._book, None, setting.capacity.tolist())
-        self._root = QuotaNode(cluster, setting.gpu_types)
+        self._root = _build_node(self._book, None, setting.capacity.tolist())
         self._since_s, self._admitted, self._sticky_rows = {}, {}, {}
         self._counters, self._cycles_run = Counter(), 0
         self._evictions = Evictions(self._book.tree.settings.eviction_s)
@@ -123,18 +121,16 @@ class Kueue(MovingPolicy):
         holders = self._count_holders(view, jobs)
         # Who had others stopped stays its queue's head, or their GPUs would go to a job that came in between.
         sticky = {job.queue: job for job in jobs if self._sticky_rows.get(job.queue.name) == job.row}
-        scheduler = KueueScheduler(
-            holders,
-            [job for job in jobs if job.gpu_type < 0],
-            self.fair_sharing,
-            sticky,
-            lambda victims: all(
-                [self._evictions.note_eviction(victim.row, view.now_s) for victim in victims]
-            ),
-        )
-        self.cycles = scheduler.run(self._cycles_run)
-        self._cycles_run += len(self.cycles)
-        self._remember(view, jobs, scheduler)
+        waiting = [job for job in jobs if job.gpu_type < 0]
+
+        def may_stop(victims: list[KueueJob]) -> bool:
+            return all([self._evictions.note_eviction(victim.row, view.now_s) for victim in victims])
+
+        scheduler = KueueScheduler(holders, waiting, self.fair_sharing, sticky, may_stop)
+        cycles = scheduler.run(self._cycles_run)
+        self._cycles_run += len(cycles)
+        self._sticky_rows = {queue.name: job.row for queue, job in scheduler.sticky.items()}
+        self._remember(view, jobs, cycles)
         return Decision.of((job.row, job.gpu_type, job.gpus) for job in jobs if job.gpu_type >= 0)
 
     def _list_jobs(self, view: View) -> list[KueueJob]:
@@ -147,9 +143,8 @@ class Kueue(MovingPolicy):
         loss = losses_per_gpu(view, self.notice).tolist() if cheapest else [0.0] * len(view)
         jobs = []
         for at, row in enumerate(view.job.tolist()):
-            leaf = leaves[view.queue[at]]
-            waits = view.state[at] == QUEUED
-            queue = self._book.tree.queues[leaf.name]
+            leaf, waits = leaves[view.queue[at]], view.state[at] == QUEUED
+            queue, ran_s = self._book.tree.queues[leaf.name], view.now_s - self._since_s.get(row, view.now_s)
             jobs.append(
                 KueueJob(
                     row,
@@ -162,34 +157,23 @@ class Kueue(MovingPolicy):
                     admitted=self._admitted.get(row, -1.0),
                     loss=loss[at],
                     leaving=self._evictions.is_leaving(row),
-                    safe=None
-                    if waits
-                    else self._protect(leaf, view.now_s - self._since_s.get(row, view.now_s)),
+                    safe=None if waits else partial(self._is_safe, leaf, ran_s),
                     may_preempt=waited_s[at] >= queue.preemption_delay_s,
                 )
             )
         return jobs
 
-    def _protect(self, leaf: QuotaNode, ran_s: float) -> Callable[[QuotaNode], bool]:
-        """Return a test of whether a job that has run for so long is safe from those of a queue."""
+    def _is_safe(self, leaf: QuotaNode, ran_s: float, taker: QuotaNode) -> bool:
+        """Return whether a job that has run for so long is safe from those of a queue."""
         tree = self._book.tree
-
-        def is_safe(taker: QuotaNode) -> bool:
-            if taker is leaf:
-                return ran_s < tree.preempt_min_runtime_s(leaf.name)
-            return ran_s < tree.reclaim_min_runtime_s(taker.name, leaf.name)
-
-        return is_safe
+        if taker is leaf:
+            return ran_s < tree.preempt_min_runtime_s(leaf.name)
+        return ran_s < tree.reclaim_min_runtime_s(taker.name, leaf.name)
 
     def _count_holders(self, view: View, jobs: list[KueueJob]) -> QuotaHolders:
         self._root.clear()
-        rules = QueueRules(
-            self.queueing == "strict",
-            self.within_cluster_queue,
-            self.reclaim_within_cohort,
-            self.borrow_within_cohort,
-            self.borrow_max_priority,
-        )
+        whom = (self.within_cluster_queue, self.reclaim_within_cohort, self.borrow_within_cohort)
+        rules = QueueRules(self.queueing == "strict", *whom, self.borrow_max_priority)
         leaves = (node for node in self._root.walk() if not node.children)
         holders = QuotaHolders(dict.fromkeys(leaves, rules), [float(gpus) for gpus in view.free.tolist()])
         for job in jobs:
@@ -198,23 +182,19 @@ class Kueue(MovingPolicy):
                 holders.jobs[job.queue].append(job)
         return holders
 
-    def _remember(self, view: View, jobs: list[KueueJob], scheduler: KueueScheduler) -> None:
-        """Record since when jobs are admitted, which jobs were stopped, and for which."""
+    def _remember(self, view: View, jobs: list[KueueJob], cycles: list[CycleResult]) -> None:
+        """Record since when jobs are admitted, and count which jobs were stopped."""
         held = [job for job in jobs if job.gpu_type >= 0]
-        before = set(view.job[view.gpus > 0].tolist())
-        self._since_s = {
-            job.row: self._since_s.get(job.row, view.now_s) if job.row in before else view.now_s
-            for job in held
-        }
+        before_s = {row: self._since_s.get(row, view.now_s) for row in view.job[view.gpus > 0].tolist()}
+        self._since_s = {job.row: before_s.get(job.row, view.now_s) for job in held}
         self._admitted = {job.row: job.admitted for job in held}
-        self._sticky_rows = {queue.name: job.row for queue, job in scheduler.sticky.items()}
-        for cycle in self.cycles:
+        for cycle in cycles:
             for victim, job in cycle.preempted:
                 own = victim.queue is job.queue
                 self._counters["jobs_stopped_in_own_queue" if own else "jobs_stopped_in_other_queues"] += 1
 
 
-def _build_cohort(book: QueueHoldings, name: str | None, capacity: list[float]) -> Cohort:
+def _build_node(book: QueueHoldings, name: str | None, capacity: list[float]) -> QuotaNode:
     """Return a queue and its subqueues as a cohort; None: the whole cluster, with the GPUs of no quota."""
     below = book.tree.children[name]
     total = capacity if name is None else book.quota[name]
@@ -222,16 +202,14 @@ def _build_cohort(book: QueueHoldings, name: str | None, capacity: list[float]) 
         gpu_type: max(total[at] - sum(book.quota[child][at] for child in below), 0.0)
         for at, gpu_type in enumerate(book.types)
     }
-    children = tuple(_build_cohort(book, child, capacity) for child in below)
+    children = [_build_node(book, child, capacity) for child in below]
     if name is None:
-        return Cohort("", own, children=children)
-    queue, types = book.tree.queues[name], list(enumerate(book.types))
+        return QuotaNode("", book.types, own, children=children)
+    queue = book.tree.queues[name]
+    beyond = (max(most - due, 0.0) for most, due in zip(book.limit[name], book.quota[name], strict=True))
     borrowing = {
-        gpu_type: min(
-            of_type(queue.borrowing_limit, gpu_type, np.inf),
-            max(book.limit[name][at] - book.quota[name][at], 0.0),
-        )
-        for at, gpu_type in types
+        gpu_type: min(of_type(queue.borrowing_limit, gpu_type, np.inf), most)
+        for gpu_type, most in zip(book.types, beyond, strict=True)
     }
     lending = {gpu_type: of_type(queue.lending_limit, gpu_type, np.inf) for gpu_type in book.types}
-    return Cohort(name, own, queue.weight, lending, borrowing, children)
+    return QuotaNode(name, book.types, own, queue.weight, lending, borrowing, children)

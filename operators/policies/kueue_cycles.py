@@ -11,6 +11,9 @@ from enum import IntEnum
 from .cohorts import QuotaNode, common_root
 from .kueue_victims import KueueJob, QuotaHolders, find_victims
 
+Shares = dict[tuple[QuotaNode, QuotaNode], tuple[bool, tuple[bool, float]]]
+"""For each cohort and queue: whether the queue's branch borrows with its first job, and its share."""
+
 
 class Fit(IntEnum):
     """Grades of how well a GPU type suits a job now, in ascending order."""
@@ -107,10 +110,13 @@ class KueueScheduler:
         failed: list[KueueJob] = []
         # All heads are nominated against the state at the start of the cycle; only then is one after another
         # admitted, which is why `_would_fit` has to ask again.
-        for entry in self._in_turn([self._nominate(job) for job in heads]):
-            job = entry.job
-            if entry.victims and not self._renominate(entry, stopped):
-                continue
+        for nominated in self._in_turn([self._nominate(job) for job in heads]):
+            entry, job = nominated, nominated.job
+            if any(victim in stopped for victim in entry.victims):
+                # Another job of this cycle has some of its victims.
+                entry = self._nominate_without(job, stopped)
+                if not entry.victims:
+                    continue
             if entry.fit == Fit.NONE or (entry.fit < Fit.FREE and not entry.victims):
                 failed.append(job)
                 self._reserve(entry, reserved)
@@ -184,11 +190,9 @@ class KueueScheduler:
         if best is None:
             return Entry(job, Fit.NONE, 0, 0, [])
         fit, level, at = best
-        victims = [] if fit in (Fit.NONE, Fit.FREE) else self._victims(job, at)
+        chosen = fit not in (Fit.NONE, Fit.FREE)
+        victims = find_victims(self.holders, job, at, self._fair_sharing) if chosen else []
         return Entry(job, fit, at, level, victims)
-
-    def _victims(self, job: KueueJob, at: int) -> list[KueueJob]:
-        return find_victims(self.holders, job, at, self._fair_sharing)
 
     def _fit(self, job: KueueJob, at: int) -> tuple[Fit, int]:
         queue, rules = job.queue, self.holders.rules[job.queue]
@@ -201,35 +205,23 @@ class KueueScheduler:
         beyond = rules.borrow != "never" or (self._fair_sharing and rules.reclaim != "never")
         if job.gpus > queue.nominal[at] and not may_reclaim and not beyond:
             return Fit.NONE, level
-        victims = self._victims(job, at)
+        victims = find_victims(self.holders, job, at, self._fair_sharing)
         if not victims:
             return Fit.NO_VICTIMS, level
-        for victim in victims:
-            self.holders.discount(victim)
-        level, _ = _level_of_borrowing(job, at)
-        for victim in victims:
-            self.holders.count(victim)
+        with self.holders.suspend(victims):
+            level, _ = _level_of_borrowing(job, at)
         own = any(victim.queue is queue for victim in victims)
         return Fit.STOPS_OWN if own else Fit.STOPS_OTHERS, level
 
-    def _renominate(self, entry: Entry, stopped: list[KueueJob]) -> bool:
-        """Choose victims anew if another job of this cycle has some; return whether there are any."""
-        if not any(victim in stopped for victim in entry.victims):
-            return True
-        for victim in stopped:
-            self.holders.discount(victim)
-            self.holders.jobs[victim.queue].remove(victim)
-        anew = self._nominate(entry.job)
-        for victim in stopped:
-            self.holders.count(victim)
-            self.holders.jobs[victim.queue].append(victim)
-        entry.fit, entry.gpu_type, entry.level, entry.victims = (
-            anew.fit,
-            anew.gpu_type,
-            anew.level,
-            anew.victims,
-        )
-        return bool(anew.victims)
+    def _nominate_without(self, job: KueueJob, stopped: list[KueueJob]) -> Entry:
+        """Return a job with its GPU type and victims, given that others have stopped."""
+        with self.holders.suspend(stopped):
+            for victim in stopped:
+                self.holders.jobs[victim.queue].remove(victim)
+            anew = self._nominate(job)
+            for victim in stopped:
+                self.holders.jobs[victim.queue].append(victim)
+        return anew
 
     def _reserve(self, entry: Entry, reserved: list[tuple[QuotaNode, int, float]]) -> None:
         """Keep quota for a job that finds no job to stop, unless its queue can take it back at any time."""
@@ -244,13 +236,8 @@ class KueueScheduler:
         reserved.append((queue, at, gpus))
 
     def _would_fit(self, entry: Entry, stopped: list[KueueJob]) -> bool:
-        gone = [*stopped, *entry.victims]
-        for victim in gone:
-            self.holders.discount(victim)
-        fits = self.holders.fits(entry.job, entry.gpu_type)
-        for victim in gone:
-            self.holders.count(victim)
-        return fits
+        with self.holders.suspend([*stopped, *entry.victims]):
+            return self.holders.fits(entry.job, entry.gpu_type)
 
     def _settle(
         self, result: CycleResult, stopped: list[KueueJob], failed: list[KueueJob], now: float
@@ -292,11 +279,8 @@ class KueueScheduler:
             keys = self._shares_with_heads(left, root)
             yield left.pop(self._tournament(root, left, keys))
 
-    def _shares_with_heads(
-        self, left: dict[QuotaNode, Entry], root: QuotaNode
-    ) -> dict[tuple[QuotaNode, QuotaNode], tuple[bool, tuple[bool, float]]]:
-        """Return for each cohort and queue: does the queue's branch borrow with its first job; its share."""
-        keys = {}
+    def _shares_with_heads(self, left: dict[QuotaNode, Entry], root: QuotaNode) -> Shares:
+        keys: Shares = {}
         for queue, entry in left.items():
             if common_root(queue) is not root:
                 continue
@@ -309,12 +293,7 @@ class KueueScheduler:
             queue.use(entry.gpu_type, -gpus)
         return keys
 
-    def _tournament(
-        self,
-        node: QuotaNode,
-        left: dict[QuotaNode, Entry],
-        keys: dict[tuple[QuotaNode, QuotaNode], tuple[bool, tuple[bool, float]]],
-    ) -> QuotaNode:
+    def _tournament(self, node: QuotaNode, left: dict[QuotaNode, Entry], keys: Shares) -> QuotaNode:
         """Return the queue that is served next below a node: at each level the one of the least share."""
         if not node.children:
             return node

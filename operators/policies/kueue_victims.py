@@ -4,13 +4,16 @@ Source: Kueue's documentation, "Preemption" (candidates, classic preemption, fai
 KEP-79; what these leave open is as its scheduler answers (see `benchmarks/kueue_agreement.py`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from .cohorts import QuotaNode, common_root, sides_below_common_cohort
 
 Whom = Literal["never", "lower_priority", "lower_or_newer", "any"]
+Order = tuple[bool, bool, int, float, float, int]
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,15 @@ class QuotaHolders:
         job.queue.use(job.gpu_type, -job.gpus)
         self.free[job.gpu_type] += job.gpus
 
+    @contextmanager
+    def suspend(self, jobs: Sequence[KueueJob]) -> Iterator[None]:
+        """Give a context in which jobs use no quota."""
+        for job in jobs:
+            self.discount(job)
+        yield
+        for job in jobs:
+            self.count(job)
+
     def fits(self, job: KueueJob, at: int, may_borrow: bool = True) -> bool:
         """Return whether a job's queue has enough GPUs of type `at` for it, borrowed ones if allowed."""
         if not may_borrow and job.queue.borrows(at, job.gpus):
@@ -120,16 +132,10 @@ def _permits(whom: Whom, job: KueueJob, other: KueueJob) -> bool:
     return whom == "lower_or_newer" and other.priority == job.priority and job.created < other.created
 
 
-def _victim_order(job: KueueJob) -> Callable[[KueueJob], tuple[bool, bool, int, float, float, int]]:
+def _victim_order(job: KueueJob, other: KueueJob) -> Order:
     """Return the order of candidates: of other queues first, of lower priority, cheaper, more recent."""
-    return lambda other: (
-        not other.leaving,
-        other.queue is job.queue,
-        other.priority,
-        other.loss,
-        -other.admitted,
-        other.row,
-    )
+    own = other.queue is job.queue
+    return not other.leaving, own, other.priority, other.loss, -other.admitted, other.row
 
 
 def _candidates(
@@ -168,7 +174,9 @@ class _Candidate:
 def _find_classic_victims(holders: QuotaHolders, job: KueueJob, at: int) -> list[KueueJob]:
     rules = holders.rules[job.queue]
     reclaimed, others = _collect_borrowers(holders, job, at)
-    own = sorted(_candidates(holders, job, job.queue, at, rules.within_queue), key=_victim_order(job))
+    own = sorted(
+        _candidates(holders, job, job.queue, at, rules.within_queue), key=partial(_victim_order, job)
+    )
     candidates = [*reclaimed, *others, *(_Candidate(one, None) for one in own)]
     candidates.sort(key=lambda one: not one.job.leaving)
     never_borrows = rules.borrow == "never"
@@ -226,7 +234,7 @@ def _collect_borrowers(
     others: list[_Candidate] = []
     if rules.reclaim == "never":
         return reclaimed, others
-    order = _victim_order(job)
+    order = partial(_victim_order, job)
     node, left = job.queue, float(job.gpus)
     has_right = not node.borrows(at, left)
     left = max(0.0, left - node.count_reserved_gpus(at))
@@ -266,7 +274,7 @@ def _find_fair_victims(holders: QuotaHolders, job: KueueJob, at: int) -> list[Ku
     for queue in common_root(job.queue).walk():
         if queue is not job.queue and not queue.children and queue.used[at] > queue.nominal[at]:
             candidates += _candidates(holders, job, queue, at, rules.reclaim)
-    candidates.sort(key=_victim_order(job))
+    candidates.sort(key=partial(_victim_order, job))
     stopped: list[KueueJob] = []
     # Shares are compared as if the job were there already (KEP-1714).
     job.queue.use(at, job.gpus)
@@ -338,7 +346,7 @@ class _FairTurns:
     """
 
     def __init__(self, job: KueueJob, candidates: list[KueueJob]) -> None:
-        self._job, self._order = job, _victim_order(job)
+        self._job, self._order = job, partial(_victim_order, job)
         self._root = common_root(job.queue)
         self._above = set(job.queue.ancestors())
         self._left_out: set[QuotaNode] = set()
@@ -347,7 +355,7 @@ class _FairTurns:
             self.jobs.setdefault(other.queue, []).append(other)
 
     def skip_queue(self, node: QuotaNode) -> None:
-        """Take no more jobs to preempt from a queue."""
+        """Take no more jobs to preempt from a queue or cohort."""
         self._left_out.add(node)
 
     def next_queue(self) -> QuotaNode | None:
@@ -361,38 +369,23 @@ class _FairTurns:
         return None
 
     def _descend(self, cohort: QuotaNode) -> QuotaNode | None:
-        best, widest = self._widest_queue(cohort), self._widest_cohort(cohort)
+        best: tuple[tuple[bool, float], Order, QuotaNode] | None = None
+        widest: tuple[tuple[bool, float], QuotaNode] | None = None
+        for node in cohort.children:
+            if node in self._left_out:
+                continue
+            share, own = node.share(), node in self._above or node is self._job.queue
+            if (share == (False, 0.0) and not own) or (not node.children and not self.jobs.get(node)):
+                self.skip_queue(node)
+            elif node.children:
+                widest = (share, node) if widest is None or share >= widest[0] else widest
+            else:
+                first = self._order(self.jobs[node][0])
+                best = (share, first, node) if best is None or (best[0], first) < (share, best[1]) else best
         # Of a cohort and a queue with equal shares the cohort is first.
         if widest is not None and (best is None or widest[0] >= best[0]):
             return self._descend(widest[1])
         if best is None:
             self.skip_queue(cohort)
             return None
-        return best[1]
-
-    def _widest_queue(self, cohort: QuotaNode) -> tuple[tuple[bool, float], QuotaNode] | None:
-        best: tuple[tuple[bool, float], QuotaNode] | None = None
-        for queue in cohort.queues:
-            if queue in self._left_out:
-                continue
-            share = queue.share()
-            if not self.jobs.get(queue) or (share == (False, 0.0) and queue is not self._job.queue):
-                self.skip_queue(queue)
-            elif best is None or share > best[0] or (share == best[0] and self._precedes(queue, best[1])):
-                best = share, queue
-        return best
-
-    def _widest_cohort(self, cohort: QuotaNode) -> tuple[tuple[bool, float], QuotaNode] | None:
-        widest: tuple[tuple[bool, float], QuotaNode] | None = None
-        for child in cohort.cohorts:
-            if child in self._left_out:
-                continue
-            share = child.share()
-            if share == (False, 0.0) and child not in self._above:
-                self.skip_queue(child)
-            elif widest is None or share >= widest[0]:
-                widest = share, child
-        return widest
-
-    def _precedes(self, one: QuotaNode, other: QuotaNode) -> bool:
-        return self._order(self.jobs[one][0]) < self._order(self.jobs[other][0])
+        return best[2]

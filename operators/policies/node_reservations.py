@@ -107,9 +107,7 @@ class NodeReservations:
         self._running.sort(key=lambda one: one[0])
         self._sort()
 
-    def plan(
-        self, usable: Bools, gpus: int, nodes: int, limit_s: float, *, now_only: bool = False
-    ) -> Planned | None:
+    def plan(self, usable: Bools, gpus: int, nodes: int, limit_s: float) -> Planned | None:
         """Return a job's earliest start that no reservation prevents; None if none is within `window_s`.
 
         Parameters
@@ -120,16 +118,12 @@ class NodeReservations:
             What it asks for; nodes 0: any.
         limit_s : float
             Its time limit.
-        now_only : bool
-            Whether a start later than now is of no use.
         """
         later_s: float | None = self.now_s
         while later_s is not None:
             from_s = later_s
             open_nodes, later_s = self._open(usable, from_s, max(from_s, self.now_s) + limit_s)
-            if now_only:
-                later_s = None
-            found = self._earliest(open_nodes, gpus, nodes, now_only)
+            found = self._earliest(open_nodes, gpus, nodes)
             if found is None:
                 continue
             start_s = max(found.start_s, from_s)
@@ -164,12 +158,12 @@ class NodeReservations:
             open_nodes &= span.open
         return open_nodes, later_s
 
-    def _earliest(self, usable: Bools, gpus: int, nodes: int, now_only: bool) -> Planned | None:
+    def _earliest(self, usable: Bools, gpus: int, nodes: int) -> Planned | None:
         free = np.where(usable, self.free, 0)
         if given := consecutive_best_fit(free, gpus, nodes, capped=False):
             return Planned(self.now_s, given, usable)
         ends_s, at = self._ends_s, 0
-        if now_only or not ends_s:
+        if not ends_s:
             return None
         touches = np.logical_or.reduceat(usable[self._node], self._at[:-1])
         window_s, edge_s = FIRST_WINDOW_S, 0.0
@@ -193,10 +187,8 @@ class NodeReservations:
     def _overlaps(self, given: Nodes, start_s: float, limit_s: float) -> bool:
         begin_s, end_s = self._rounded(start_s), self._rounded(start_s + limit_s)
         index = [node for node, _ in given]
-        return any(
-            span.end_s > begin_s and span.begin_s < end_s and not span.open[index].all()
-            for span in self._spans
-        )
+        during = (span for span in self._spans if span.end_s > begin_s and span.begin_s < end_s)
+        return any(not span.open[index].all() for span in during)
 
     def reserve(self, planned: Planned, limit_s: float) -> None:
         """Reserve all nodes of a planned job from its start to its time limit."""

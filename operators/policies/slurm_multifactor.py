@@ -1,6 +1,6 @@
 """Slurm: jobs by multifactor priority, with fair shares of users' use, and backfill by time limits."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -15,20 +15,11 @@ from clustergym.common.columns import parse_seconds
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeFloat, Period, PositiveFloat
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
-from clustergym.scenario.tenants.queue_tree import QueueTree
 from clustergym.trace.trace import Trace
 
 from .node_reservations import NodeReservations
 from .slurm_clock import SlurmClock
-from .slurm_rules import (
-    FACTORS,
-    Account,
-    age_factor,
-    classic_fair_share,
-    effective_usage,
-    fair_tree,
-    priority,
-)
+from .slurm_rules import classic_fair_share, fair_tree
 
 
 @dataclass
@@ -162,7 +153,9 @@ class SlurmMultifactor(Policy):
         order = waiting[np.lexsort((waiting, -self.priorities(view)[waiting]))]
         jobs, leaves, starts = view.job.tolist(), self._book.tree.leaves, []
         self._nodes = {}
-        self._clock.see(_shown(view, order))
+        # What backfill depends on besides time: jobs in order, and GPUs held.
+        shown = (view.job[order], view.job, view.gpus, view.available)
+        self._clock.see(b"".join(column.tobytes() for column in shown))
         for at, gpu_type in self._starts(view, order):
             gpus = int(view.requested_gpus[at])
             self._book.take(leaves[int(view.queue[at])], gpu_type, gpus)
@@ -190,7 +183,7 @@ class SlurmMultifactor(Policy):
             since_s + limit_s - view.now_s,
             np.where(request_options(view), limit_s[:, None], np.inf),
             heads_only=self.backfill == "easy",
-            allowed=lambda at, gpu_type: self._is_allowed(view, at, gpu_type),
+            allowed=lambda at, gpu_type: bool(self._within_limits(view, at, [gpu_type])),
         )
 
     def _by_nodes(self, view: View, order: Ints) -> Iterator[tuple[int, int]]:
@@ -205,26 +198,20 @@ class SlurmMultifactor(Policy):
             (float(np.floor(self._since_s.get(job, now_s))) + limit_of[job], nodes)
             for job, nodes in places.nodes.items()
         ]
-        plan = NodeReservations(
-            now_s,
-            places.free_on_node,
-            running,
-            self.backfill_resolution_s,
-            self.backfill_window_s,
-            self.gres,
-        )
+        settings = (self.backfill_resolution_s, self.backfill_window_s, self.gres)
+        plan = NodeReservations(now_s, places.free_on_node, running, *settings)
         usable = [places.node_type == gpu_type for gpu_type in range(len(self._book.types))]
         closed, waiting = np.zeros(len(usable), dtype=np.bool_), []
         if not self._clock.begins_main_pass(view):
             closed[:], waiting = True, order.tolist()
         for at in order.tolist() if not closed.all() else ():
-            gpu_types = np.flatnonzero(options[at] & ~closed).tolist()
             # Slurm's main pass stops at the first job of a partition without room, but not at one that a
             # limit keeps waiting; a type of GPU is the partition here.
-            allowed = [gpu_type for gpu_type in gpu_types if self._is_allowed(view, at, gpu_type)]
-            given = {gpu_type: plan.fits(usable[gpu_type], *self._asked(view, at)) for gpu_type in allowed}
-            if fits := [gpu_type for gpu_type in allowed if given[gpu_type] is not None]:
-                self._start(view, at, given[fits[0]] or (), plan, now_s + limit_s[at])
+            allowed = self._within_limits(view, at, np.flatnonzero(options[at] & ~closed))
+            asked = self._asked(view, at)
+            given = ((gpu_type, plan.fits(usable[gpu_type], *asked)) for gpu_type in allowed)
+            if fits := next(((gpu_type, nodes) for gpu_type, nodes in given if nodes is not None), None):
+                self._start(view, at, fits[1], plan, now_s + limit_s[at])
                 yield at, fits[0]
                 continue
             waiting.append(at)
@@ -232,12 +219,10 @@ class SlurmMultifactor(Policy):
         if not self._clock.begins_backfill(view.now_s):
             return
         for at in waiting:
-            gpu_types = [k for k in np.flatnonzero(options[at]).tolist() if self._is_allowed(view, at, k)]
             asked = self._asked(view, at)
-            plans = [(gpu_type, plan.plan(usable[gpu_type], *asked, limit_s[at])) for gpu_type in gpu_types]
-            found = [
-                (planned.start_s, gpu_type, planned) for gpu_type, planned in plans if planned is not None
-            ]
+            gpu_types = self._within_limits(view, at, np.flatnonzero(options[at]))
+            plans = [(k, plan.plan(usable[k], *asked, limit_s[at])) for k in gpu_types]
+            found = [(one.start_s, gpu_type, one) for gpu_type, one in plans if one is not None]
             if not found:
                 continue
             start_s, gpu_type, planned = min(found, key=lambda one: one[:2])
@@ -264,20 +249,17 @@ class SlurmMultifactor(Policy):
         closed = np.zeros(len(self._book.types), dtype=bool)
         options = request_options(view)
         for at in order.tolist():
-            gpu_types = [
-                k for k in np.flatnonzero(options[at] & ~closed).tolist() if self._is_allowed(view, at, k)
-            ]
-            fits = [
-                gpu_type for gpu_type in gpu_types if self._book.free[gpu_type] >= view.requested_gpus[at]
-            ]
+            gpu_types = self._within_limits(view, at, np.flatnonzero(options[at] & ~closed))
+            fits = [k for k in gpu_types if self._book.free[k] >= view.requested_gpus[at]]
             if fits:
                 yield at, fits[0]
             else:
                 closed[gpu_types] = True
 
-    def _is_allowed(self, view: View, at: int, gpu_type: int) -> bool:
-        leaf = self._book.tree.leaves[int(view.queue[at])]
-        return self._book.within_limits(leaf, gpu_type, int(view.requested_gpus[at]))
+    def _within_limits(self, view: View, at: int, gpu_types: Iterable[int]) -> list[int]:
+        """Return those GPU types of which a job's queue may have as many more as the job asks for."""
+        leaf, gpus = self._book.tree.leaves[int(view.queue[at])], int(view.requested_gpus[at])
+        return [int(k) for k in gpu_types if self._book.within_limits(leaf, int(k), gpus)]
 
     def limits_s(self, view: View) -> Floats:
         """Return the time limit of each job in seconds, `default_limit_s` where it has none, shape (n,)."""
@@ -295,55 +277,23 @@ class SlurmMultifactor(Policy):
         self._noted_s = now_s
 
     def priorities(self, view: View) -> Floats:
-        """Return the multifactor priority of each job, shape (n,)."""
-        if self._clock.begins_shares(view.now_s):
-            used = dict(zip(self._book.tree.leaves, self._used.tolist(), strict=True))
-            self._fair = fair_factors(self._book.tree, used, self.fair_share, self.damping)
-        fair = self._fair
+        """Return the multifactor priority of each job, shape (n,): the sum of weight times factor."""
         tree = self._book.tree
-        weights = {name: getattr(self, f"weight_{name}", 0.0) for name in FACTORS}
-        largest = max((tree.queues[leaf].priority for leaf in tree.leaves), default=0)
+        if self._clock.begins_shares(view.now_s):
+            used = dict(zip(tree.leaves, self._used.tolist(), strict=True))
+            classic = self.fair_share == "classic"
+            self._fair = classic_fair_share(tree, used, self.damping) if classic else fair_tree(tree, used)
+        of_queue = np.array([tree.queues[leaf].priority for leaf in tree.leaves])
         size = view.requested_gpus / float(view.setting.capacity.sum())
-        found = []
-        for at, leaf in enumerate(tree.leaves[queue] for queue in view.queue.tolist()):
-            factors = {
-                "age": age_factor(view.now_s - float(view.submit_s[at]), self.max_age_s),
-                "fair_share": fair[leaf],
-                "job_size": 1.0 - float(size[at]) if self.favor_small else float(size[at]),
-                "partition": tree.queues[leaf].priority / largest if largest > 0 else 0.0,
-                "qos": max(int(view.priority[at]), 0) / self._most_urgent if self._most_urgent > 0 else 0.0,
-            }
-            found.append(priority(factors, weights))
-        return np.array(found)
+        found: Floats = (
+            self.weight_age * np.minimum(1.0, (view.now_s - view.submit_s) / self.max_age_s)
+            + self.weight_fair_share * np.array([self._fair[leaf] for leaf in tree.leaves])[view.queue]
+            + self.weight_job_size * (1.0 - size if self.favor_small else size)
+            + self.weight_partition * _part_of_most(of_queue, int(of_queue.max()))[view.queue]
+            + self.weight_qos * _part_of_most(np.maximum(view.priority, 0), self._most_urgent)
+        )
+        return found
 
 
-def fair_factors(tree: QueueTree, used: Mapping[str, float], rule: str, damping: float) -> dict[str, float]:
-    """Return each leaf queue's fair-share factor by a rule of Slurm, given the GPU time each has used."""
-
-    def account(name: str) -> Account:
-        members = tuple(account(child) for child in tree.children[name])
-        return Account(name, tree.queues[name].weight, used.get(name, 0.0), members)
-
-    top = tuple(account(name) for name in tree.children[None])
-    if rule == "fair_tree":
-        return fair_tree(top)
-    total = max(sum(used.values()), 1e-300)
-    found: dict[str, float] = {}
-
-    def visit(beside: tuple[Account, ...], above: float | None, shares: float) -> None:
-        raw = sum(one.shares for one in beside)
-        for one in beside:
-            part, own = one.shares / raw, one.used / total
-            usage = own if above is None else effective_usage(own, above, part)
-            if one.members:
-                visit(one.members, usage, shares * part)
-            else:
-                found[one.name] = classic_fair_share(shares * part, usage, damping)
-
-    visit(top, None, 1.0)
-    return found
-
-
-def _shown(view: View, order: Ints) -> bytes:
-    """Return a key of the state that backfill depends on besides time: jobs in order, and GPUs held."""
-    return b"".join(column.tobytes() for column in (view.job[order], view.job, view.gpus, view.available))
+def _part_of_most(values: Ints, most: int) -> Floats:
+    return values / most if most > 0 else np.zeros(len(values))

@@ -1,6 +1,6 @@
 """Read the rules of a Slurm cluster: accounts and users as queues, priorities as a policy's settings.
 
-Slurm's priority of a job: a sum of weighted factors, of which one is the fair share of its user.
+Of Slurm's priority of a job, the factor of the fair share of its user.
 
 Sources: SchedMD, priority_multifactor, fair_tree and tres.
 """
@@ -20,6 +20,7 @@ from clustergym.cluster.slurm_text import known_type, span_s
 from clustergym.common.errors import InputError
 from clustergym.common.left_out import leave_out, not_modelled, not_read
 from clustergym.common.text_files import read_text
+from clustergym.scenario.tenants.queue_tree import QueueTree
 from clustergym.trace.slurm_fields import CellRules
 
 COLUMNS = ("account", "user", "parentname", "parname", "share", "grptres", "cluster", "")
@@ -27,13 +28,8 @@ OTHERS = "others"
 """Queue of jobs whose account or user is in no list."""
 ASSOC_REMEDY = "print it with sacctmgr -P show assoc format=Account,User,ParentName,Share,GrpTRES"
 CONFIG_REMEDY = "print it with scontrol show config"
-WEIGHTS = {
-    "priorityweightage": "weight_age",
-    "priorityweightfairshare": "weight_fair_share",
-    "priorityweightjobsize": "weight_job_size",
-    "priorityweightpartition": "weight_partition",
-    "priorityweightqos": "weight_qos",
-}
+FACTORS = ("age", "fair_share", "job_size", "partition", "qos")
+WEIGHTS = {f"priorityweight{name.replace('_', '')}": f"weight_{name}" for name in FACTORS}
 SPANS = {
     "prioritymaxage": "max_age_s",
     "prioritydecayhalflife": "half_life_s",
@@ -90,11 +86,6 @@ class Rules:
     queues: dict[str, Any]
     policy: dict[str, Any]
     guessed: Counter[str] = field(default_factory=Counter)
-
-
-def one_queue() -> dict[str, Any]:
-    """Return the content of a queues file with a single queue for all jobs."""
-    return {"assign_by": "virtual_cluster", "unknown": OTHERS, "queues": {OTHERS: {}}}
 
 
 class _Config:
@@ -191,31 +182,34 @@ def read_accounts(
         if column.lower() not in names:
             raise InputError("column missing", file=path, line=1, field=column, remedy=ASSOC_REMEDY)
     not_read(f"column {name}" for name in names if name not in COLUMNS)
-    cells = [line.split("|") for line in lines if line.strip()]
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines if line.strip()]
     whole = [row for row in cells if len(row) == len(names)]
     leave_out("row", "its cells do not fit the header", len(cells) - len(whole))
-    rows = [dict(zip(names, row, strict=True)) for row in whole]
-    hide, people_of = (hashed or CellRules()).name, ("account", "user", "parentname", "parname")
-    for whose in rows:
-        people = {key: whose[key].strip() for key in people_of if key in whose}
-        whose.update({key: name if name == "root" else hide(name) for key, name in people.items()})
-    if by == "account" and any(row["user"].strip() and _asks(row) for row in rows):
+    rows = [dict.fromkeys(COLUMNS, "") | dict(zip(names, row, strict=True)) for row in whole]
+    hide = (hashed or CellRules()).name
+    for row in rows:
+        row["parentname"] = row["parentname"] or row["parname"]
+        people = {key: row[key] for key in ("account", "user", "parentname")}
+        row.update({key: name if name == "root" else hide(name) for key, name in people.items()})
+    asks = (row["share"] not in ("", "1", "parent") or row["grptres"] for row in rows if row["user"])
+    if by == "account" and any(asks):
         not_modelled(["shares and limits of users (give --by user)"])
     guessed = Counter[str]()
     if not {"parentname", "parname"} & set(names):
         guessed["no column ParentName: all accounts beside each other"] += 1
-    accounts = {name: row for name, row in _of_user(rows, "") if name not in ("", "root")}
-    parents = {name: above if (above := _parent(row)) in accounts else None for name, row in accounts.items()}
+    accounts = {row["account"]: row for row in rows if not row["user"] and row["account"] not in ("", "root")}
+    parents = {
+        name: row["parentname"] if row["parentname"] in accounts else None for name, row in accounts.items()
+    }
     queues = {name: _queue(row, parents[name]) for name, row in accounts.items()}
     if by == "user":
         seen: dict[str, str] = {}
-        for account, row in _of_user(rows, None):
-            user = row["user"].strip()
-            if account in accounts and seen.setdefault(user, account) != account:
+        for row in (row for row in rows if row["user"] and row["account"] in accounts):
+            user, account = row["user"], row["account"]
+            if seen.setdefault(user, account) != account:
                 message = f"user {user!r} is in {seen[user]} and {account}"
                 raise InputError(message, file=path, field="User", remedy="give --by account")
-            if account in accounts:
-                queues[f"{account}/{user}"] = {**_queue(row, account), "members": [user]}
+            queues[f"{account}/{user}"] = {**_queue(row, account), "members": [user]}
     else:
         inner = (parent for parent in parents.values() if parent is not None)
         queues |= {f"{name}/own": {"parent": name, "members": [name]} for name in inner}
@@ -237,29 +231,14 @@ def _without_zeros(queues: dict[str, Any]) -> int:
     return changed
 
 
-def _of_user(rows: Sequence[Mapping[str, str]], user: str | None) -> list[tuple[str, Mapping[str, str]]]:
-    """Return (account, row) of the rows of a user; of the rows of all users if None."""
-    named = ((row.get("account", "").strip(), row, row.get("user", "").strip()) for row in rows)
-    return [(account, row) for account, row, of in named if (bool(of) if user is None else of == user)]
-
-
-def _asks(row: Mapping[str, str]) -> bool:
-    """Return whether a row has shares or limits of its own."""
-    return row.get("share", "").strip() not in ("", "1", "parent") or bool(row.get("grptres", "").strip())
-
-
-def _parent(row: Mapping[str, str]) -> str:
-    return row.get("parentname", row.get("parname", "")).strip()
-
-
 def _queue(row: Mapping[str, str], parent: str | None) -> dict[str, Any]:
     found: dict[str, Any] = {} if parent is None else {"parent": parent}
-    share = row.get("share", "").strip()
+    share = row["share"]
     if share.isascii() and share.isdigit() and len(share) < 10 and int(share) != 1:
         found["weight"] = float(share)
     elif share not in ("", "1"):
         not_modelled([f"Share {share}"])
-    entries = [entry.strip() for entry in row.get("grptres", "").split(",") if entry.strip()]
+    entries = [entry.strip() for entry in row["grptres"].split(",") if entry.strip()]
     matches = {entry: _GPU_LIMIT.fullmatch(entry) for entry in entries}
     not_modelled(f"GrpTRES {entry.partition('=')[0]}" for entry, found in matches.items() if found is None)
     limits = {match[1] or "": int(match[2]) for match in matches.values() if match}
@@ -271,99 +250,82 @@ def _queue(row: Mapping[str, str], parent: str | None) -> dict[str, Any]:
     return found
 
 
-FACTORS = ("age", "association", "fair_share", "job_size", "partition", "qos", "tres")
+def classic_fair_share(tree: QueueTree, used: Mapping[str, float], damping: float) -> dict[str, float]:
+    """Return each leaf queue's fair-share factor by Slurm's classic rule: 2^(-(usage / shares) / damping).
 
-
-def priority(factors: Mapping[str, float], weights: Mapping[str, float], nice: float = 0.0) -> float:
-    """Return a job's Slurm priority: the sum of weight times factor over `FACTORS`, minus `nice`."""
-    return sum(weights.get(name, 0.0) * factors.get(name, 0.0) for name in FACTORS) - nice
-
-
-def age_factor(wait_s: float, longest_s: float = 7 * 86_400.0) -> float:
-    """Return a job's wait relative to `PriorityMaxAge`, at most 1."""
-    return min(1.0, wait_s / longest_s)
-
-
-def classic_fair_share(shares: float, usage: float, damping: float = 1.0) -> float:
-    """Return the fair-share factor of Slurm's classic rule: 2^(-(usage / shares) / damping)."""
-    return float(2.0 ** (-usage / shares / damping)) if shares else 0.0
-
-
-def effective_usage(own: float, above: float, shares: float) -> float:
-    """Return an account's usage by Slurm's classic rule: its own, plus its share of the rest of its parent's.
+    An account's usage is its own part of all use, plus its shares of the rest of its parent's.
 
     Parameters
     ----------
-    own, above : float
-        Part of all use that is the account's own; the effective one of the account above it.
-    shares : float
-        Part of the shares beside it that are its own.
+    tree : QueueTree
+    used : mapping of str to float
+        Decayed use of each leaf.
+    damping : float
     """
-    return own + (above - own) * shares
+    of_all, found = _sum_use(tree, used), dict[str, float]()
+    total = max(sum(used.values()), 1e-300)
+
+    def visit(beside: Sequence[str], above: float | None, shares: float) -> None:
+        raw = sum(tree.queues[name].weight for name in beside)
+        for name in beside:
+            part, own = tree.queues[name].weight / raw, of_all[name] / total
+            usage = own if above is None else own + (above - own) * part
+            if tree.children[name]:
+                visit(tree.children[name], usage, shares * part)
+            else:
+                due = shares * part
+                found[name] = float(2.0 ** (-usage / due / damping)) if due else 0.0
+
+    visit(tree.children[None], None, 1.0)
+    return found
 
 
-@dataclass(frozen=True)
-class Account:
-    """An account of Slurm, which contains accounts or users; or a user.
-
-    Attributes
-    ----------
-    name : str
-    shares : float
-        Raw shares, against its siblings'.
-    usage : float
-        Decayed use of a user; of an account the sum over what is in it counts.
-    members : tuple of Account
-    """
-
-    name: str
-    shares: float
-    usage: float = 0.0
-    members: tuple[Account, ...] = ()
-
-    @property
-    def used(self) -> float:
-        """Usage of all users in the account, in which older use counts less."""
-        return sum(one.used for one in self.members) if self.members else self.usage
-
-
-def fair_tree(accounts: Sequence[Account]) -> dict[str, float]:
-    """Return each user's fair-share factor (above 0, up to 1) by Slurm's Fair Tree rule.
+def fair_tree(tree: QueueTree, used: Mapping[str, float]) -> dict[str, float]:
+    """Return each leaf queue's fair-share factor (above 0, up to 1) by Slurm's Fair Tree rule.
 
     At each level siblings go by shares over use, both as parts of the level's; the best account's users come
-    before those of the next. Accounts that tie are merged, users that tie share a rank.
+    before those of the next. Accounts that tie are merged, users that tie share a rank. `used` is the decayed
+    use of each leaf.
     """
-    ranked: list[list[str]] = []
-    _visit(accounts, ranked)
-    users = sum(map(len, ranked))
+    of_all, ranked = _sum_use(tree, used), list[list[str]]()
+
+    def visit(siblings: Sequence[str]) -> None:
+        for tied in _group_tied({name: (tree.queues[name].weight, of_all[name]) for name in siblings}):
+            if users := [name for name in tied if not tree.children[name]]:
+                ranked.append(users)
+            if merged := [member for name in tied for member in tree.children[name]]:
+                visit(merged)
+
+    visit(tree.children[None])
+    users = rank = sum(map(len, ranked))
     found: dict[str, float] = {}
-    rank = users
     for tied in ranked:
         found |= dict.fromkeys(tied, rank / users)
         rank -= len(tied)
     return found
 
 
-def _visit(siblings: Sequence[Account], ranked: list[list[str]]) -> None:
-    for tied in _group_tied(siblings):
-        users = [one.name for one in tied if not one.members]
-        if users:
-            ranked.append(users)
-        merged = [member for one in tied for member in one.members]
-        if merged:
-            _visit(merged, ranked)
+def _sum_use(tree: QueueTree, used: Mapping[str, float]) -> dict[str, float]:
+    """Return the use of each queue; of an account that of all who are in it."""
+    found: dict[str, float] = {}
+    for name in reversed(tree.queues):
+        below = tree.children[name]
+        found[name] = sum(found[member] for member in below) if below else used.get(name, 0.0)
+    return found
 
 
-def _group_tied(siblings: Sequence[Account]) -> Iterator[list[Account]]:
-    """Yield the siblings of each level, shares over use, the highest first; as parts they order alike."""
-    rounded: dict[float, list[Account]] = {}
-    for one in siblings:
-        used = one.used
-        rounded.setdefault(one.shares / used if used else math.inf, []).append(one)
+def _group_tied(siblings: Mapping[str, tuple[float, float]]) -> Iterator[list[str]]:
+    """Yield those who have equal shares over use, given (shares, use) by name, the highest first.
+
+    As parts of the level's they order alike.
+    """
+    rounded: dict[float, list[str]] = {}
+    for name, (shares, used) in siblings.items():
+        rounded.setdefault(shares / used if used else math.inf, []).append(name)
     for _, beside in sorted(rounded.items(), key=lambda item: -item[0]):
         # Division rounds in order, so that only what it makes equal is to be compared exactly.
-        levels: dict[Fraction | float, list[Account]] = {}
-        for one in beside if len(beside) > 1 else ():
-            level = Fraction(one.shares) / Fraction(one.used) if one.used else math.inf
-            levels.setdefault(level, []).append(one)
+        levels: dict[Fraction | float, list[str]] = {}
+        for name in beside if len(beside) > 1 else ():
+            shares, used = siblings[name]
+            levels.setdefault(Fraction(shares) / Fraction(used) if used else math.inf, []).append(name)
         yield from (levels[level] for level in sorted(levels, reverse=True)) if levels else [beside]

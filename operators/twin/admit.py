@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,11 @@ from clustergym.sim.from_now import MARK, Moment, drop_rows
 from clustergym.trace.readers import kueue
 from clustergym.trace.readers.sacct import SlurmJob
 
-from ..live.own.script import find_gpu_type, read_script
+from ..live.own.script import read_script
 from ..policies.kueue import Kueue
 from .advice import advise, estimate_starts
 from .ahead import Ahead
-from .folder import CLUSTER, TwinFolder
-from .present import Present
+from .present import waiting_job
 
 SOONER_S = 60.0
 """A smaller request counts as sooner if half of the draws start it earlier by more than this."""
@@ -40,13 +39,10 @@ class Request:
         As one that waits since now.
     segment : int
         GPUs of each block that must lie in one NVLink domain; 0: they lie anywhere.
-    in_local_queue : bool
-        Whether what the job names as its partition is a local queue of Kueue.
     """
 
     job: SlurmJob
     segment: int = 0
-    in_local_queue: bool = False
 
     def list_smaller(self) -> Iterator[Request]:
         """Yield the request with a half, a quarter, ... of its GPUs, on fewer nodes where it names nodes."""
@@ -76,25 +72,19 @@ def read_request(path: Path, now_s: float, user: str = "") -> Request:
             told = f"has {len(jobs) + sum(parts.values())} Workloads" if len(jobs) != 1 else "asks for no GPU"
             raise InputError(told, file=path, remedy="give one Workload, of whole GPUs")
         waiting = replace(jobs[0], state="PENDING", start_s=float("nan"), end_s=float("nan"), submit_s=now_s)
-        return Request(waiting, in_local_queue=True)
+        # What it names in place of a partition is a local queue.
+        return Request(replace(waiting, partition=""))
     script = read_script(path)
-    job = SlurmJob(
-        line=0,
+    job = waiting_job(
         job_id=script.name,
         user=user,
         account=script.account,
         partition=script.partition,
         qos="0",
-        state="PENDING",
-        outcome="",
         submit_s=now_s,
-        start_s=float("nan"),
-        end_s=float("nan"),
-        duration_s=float("nan"),
         limit_s=script.limit_s,
         gpus=script.gpus,
-        gpu_type=find_gpu_type(script),
-        from_request=True,
+        gpu_type=script.known_type,
         nodes=0 if script.any_nodes else script.nodes,
     )
     return Request(job, script.segment * script.gpus // script.nodes)
@@ -105,38 +95,25 @@ class Admission:
 
     Parameters
     ----------
-    twin : TwinFolder
-    present : Present
-    policy : str, optional
-        `NAME KEY=VALUE …` or a YAML file; None: the rules of the folder.
-    more : sequence of str
-        Further overrides.
+    ahead : Ahead
+        The simulation of the cluster with the jobs of now.
     """
 
-    def __init__(
-        self, twin: TwinFolder, present: Present, policy: str | None = None, more: Sequence[str] = ()
-    ) -> None:
-        self.twin, self.present, self._rules = twin, present, (policy, more)
-        self._content = twin.content(CLUSTER)
-        nobody = replace(present, running=(), waiting=())
-        ahead = Ahead(twin, nobody, policy, more)
-        self._cluster, self._pools = ahead.conditions.cluster, ahead.pools
+    def __init__(self, ahead: Ahead) -> None:
+        self.ahead, self._cluster, self._pools = ahead, ahead.conditions.cluster, ahead.pools
 
     def _look_ahead(self, job: SlurmJob, alone: bool = False) -> Ahead:
         """Return the simulation of the cluster with the job in the queue, or of the job alone."""
-        running, waiting = ((), ()) if alone else (self.present.running, self.present.waiting)
-        present = replace(self.present, running=running, waiting=(*waiting, job))
-        return Ahead(self.twin, present, *self._rules)
+        present = self.ahead.present
+        running, waiting = ((), ()) if alone else (present.running, present.waiting)
+        return self.ahead.replace_present(replace(present, running=running, waiting=(*waiting, job)))
 
     def find_refusal(self, request: Request) -> str:
         """Return why a job would never start, however long it waits; empty if it could."""
         job = request.job
         found = self._pools.find_type(job.gpu_type, job.partition)
-        partitions = {
-            name for one in self._content.get("hosts") or () for name in one.get("partitions") or ()
-        }
-        named = job.partition and partitions and not request.in_local_queue
-        if named and job.partition not in partitions:
+        partitions = self._pools.pool_of
+        if job.partition and partitions and job.partition not in partitions:
             return f"there is no partition {job.partition} ({nearest(job.partition, partitions)})"
         if found is None:
             return f"{job.partition or 'the cluster'} has no {job.gpu_type}"
@@ -158,25 +135,23 @@ class Admission:
         return ""
 
     def _refuse_by_queue(self, job: SlurmJob) -> str:
-        if self.twin.queues is None:
+        if self.ahead.twin.queues is None:
             return ""
-        tree = load_queues(self.twin.queues)
+        tree = load_queues(self.ahead.twin.queues)
         member = job.user if tree.settings.assign_by == "user" else job.account
         try:
             path = tree.path(tree.leaf(member, job.job_id))
         except InputError as error:
             return error.message
-        types = {group["gpu_type"] for group in self._content["nodes"]}
         for name in reversed(path):
-            most = max(get_most_gpus(tree.queues[name], gpu_type) for gpu_type in types)
+            most = max(get_most_gpus(tree.queues[name], one) for one in self._cluster.gpu_types)
             if most < job.gpus:
                 return f"asks for {job.gpus} GPUs, and queue {name} may have {most:g} of one type"
         return ""
 
     def _refuse_alone(self, job: SlurmJob) -> str:
         """Refuse what the rules do not start on an empty cluster either."""
-        ahead = self._look_ahead(job, alone=True)
-        answer = self._answer_now(ahead, job)
+        answer = self._answer_now(self._look_ahead(job, alone=True), job)
         return "" if answer["what"] == "start" else f"would not start on an empty cluster: {answer['why']}"
 
     def decide_now(self, request: Request) -> dict[str, Any]:
@@ -207,10 +182,9 @@ class Admission:
         sooner = [
             row["gpus"] for row in rows[1:] if row["p50_s"] is not None and row["p50_s"] < own - SOONER_S
         ]
-        largest = max(sooner, default=None)
-        now = {"what": "refuse", "why": rows[0]["refused"]}
-        now = now if ahead is None else self._answer_now(ahead, request.job)
-        return {"refused": rows[0]["refused"], "now": now, "requests": rows, "sooner": largest}
+        refused = rows[0]["refused"]
+        now = self._answer_now(ahead, request.job) if ahead else {"what": "refuse", "why": refused}
+        return {"refused": refused, "now": now, "requests": rows, "sooner": max(sooner, default=None)}
 
     def _describe(self, request: Request, draws: int, seed: int) -> tuple[dict[str, Any], Ahead | None]:
         """Return when a request would start, s from now (None: not in 30 days), and the simulation of it."""

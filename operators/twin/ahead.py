@@ -10,9 +10,10 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,16 +36,16 @@ from clustergym.trace.trace import Trace
 
 from .folder import CLUSTER, QUEUES, TwinFolder
 from .hosts import Pools
-from .present import Present
+from .present import Present, log_job, waiting_job
 
 PRIOR_RUNS = 5.0
 """Runs of one's own beside which those of more jobs count as much."""
 MOST_RUNS = 2000
 """Past runs that count of a pool: the last ones."""
 LEAST_LEFT_S = 60.0
-LIMITS = "trace.time_limits"
-QOS = re.compile(r"-?\d{1,9}", re.ASCII)
 """What is left of a job that has run for longer than any before it."""
+LIMITS = "trace.time_limits"
+QOS = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
 class Pool(NamedTuple):
@@ -98,15 +99,11 @@ class PastRuns:
                 known = np.isfinite(self._limits)
                 near = known & (self._limits < 2 * limit_s) & (self._limits > limit_s / 2)
                 pools, values = [mine & near, mine & known, near, known], self._run_s / self._limits
-            self._pools[user, limit_s] = [
-                _sort(values, np.flatnonzero(alike)[-MOST_RUNS:]) for alike in pools
-            ]
+            self._pools[user, limit_s] = found = list[Pool]()
+            for rows in (np.flatnonzero(alike)[-MOST_RUNS:] for alike in pools):
+                ordered = rows[np.lexsort((rows, values[rows]))]
+                found.append(Pool(values[ordered], ordered))
         return self._pools[user, limit_s]
-
-
-def _sort(values: Floats, rows: Ints) -> Pool:
-    rows = rows[np.lexsort((rows, values[rows]))]
-    return Pool(values[rows], rows)
 
 
 class DrawnRunTimes:
@@ -191,7 +188,7 @@ class Ahead:
         more: Sequence[str] = (),
         until_s: float = np.inf,
     ) -> None:
-        self.present, self.log = present, twin.log
+        self.twin, self.log = twin, twin.log
         self.pools = Pools(twin.content(CLUSTER), "" if twin.queues is None else str(twin.content(QUEUES)))
         with tempfile.TemporaryDirectory() as folder:
             path = None
@@ -205,10 +202,21 @@ class Ahead:
         self.past, self.until_s = PastRuns(twin.log, until_s), until_s
         cluster = self.conditions.cluster
         self._most = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
+        self._look(present)
+
+    def replace_present(self, present: Present) -> Ahead:
+        """Return the simulation of the same cluster with other jobs."""
+        other = copy(self)
+        other._look(present)
+        return other
+
+    def _look(self, present: Present) -> None:
+        self.present = present
         self._running = self._with_types(part for job in present.running for part in self._on_hosts(job))
         self._waiting = self._with_types(present.waiting)
         self._hosts = {job.job_id: host_names(job.hosts) for job in self._running}
         self.base_s = min([*(job.submit_s for job in self._waiting), present.now_s])
+        self._now_s = present.now_s - self.base_s
 
     def _on_hosts(self, job: SlurmJob) -> list[SlurmJob]:
         """Return a running job with the type of its hosts; with several types, a job for each of them."""
@@ -271,10 +279,6 @@ class Ahead:
         at_once = self.present.at_once
         return list_moments(scenario, policy, placer, self._hosts.keys(), self._now_s, self._hosts, at_once)
 
-    @property
-    def _now_s(self) -> float:
-        return self.present.now_s - self.base_s
-
     def _arrivals(self, generator: np.random.Generator, days: float = 1.0) -> list[tuple[int, float]]:
         """Return rows of the log and when they arrive from now: what came after this hour of another day."""
         log = self.log
@@ -292,68 +296,53 @@ class Ahead:
         self, run_s: Callable[[SlurmJob, float], float], arrivals: Sequence[tuple[int, float]]
     ) -> Scenario:
         """Return the scenario of the jobs now and random arrivals; running jobs begin with its clock."""
-        rows: list[tuple[Any, ...]] = []
-        now_s = self._now_s
+        jobs, now_s, log = list[SlurmJob](), self._now_s, self.log
         for job in self._running:
             elapsed_s = max(self.present.now_s - job.start_s, 0.0)
             left_s = max(run_s(job, elapsed_s) - elapsed_s, 1.0)
             limit_s = max(job.limit_s - elapsed_s, LEAST_LEFT_S) if job.limit_s > 0 else np.nan
             # How many nodes it asked for is no matter where its hosts are known; where they are not, as many
             # may not be free once the others are placed in another order.
-            rows.append((replace(job, nodes=0), 0.0, now_s + left_s, limit_s))
+            jobs.append(replace(job, nodes=0, submit_s=0.0, duration_s=now_s + left_s, limit_s=limit_s))
         for job in self._waiting:
-            rows.append((job, job.submit_s - self.base_s, max(run_s(job, 0.0), 1.0), job.limit_s))
-        log = self.log
-        table = [
-            (
-                *(job.job_id, submit_s, duration_s, job.gpus, job.gpu_type, job.user, job.account),
-                *(job.partition, limit_s, int(job.qos) if QOS.fullmatch(job.qos) else 0, job.nodes, job.line),
-            )
-            for job, submit_s, duration_s, limit_s in rows
-        ]
-        limits = log.time_limit_s
+            submit_s, duration_s = job.submit_s - self.base_s, max(run_s(job, 0.0), 1.0)
+            jobs.append(replace(job, submit_s=submit_s, duration_s=duration_s))
         for row, delay_s in arrivals:
-            at, partition = now_s + delay_s, "" if log.partition is None else log.partition[row]
-            gpu_type = self.pools.find_type(log.gpu_type[row], partition) or ""
-            if log.gpus[row] > self._most.get(gpu_type, max(self._most.values())):
+            job, duration_s = log_job(log, row), float(log.work_iterations[row])
+            job = replace(job, job_id=f"later-{job.job_id}", submit_s=now_s + delay_s, duration_s=duration_s)
+            gpu_type = self.pools.find_type(job.gpu_type, job.partition) or ""
+            if job.gpus > self._most.get(gpu_type, max(self._most.values())):
                 leave_out("arrival", "a job of the log asks for more GPUs than there are of its type")
-                continue
-            table.append(
-                (
-                    *(f"later-{log.job_id[row]}", at, float(log.work_iterations[row]), int(log.gpus[row])),
-                    gpu_type,
-                    *(log.user[row], log.virtual_cluster[row], partition),
-                    *(np.nan if limits is None else float(limits[row]), int(log.priority[row])),
-                    0 if log.nodes is None else int(log.nodes[row]),
-                    0,
-                )
-            )
-        someone = table[0] if table else ("", 0.0, 1.0, 1, "", "", "", "", np.nan, 0, 0, 0)
-        table.append((MARK, now_s, 1.0, 1, "", someone[5], someone[6], "", 1.0, 0, 0, 0))
-        return self._read(table)
+            else:
+                jobs.append(replace(job, gpu_type=gpu_type))
+        user, account = (jobs[0].user, jobs[0].account) if jobs else ("", "")
+        mark = waiting_job(
+            **{"job_id": MARK, "user": user, "account": account, "partition": "", "qos": "0"},
+            **{"submit_s": now_s, "limit_s": 1.0, "gpus": 1, "gpu_type": ""},
+        )
+        return self._read([*jobs, replace(mark, duration_s=1.0)])
 
-    def _read(self, table: Sequence[tuple[Any, ...]]) -> Scenario:
-        """Return the scenario of a table of jobs, which is read as any log is."""
-        table = sorted(table, key=lambda row: row[1])
-        columns = list(zip(*table, strict=True))
+    def _read(self, unsorted: Sequence[SlurmJob]) -> Scenario:
+        """Return the scenario of jobs with times on its clock, which are read as any log is."""
+        jobs = sorted(unsorted, key=lambda job: job.submit_s)
         log = RecordedJobs(
             path=self.present.path,
             format="now",
             sha256="",
-            row=np.arange(len(table)),
-            line=list(columns[11]),
-            job_id=list(columns[0]),
-            submit_s=np.array(columns[1], dtype=np.float64),
-            duration_s=np.array(columns[2], dtype=np.float64),
-            gpus=np.array(columns[3], dtype=np.int64),
-            gpu_type=list(columns[4]),
-            user=list(columns[5]),
-            virtual_cluster=list(columns[6]),
-            partition=list(columns[7]),
-            time_limit_s=np.array(columns[8], dtype=np.float64),
-            priority=np.array(columns[9], dtype=np.int64),
-            nodes=np.array(columns[10], dtype=np.int64),
-            outcome=["completed"] * len(table),
+            row=np.arange(len(jobs)),
+            line=[job.line for job in jobs],
+            job_id=[job.job_id for job in jobs],
+            submit_s=np.array([job.submit_s for job in jobs]),
+            duration_s=np.array([job.duration_s for job in jobs]),
+            gpus=np.array([job.gpus for job in jobs]),
+            gpu_type=[job.gpu_type for job in jobs],
+            user=[job.user for job in jobs],
+            virtual_cluster=[job.account for job in jobs],
+            partition=[job.partition for job in jobs],
+            time_limit_s=np.array([job.limit_s for job in jobs]),
+            priority=np.array([int(job.qos) if QOS.fullmatch(job.qos) else 0 for job in jobs]),
+            nodes=np.array([job.nodes for job in jobs]),
+            outcome=["completed"] * len(jobs),
             left_out=Counter(),
         )
         given = {**self.config["trace"], "time_limits": "keep"}
@@ -364,7 +353,7 @@ class Ahead:
                 return self.conditions.scenario({**given, "path": str(path)}, 0)
             except InputError as error:
                 # The user knows the job by the line of the queue's file.
-                line = columns[11][error.line - 2] if error.file == path and error.line else None
+                line = jobs[error.line - 2].line if error.file == path and error.line else None
                 file, field, remedy = self.present.path, error.field, error.remedy
                 told = InputError(error.message, file=file, line=line or None, field=field, remedy=remedy)
                 raise told from error

@@ -1,75 +1,59 @@
 """Replay the past of a cluster under its own rules, and set the logged waits beside the simulated ones."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from clustergym.common.errors import InputError
 from clustergym.common.tables import markdown_text, table
-from clustergym.results.measured_run import Result, simulate
+from clustergym.results.measured_run import simulate
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario_config import build_scenario
 
 from .folder import TwinFolder
-from .waits import BY, CLOSE_S, QUANTILES, Fit, compare
+from .waits import BY, CLOSE_S, QUANTILES, compare
 
 UNKNOWN = "dependencies (give the column Eligible), reservations, maintenance, nodes that were down, "
 UNKNOWN += "jobs cancelled while they waited, jobs that need whole nodes, priorities changed by hand"
 """What a replay of a log cannot know."""
 
 
-def replay_past(twin: TwinFolder, policy: str | None, more: list[str]) -> tuple[Result, dict[str, Any]]:
-    """Simulate a cluster's log under a policy (by default today's); return result and configuration."""
-    words = ["scenario=own-log", *twin.policy_words(policy), *twin.words(more=more)]
-    config = compose(words)
-    scenario = build_scenario(config)
-    return simulate(scenario, make_policy(config["policy"]), make_placer(config["placer"])), config
-
-
-def fit(
-    twin: TwinFolder, policy: str | None = None, more: list[str] | None = None
-) -> tuple[Fit, dict[str, Any]]:
-    """Simulate a cluster's log; return how the simulated waits fit the logged ones, and all figures.
+def fit(twin: TwinFolder, policy: str | None = None, more: Sequence[str] = ()) -> dict[str, Any]:
+    """Simulate a cluster's log; return how the simulated waits fit the logged ones, as plain values.
 
     Parameters
     ----------
     twin : TwinFolder
     policy : str, optional
         `NAME KEY=VALUE …` or a YAML file; None: the rules of the folder.
-    more : list of str, optional
+    more : sequence of str
         Further overrides of the run.
-
-    Returns
-    -------
-    Fit
-    dict
-        All figures as plain values.
     """
     if twin.log.start_s is None or not np.isfinite(twin.log.start_s).any():
         remedy = "give start_time or start_s, as clustergym trace import --format sacct writes them"
         raise InputError("says of no job when it started", file=twin.log.path, remedy=remedy)
-    result, config = replay_past(twin, policy, more or [])
+    config = compose(["scenario=own-log", *twin.policy_words(policy), *twin.words(more=more)])
+    scenario = build_scenario(config)
+    result = simulate(scenario, make_policy(config["policy"]), make_placer(config["placer"]))
     trace = result.run.simulation.scenario.trace
-    found = compare(trace, result.jobs.first_start_s)
-    figures = {
+    return {
         "schema": "clustergym.twin-fit/1",
         "policy": config["policy"],
         "jobs": len(trace),
         "left_out": trace.provenance.get("left_out", {}),
         "close_s": CLOSE_S,
-        "waits": found.tables,
-        "unexplained": found.unexplained,
+        **compare(trace, result.jobs.first_start_s),
         "unknown": UNKNOWN,
         "digest": result.digest,
     }
-    return found, figures
 
 
-def fit_text(found: Fit) -> str:
+def fit_text(found: Mapping[str, Any]) -> str:
     """Return the comparison of logged and simulated waits as Markdown tables, in minutes."""
     parts = []
-    for by, rows in found.tables.items():
+    for by, rows in found["waits"].items():
         headers = [BY[by], "jobs", "logged mean", *(f"{name[:3]}" for name in QUANTILES)]
         headers += ["simulated mean", *(f"{name[:3]}" for name in QUANTILES)]
         headers += ["slowdown logged", "simulated", f"starts within {CLOSE_S:.0f} s"]
@@ -79,15 +63,15 @@ def fit_text(found: Fit) -> str:
             cells = [name, f"{logged['jobs']:,}"]
             for side in (logged, simulated):
                 cells += [minutes(side[key]) for key in ("mean_s", *QUANTILES)]
-            cells += [_number(logged["slowdown"]), _number(simulated["slowdown"]), share(row["close"])]
-            lines.append(cells)
+            slowdowns = (side["slowdown"] for side in (logged, simulated))
+            cells += ["-" if value is None else f"{value:.2f}" for value in slowdowns]
+            lines.append([*cells, share(row["close"])])
         parts.append(table(headers, lines))
-    return "\n\n".join(["Waits in minutes.", *parts, unexplained_text(found)])
+    return "\n\n".join(["Waits in minutes.", *parts, unexplained_text(found["unexplained"])])
 
 
-def unexplained_text(found: Fit) -> str:
+def unexplained_text(left: Mapping[str, Any]) -> str:
     """Describe in words the logged starts that the simulation does not explain."""
-    left = found.unexplained
     lines = [
         "Not explained by the rules:",
         f"- starts are off by {minutes(left['mean_error_of_starts_s'])} min on average; "
@@ -114,7 +98,3 @@ def minutes(seconds: float | None) -> str:
 def share(value: float | None) -> str:
     """Return a share from 0 to 1 as a text in percent; `-` for None."""
     return "-" if value is None else f"{100 * value:.1f} %"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

@@ -25,7 +25,7 @@ from clustergym.trace.slurm_fields import CellRules
 from clustergym.trace.trace import Trace
 
 from ..policies.cohorts import read_kueue_rules
-from ..policies.slurm_rules import Rules, one_queue, read_accounts, read_config
+from ..policies.slurm_rules import OTHERS, Rules, read_accounts, read_config
 
 LOG, CLUSTER, QUEUES, POLICY = "log.csv", "cluster.yaml", "queues.yaml", "policy.yaml"
 REMEDY = {
@@ -116,10 +116,7 @@ class TwinFolder:
         name, *rest = given.split()
         if name.endswith((".yaml", ".yml")):
             return [*parameter_words(read_mapping(Path(name)).content), *rest]
-        return [
-            f"policy={name}",
-            *(word if word.startswith("policy.") else f"policy.{word}" for word in rest),
-        ]
+        return [f"policy={name}", *(f"policy.{word.removeprefix('policy.')}" for word in rest)]
 
 
 def parameter_words(content: Mapping[str, Any]) -> list[str]:
@@ -169,7 +166,8 @@ def read_rules(
     Without Slurm's configuration jobs start by age and backfill, Slurm's defaults; without its accounts all
     jobs are in one queue.
     """
-    rules = Rules(one_queue(), {"name": "slurm-multifactor", "round_s": None})
+    one_queue = {"assign_by": "virtual_cluster", "unknown": OTHERS, "queues": {OTHERS: {}}}
+    rules = Rules(one_queue, {"name": "slurm-multifactor", "round_s": None})
     kueue = [path for path in sources if looks_like_objects(first_lines(path))]
     if kueue:
         if len(kueue) < len(sources):

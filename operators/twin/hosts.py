@@ -24,15 +24,21 @@ class Pools:
         Of the cluster's file. Without its key `hosts` jobs may be anywhere.
     quotas : str
         Text of the queues: types that it names are not divided.
+
+    Attributes
+    ----------
+    pool_of : dict of str to str
+        Name of the pool of each partition.
     """
 
     def __init__(self, content: Mapping[str, Any], quotas: str = "") -> None:
-        self._content = content
-        self._hosts: Sequence[Mapping[str, Any]] = content.get("hosts") or ()
-        self._partitions: list[tuple[str, ...]] = [tuple(one.get("partitions") or ()) for one in self._hosts]
-        self._pool = _join(self._partitions)
+        self._content, hosts = content, content.get("hosts") or ()
+        self._partitions: list[tuple[str, ...]] = [tuple(one.get("partitions") or ()) for one in hosts]
+        self.pool_of = _join(self._partitions)
+        pools_of_hosts = (self.pool_of.get(names[0], "") if names else "" for names in self._partitions)
+        self._hosts: list[tuple[Mapping[str, Any], str]] = list(zip(hosts, pools_of_hosts, strict=True))
         self._gpus = dict[str, Counter[str]]()
-        for one, pool in self._with_pools():
+        for one, pool in self._hosts:
             self._gpus.setdefault(pool, Counter())[one["gpu_type"]] += one["gpus"] * len(one["names"])
         total = sum(self._gpus.values(), Counter[str]())
         listed = {one["gpu_type"]: one["count"] * one["gpus_per_node"] for one in content.get("nodes") or ()}
@@ -42,18 +48,15 @@ class Pools:
         if several - self._split:
             not_modelled(["partitions: hosts and nodes of cluster.yaml differ, or quotas name GPU types"])
         self._types_of_host = dict[str, list[str]]()
-        for one, pool in self._with_pools():
+        for one, pool in self._hosts:
             for name in one["names"]:
                 self._types_of_host.setdefault(name, []).append(self._name(one["gpu_type"], pool))
         self.types = {
             self._name(name, pool).lower() for pool, counts in self._gpus.items() for name in counts
-        } | {name.lower() for name in listed if name not in self._split}
-        aliases = (name for name in listed if name not in (content.get("gpu_types") or {}))
-        self.types |= {canonical_gpu_type(name).lower() for name in aliases if name not in self._split}
-
-    def _with_pools(self) -> list[tuple[Mapping[str, Any], str]]:
-        firsts = (partitions[0] if partitions else "" for partitions in self._partitions)
-        return [(one, self._pool.get(name, "")) for one, name in zip(self._hosts, firsts, strict=True)]
+        }
+        kept = [name for name in listed if name not in self._split]
+        aliases = (canonical_gpu_type(name) for name in kept if name not in (content.get("gpu_types") or {}))
+        self.types |= {name.lower() for name in (*kept, *aliases)}
 
     def _name(self, gpu_type: str, pool: str) -> str:
         return f"{gpu_type}@{pool}" if gpu_type in self._split else gpu_type
@@ -66,14 +69,14 @@ class Pools:
         for group in self._content["nodes"]:
             gpu_type = group["gpu_type"]
             sizes = dict[str, list[int]]()
-            for one, pool in self._with_pools():
+            for one, pool in self._hosts:
                 if one["gpu_type"] == gpu_type in self._split:
                     sizes.setdefault(pool, []).extend([one["gpus"]] * len(one["names"]))
-            sheet = own.get(gpu_type) or _sheet(gpu_type)
+            sheet = own.get(gpu_type) or asdict(load_gpu_types()[canonical_gpu_type(gpu_type)])
             for pool, gpus in sizes.items():
                 name, each = self._name(gpu_type, pool), math.gcd(*gpus)
                 nodes.append({**group, "gpu_type": name, "count": sum(gpus) // each, "gpus_per_node": each})
-                own[name] = sheet
+                own[name] = {key: value for key, value in sheet.items() if key != "name"}
             nodes += [] if sizes else [group]
         return {**self._content, "nodes": nodes, "gpu_types": own, "hosts": []}
 
@@ -91,7 +94,7 @@ class Pools:
 
         Empty: any; None: its partition, or the cluster, has none such.
         """
-        pool = self._pool.get(partition)
+        pool = self.pool_of.get(partition)
         if pool is None:
             if gpu_type in self._split:
                 # The partition is not known: where most of them are.
@@ -110,14 +113,9 @@ class Pools:
 
     def _say_partial(self, partition: str, pool: str) -> None:
         """Note a partition that has some of its pool's hosts, as a simulation gives its jobs any of them."""
-        inside = [names for names in self._partitions if names and self._pool[names[0]] == pool]
+        inside = [names for names in self._partitions if names and self.pool_of[names[0]] == pool]
         if not all(partition in names for names in inside):
             not_modelled([f"partition {partition}, which has some of the nodes of others"])
-
-
-def _sheet(gpu_type: str) -> dict[str, Any]:
-    sheet = asdict(load_gpu_types()[canonical_gpu_type(gpu_type)])
-    return {key: value for key, value in sheet.items() if key != "name"}
 
 
 def _join(groups: Sequence[Sequence[str]]) -> dict[str, str]:

@@ -5,8 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from clustergym.cluster.slurm_text import host_names, is_array, waiting_tasks
 from clustergym.common.errors import InputError
@@ -140,32 +139,23 @@ def _delayed(job: SlurmJob, now_s: float) -> SlurmJob:
     return replace(job, submit_s=begin_s) if begin_s > now_s else job
 
 
-def snapshot(trace: Trace, now_s: float) -> Present:
-    """Return the jobs of a log that ran or waited at a moment, in seconds on the log's clock."""
-    assert trace.start_s is not None
-    end_s = trace.start_s + trace.work_iterations
-    limits = np.full(len(trace), np.nan) if trace.time_limit_s is None else trace.time_limit_s
-    running, waiting = list[SlurmJob](), list[SlurmJob]()
-    for row in np.flatnonzero((trace.submit_s <= now_s) & (end_s > now_s)).tolist():
-        runs = bool(trace.start_s[row] <= now_s)
-        job = SlurmJob(
-            line=0,
-            job_id=trace.job_id[row],
-            user=trace.user[row],
-            account=trace.virtual_cluster[row],
-            partition="" if trace.partition is None else trace.partition[row],
-            qos=str(int(trace.priority[row])),
-            state="RUNNING" if runs else "PENDING",
-            outcome="",
-            submit_s=float(trace.submit_s[row]),
-            start_s=float(trace.start_s[row]) if runs else float("nan"),
-            end_s=float("nan"),
-            duration_s=float("nan"),
-            limit_s=float(limits[row]),
-            gpus=int(trace.gpus[row]),
-            gpu_type=trace.gpu_type[row],
-            from_request=False,
-            nodes=0 if trace.nodes is None else int(trace.nodes[row]),
-        )
-        (running if runs else waiting).append(job)
-    return Present(now_s, tuple(running), tuple(waiting))
+def waiting_job(**known: Any) -> SlurmJob:
+    """Return a job that waits, of which no table of Slurm says more than its request."""
+    known |= dict.fromkeys(("start_s", "end_s", "duration_s"), float("nan"))
+    return SlurmJob(line=0, state="PENDING", outcome="", from_request=True, **known)
+
+
+def log_job(log: Trace, row: int) -> SlurmJob:
+    """Return a job of a log as one that waits, with its submission on the log's clock."""
+    return waiting_job(
+        job_id=log.job_id[row],
+        user=log.user[row],
+        account=log.virtual_cluster[row],
+        partition="" if log.partition is None else log.partition[row],
+        qos=str(int(log.priority[row])),
+        submit_s=float(log.submit_s[row]),
+        limit_s=float("nan") if log.time_limit_s is None else float(log.time_limit_s[row]),
+        gpus=int(log.gpus[row]),
+        gpu_type=log.gpu_type[row],
+        nodes=0 if log.nodes is None else int(log.nodes[row]),
+    )

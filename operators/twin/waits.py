@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,35 +95,20 @@ def waits(wait_s: Floats, run_s: Floats) -> dict[str, Any]:
     wait_s, run_s = wait_s[known], run_s[known]
     if not len(wait_s):
         return {"jobs": 0, "mean_s": None, **dict.fromkeys(QUANTILES), "slowdown": None}
-    slowdown = np.maximum((wait_s + run_s) / np.maximum(run_s, SHORT_S), 1.0)
+    slowdown = float(np.maximum((wait_s + run_s) / np.maximum(run_s, SHORT_S), 1.0).mean())
     quantiles = {name: float(np.percentile(wait_s, share)) for name, share in QUANTILES.items()}
-    return {
-        "jobs": len(wait_s),
-        "mean_s": float(wait_s.mean()),
-        **quantiles,
-        "slowdown": float(slowdown.mean()),
-    }
+    return {"jobs": len(wait_s), "mean_s": float(wait_s.mean()), **quantiles, "slowdown": slowdown}
 
 
-@dataclass(frozen=True)
-class Fit:
-    """How well simulated waiting times fit those in a cluster's log.
+def compare(trace: Trace, start_s: Floats) -> dict[str, Any]:
+    """Compare a log's start times with simulated ones, shape (n,); NaN marks a job that never started.
 
-    Attributes
-    ----------
-    tables : dict
-        By grouping and name of group: `logged` and `simulated` as `waits`, and `close`, the share of
-        starts within `CLOSE_S` of the log's.
-    unexplained : dict
-        What the replay does not account for.
+    Returns
+    -------
+    dict
+        `waits`, by grouping and name of group: `logged` and `simulated` as `waits`, and `close`, the share of
+        starts within `CLOSE_S` of the log's; `unexplained`: what the replay does not account for.
     """
-
-    tables: dict[str, dict[str, dict[str, Any]]]
-    unexplained: dict[str, Any]
-
-
-def compare(trace: Trace, start_s: Floats) -> Fit:
-    """Compare a log's start times with simulated ones, shape (n,); NaN marks a job that never started."""
     assert trace.start_s is not None
     run_s = trace.work_iterations.astype(np.float64)
     logged, simulated = trace.start_s - trace.submit_s, start_s - trace.submit_s
@@ -148,7 +132,7 @@ def compare(trace: Trace, start_s: Floats) -> Fit:
         "never_started": int((~np.isfinite(start_s)).sum()),
         "largest": _largest(trace, late),
     }
-    return Fit(tables, unexplained)
+    return {"waits": tables, "unexplained": unexplained}
 
 
 def _largest(trace: Trace, late: Floats, most: int = 10) -> list[Mapping[str, Any]]:

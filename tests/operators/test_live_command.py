@@ -133,14 +133,14 @@ def test_a_difference_is_shown_and_is_exit_status_1(tmp_path, capsys, monkeypatc
 def test_scripts_that_did_not_complete_are_exit_status_1(states, status, tmp_path, capsys, monkeypatch):
     asked = []
 
-    def drive_scripts(jobs, folder, make, slurm, **more):
-        asked.append((jobs, [one.name for one in make()], more["queues"]))
-        return {"scripts": 3, "states": states, "jobs": folder / "jobs.csv"}
+    def drive_scripts(options, folder, make, slurm, queues):
+        asked.append((options.jobs, [one.name for one in make()], queues))
+        return states
 
     monkeypatch.setattr("clustergym.operators.live.own.drive.drive_scripts", drive_scripts)
     words = ["policy=srtf", f"live.jobs={tmp_path}", "live.engine=slurm", f"hydra.run.dir={tmp_path / 'out'}"]
     assert live.main(words) == status
-    assert asked == [(tmp_path, ["srtf", "buddy"], None)]
+    assert asked == [(str(tmp_path), ["srtf", "buddy"], None)]
     told = ", ".join(f"{count} {state.lower()}" for state, count in states.items())
     assert f"3 scripts: {told}; wrote " in capsys.readouterr().out
 

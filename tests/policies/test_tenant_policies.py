@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from clustergym.operators.policies.kai import Kai
 from clustergym.operators.policies.kueue import Kueue
-from clustergym.operators.policies.slurm_multifactor import SlurmMultifactor, fair_factors
+from clustergym.operators.policies.slurm_multifactor import SlurmMultifactor
+from clustergym.operators.policies.slurm_rules import classic_fair_share
 from clustergym.policies.capacity import Capacity
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
@@ -348,6 +349,13 @@ def test_slurm_counts_size_and_quality_of_service():
     assert times(run(jobs, small)) == {"a1": 10, "a3": 20, "a2": 30, "a4": 40}
 
 
+def test_slurm_counts_age_up_to_its_greatest():
+    # At 100 both are older than 20 s and count alike; a3 has 100 x 8/8 for its size, a2 100 x 2/8.
+    jobs = [Job("a1", 0, 100, gpus=8), Job("a2", 1, 10, gpus=2), Job("a3", 5, 10, gpus=8)]
+    aged = SlurmMultifactor(weight_job_size=100.0, max_age_s=20.0, round_s=None)
+    assert times(run(jobs, aged)) == {"a1": 100, "a3": 110, "a2": 120}
+
+
 def test_a_classic_fair_share_in_a_tree(queues):
     """Two accounts of equal shares; A's user a1 has used 3/4 of all, B's b1 1/4, a2 nothing.
 
@@ -357,7 +365,7 @@ def test_a_classic_fair_share_in_a_tree(queues):
     trace = small_scenario([Job("a1", 0, 1)], {"X": (1, 8)}, FLAT).trace
     tree = Tenants.from_queues(path, replace(trace, virtual_cluster=("a1",)), ("X",)).tree
     used = {"a1": 30.0, "a2": 0.0, "b1": 10.0}
-    found = fair_factors(tree, used, "classic", damping=1.0)
+    found = classic_fair_share(tree, used, damping=1.0)
     assert found == pytest.approx({"a1": 2**-3, "a2": 2**-1.5, "b1": 2**-0.5})
 
 

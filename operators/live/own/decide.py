@@ -5,8 +5,8 @@ Its cluster is the GPUs that the user's jobs can use: those that others leave fr
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from clustergym.trace.trace import Trace
 
 from ..slurm import parse_time
 from .queue import OwnQueue
-from .script import Script, find_gpu_type
+from .script import Script
 
 IN_USE = frozenset({"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESERVED", "CLOUD"})
 """States of nodes, as `scontrol` calls them, in which jobs can start there."""
@@ -62,22 +62,23 @@ class NodeState:
     host: str = ""
 
 
+@dataclass
 class Nodes:
-    """The nodes of a Slurm cluster at a moment, and its reservations.
+    """The nodes of a Slurm cluster at a moment, its reservations, and what was taken since.
 
-    Parameters
+    Attributes
     ----------
-    states : mapping of str to NodeState
+    states : dict of str to NodeState
         Without nodes that are out of use.
-    reservations : iterable of Reservation
+    reservations : tuple of Reservation
     default : str
         Slurm's default partition.
     """
 
-    def __init__(
-        self, states: Mapping[str, NodeState], reservations: Iterable[Reservation], default: str
-    ) -> None:
-        self.states, self.reservations, self.default = dict(states), tuple(reservations), default
+    states: dict[str, NodeState]
+    reservations: tuple[Reservation, ...] = ()
+    default: str = ""
+    _taken: Counter[str] = field(default_factory=Counter)
 
     def of_partition(self, partition: str) -> dict[str, NodeState]:
         """Return the nodes of a partition (empty: the default) by name."""
@@ -86,11 +87,25 @@ class Nodes:
 
     def is_reserved(self, node: str, begin_s: float, end_s: float, by: str = "") -> bool:
         """Return whether a node is reserved for others during a job; `by` names the job's own reservation."""
-        return any(
-            node in one.nodes and one.start_s < end_s and one.end_s > begin_s
-            for one in self.reservations
-            if one.name != by
-        )
+        of_others = (one for one in self.reservations if one.name != by and node in one.nodes)
+        return any(one.start_s < end_s and one.end_s > begin_s for one in of_others)
+
+    def take(self, script: Script, gpus: int, now_s: float) -> bool:
+        """Count so many GPUs for a script as taken on the fullest nodes; return whether they fit.
+
+        Nodes that are kept for others before the script's limit has passed are left out.
+        """
+        end_s = now_s + script.limit_s if script.limit_s == script.limit_s else float("inf")
+        (count, each), gpu_type, free = script.shape(gpus), script.known_type, []
+        for name, state in self.of_partition(script.partition).items():
+            left = state.gpus - state.used - self._taken[name]
+            fits = left >= each and gpu_type in ("", state.gpu_type)
+            if fits and not self.is_reserved(state.host or name, now_s, end_s, script.reservation):
+                free.append((left, name))
+        if len(free) < count:
+            return False
+        self._taken.update({name: each for _, name in sorted(free)[:count]})
+        return True
 
 
 def read_nodes(queue: OwnQueue) -> Nodes:
@@ -109,7 +124,7 @@ def read_nodes(queue: OwnQueue) -> Nodes:
             names = frozenset(host_names(given["Nodes"]))
             reservations.append(Reservation(given["ReservationName"], *times, names))
     default = [line[:-1] for line in queue.read("sinfo", "-h", "-a", "-o", "%P") if line.endswith("*")]
-    return Nodes(states, reservations, default[0] if default else "")
+    return Nodes(states, tuple(reservations), default[0] if default else "")
 
 
 def _read_node(given: Mapping[str, str]) -> dict[str, NodeState]:
@@ -135,42 +150,6 @@ def _read_node(given: Mapping[str, str]) -> dict[str, NodeState]:
         held = count if parts else min(held, count)
         found[key] = NodeState(count, held, gpu_type or "gpu", partitions, "" if key == name else name)
     return found
-
-
-class Room:
-    """Keeps count of the free GPUs of each node, from which those of starting jobs are subtracted.
-
-    Parameters
-    ----------
-    nodes : Nodes
-    now_s : float
-        Since 1970.
-    """
-
-    def __init__(self, nodes: Nodes, now_s: float) -> None:
-        self._nodes, self._now_s = nodes, now_s
-        self._taken = Counter[str]()
-
-    def take(
-        self, partition: str, gpu_type: str, shape: tuple[int, int], limit_s: float, reservation: str = ""
-    ) -> bool:
-        """Count a job's GPUs (nodes, GPUs on each) as taken on the fullest nodes; return whether they fit.
-
-        Nodes that are kept for others before the job's limit has passed are left out.
-        """
-        end_s = self._now_s + limit_s if limit_s == limit_s else float("inf")
-        count, each = shape
-        free = []
-        for name, state in self._nodes.of_partition(partition).items():
-            left = state.gpus - state.used - self._taken[name]
-            fits = left >= each and gpu_type in ("", state.gpu_type)
-            if fits and not self._nodes.is_reserved(state.host or name, self._now_s, end_s, reservation):
-                free.append((left, name))
-        if len(free) < count:
-            return False
-        for _, name in sorted(free)[:count]:
-            self._taken[name] += each
-        return True
 
 
 OTHERS = "others on "
@@ -224,7 +203,9 @@ def decide_now(
         File of queues, by account.
     """
     cluster = _cluster(nodes)
-    jobs = [job for job in jobs if job.gpus <= _most(cluster, find_gpu_type(job.script))]
+    most = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
+    most[""] = max(most.values(), default=0)
+    jobs = [job for job in jobs if job.gpus <= most.get(job.script.known_type, 0)]
     if not jobs:
         return {}
     base_s = min([*(job.submit_s for job in jobs), now_s])
@@ -240,32 +221,23 @@ def decide_now(
     return {name: given.get(row, 0) for row, name in enumerate(moment.job_id) if name in names}
 
 
-def _most(cluster: ClusterSpec, gpu_type: str) -> int:
-    known = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
-    return int(known.get(gpu_type, 0) if gpu_type else max(known.values(), default=0))
-
-
 def _cluster(nodes: Mapping[str, NodeState]) -> ClusterSpec:
     """Return a cluster with all GPUs of each type as one node, as Slurm decides where jobs fit."""
     gpus = Counter[str]()
     for state in nodes.values():
         gpus[state.gpu_type] += state.gpus
-    known = load_gpu_types()
-    plain = GpuType("gpu", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
-    groups = []
-    for name, count in sorted(gpus.items()):
-        given = known.get(name, plain)
-        gpu = GpuType(**{**{key: getattr(given, key) for key in given.__dataclass_fields__}, "name": name})
-        groups.append(NodeGroup(gpu, 1, count))
-    return ClusterSpec("own", tuple(groups), Fabric())
+    known, plain = load_gpu_types(), GpuType("gpu", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
+    types = ((replace(known.get(name, plain), name=name), count) for name, count in sorted(gpus.items()))
+    return ClusterSpec("own", tuple(NodeGroup(gpu_type, 1, count) for gpu_type, count in types), Fabric())
 
 
-def _table(
-    jobs: Sequence[OwnJob], nodes: Mapping[str, NodeState], now_s: float, base_s: float
-) -> list[tuple[str, float, float, int, str, str, str]]:
-    """Return name, submission, work, GPUs, type, account and model of each job, by submission."""
-    rows = []
-    held = Counter[str]()
+Row = tuple[str, float, float, int, str, str, str]
+"""Name, submission, work, GPUs, type, account and model of a job."""
+
+
+def _table(jobs: Sequence[OwnJob], nodes: Mapping[str, NodeState], now_s: float, base_s: float) -> list[Row]:
+    """Return the rows of jobs, of what others hold, and of the mark, by submission."""
+    rows, held = list[Row](), Counter[str]()
     for job in jobs:
         script = job.script
         limit_s = script.limit_s if script.limit_s == script.limit_s else OTHERS_S
@@ -274,9 +246,9 @@ def _table(
         if job.start_s == job.start_s:
             left_s = max(job.start_s + limit_s - now_s, LEAST_LEFT_S)
             at_s, work_s = 0.0, now_s - base_s + left_s
-            held[find_gpu_type(script)] += job.gpus
+            held[script.known_type] += job.gpus
         model = f"{job.gpus}of{sizes}"
-        rows.append((script.name, at_s, work_s, job.gpus, find_gpu_type(script), script.account, model))
+        rows.append((script.name, at_s, work_s, job.gpus, script.known_type, script.account, model))
     for gpu_type in sorted({state.gpu_type for state in nodes.values()}):
         used = sum(state.used for state in nodes.values() if state.gpu_type == gpu_type)
         # Of a script that names no type it is not known which it holds: those of the first with so many.
@@ -291,10 +263,7 @@ def _table(
 
 
 def _scenario(
-    cluster: ClusterSpec,
-    rows: Sequence[tuple[str, float, float, int, str, str, str]],
-    jobs: Sequence[OwnJob],
-    queues: str | None,
+    cluster: ClusterSpec, rows: Sequence[Row], jobs: Sequence[OwnJob], queues: str | None
 ) -> Scenario:
     names, submit_s, work_s, gpus, types, accounts, models = zip(*rows, strict=True)
     trace = Trace.from_columns(
@@ -328,7 +297,5 @@ def _scenario(
         checkpoint_s=np.zeros(len(classes)),
         costs=Costs(search="proxy", profile={}, first_launch=False, restart_s=LEAST_LEFT_S),
         rounds="event",
-        oversize="error",
-        counts_rule="power_of_two",
         tenants=None if queues is None else Tenants.from_queues(queues, trace, cluster.gpu_types),
     )

@@ -6,20 +6,21 @@ All that must not be forgotten is in the ledger and in Slurm itself: a run that 
 import csv
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from clustergym.common.errors import InputError, visible
 from clustergym.common.writing import atomic_path
 from clustergym.scenario.policy import Placer, Policy
 
 from ..backend import NoAnswerError
+from ..checks import LiveOptions
 from ..slurm import Slurm
-from .decide import Nodes, OwnJob, Room, decide_now, read_nodes
+from .decide import Nodes, OwnJob, decide_now, read_nodes
 from .ledger import Entry, Ledger, open_ledger
 from .queue import HELD, RUNNING, WAITING, OwnQueue, QueuedJob
-from .script import Script, find_gpu_type, read_scripts
+from .script import Script, read_scripts
 
 AGAIN_S = 30.0
 """Seconds after which a policy is asked again though nothing of the run's own jobs has changed."""
@@ -60,6 +61,7 @@ class ScriptRun:
         self._cancel_at: dict[str, float] = {}
         self._released: dict[str, float] = {}
         self._gone_since: dict[str, float] = {}
+        self._jobs: dict[str, QueuedJob] = {}
         self._seen: object = None
         self._decided = -AGAIN_S
         self._take_up()
@@ -97,15 +99,18 @@ class ScriptRun:
     def step(self) -> None:
         """Read Slurm's queue once: submit new scripts, record ends, stop jobs, and decide after a change."""
         self._submit_new()
-        seen = self.queue.poll([entry.number for entry in self.open])
-        self._note_ends(seen)
-        self._go_on_stopping(seen)
-        self._hold_again(seen)
+        self._jobs = self.queue.poll([entry.number for entry in self.open])
+        self._note_ends()
+        self._go_on_stopping()
+        self._hold_again()
         now = time.monotonic()
-        states = {entry.number: seen[entry.number].state for entry in self.open if entry.number in seen}
+        states = {entry.number: self._state(entry) for entry in self.open if entry.number in self._jobs}
         if states and (states != self._seen or now - self._decided >= AGAIN_S):
             self._seen, self._decided = states, now
-            self._decide(seen)
+            self._decide()
+
+    def _state(self, entry: Entry) -> str:
+        return self._jobs[entry.number].state if entry.number in self._jobs else ""
 
     # Submissions
 
@@ -133,8 +138,8 @@ class ScriptRun:
 
     # Ends
 
-    def _note_ends(self, seen: Mapping[str, QueuedJob]) -> None:
-        missing = [entry for entry in self.open if entry.number and entry.number not in seen]
+    def _note_ends(self) -> None:
+        missing = [entry for entry in self.open if entry.number and entry.number not in self._jobs]
         ends = self.queue.ends([entry.number for entry in missing]) if missing else {}
         for entry in missing:
             end, script = ends.get(entry.number), self.scripts[entry.script]
@@ -155,69 +160,62 @@ class ScriptRun:
         """Wait for the record of a job that is gone; the database may have it later than the queue."""
         since = self._gone_since.setdefault(entry.number, time.monotonic())
         if time.monotonic() - since > max(self.queue.patience_s, 60.0):
-            raise InputError(
-                f"job {entry.number} is not in Slurm's queue, and sacct shows no end of it",
-                field=entry.script,
-                remedy="is slurmdbd running? The run goes on if it is started again",
-            )
+            message = f"job {entry.number} is not in Slurm's queue, and sacct shows no end of it"
+            remedy = "is slurmdbd running? The run goes on if it is started again"
+            raise InputError(message, field=entry.script, remedy=remedy)
 
     # Stops
 
     def _stop(self, entry: Entry, wanted: int) -> None:
-        script = self.scripts[entry.script]
+        """End a job that is to be submitted anew, with so many GPUs (0: as many as it has)."""
         self._wanted[entry.script] = wanted
         self.ledger.note("stopping", entry.script)
-        self.queue.send_signal(entry.number, script)
-        self._cancel_at[entry.script] = time.monotonic() + script.grace_s
+        if self._state(entry) == RUNNING:
+            script = self.scripts[entry.script]
+            self.queue.send_signal(entry.number, script)
+            self._cancel_at[entry.script] = time.monotonic() + script.grace_s
+        else:
+            self.queue.cancel(entry.number)
 
-    def _go_on_stopping(self, seen: Mapping[str, QueuedJob]) -> None:
+    def _go_on_stopping(self) -> None:
         """Cancel the jobs that were asked to end and have not done so within their grace time."""
         now = time.monotonic()
         for entry in self.open:
-            if entry.stopping and entry.number in seen:
+            if entry.stopping and entry.number in self._jobs:
                 # A run that was killed meanwhile gives it the whole grace again.
                 grace_s = self.scripts[entry.script].grace_s
                 if now >= self._cancel_at.setdefault(entry.script, now + grace_s):
                     self.queue.cancel(entry.number)
 
-    def _hold_again(self, seen: Mapping[str, QueuedJob]) -> None:
+    def _hold_again(self) -> None:
         """Put jobs on hold again that were released and do not start in time."""
         now = time.monotonic()
         for entry in self.open:
-            job = seen.get(entry.number)
+            job = self._jobs.get(entry.number)
             if job is None or job.state != WAITING:
                 self._released.pop(entry.number, None)
             elif now - self._released.setdefault(entry.number, now) > self.queue.patience_s:
-                self.queue.hold(entry.number)
+                self.queue.control("hold", entry.number)
                 print(f"note: {entry.script} does not start: {visible(job.reason)}", file=sys.stderr)
 
     # Decisions
 
-    def _decide(self, seen: Mapping[str, QueuedJob]) -> None:
+    def _decide(self) -> None:
         """Ask the policy for each partition, and do what it decides: all stops, then the starts."""
-        nodes = read_nodes(self.queue)
-        room, now_s = Room(nodes, time.time()), time.time()
-        waiting = [entry for entry in self.open if self._state(entry, seen) == WAITING]
-        for entry in waiting:
-            # What was released has no nodes yet, but is about to.
-            self._take(room, self.scripts[entry.script], entry.gpus)
+        nodes, now_s = read_nodes(self.queue), time.time()
+        for entry in self.open:
+            if self._state(entry) == WAITING:
+                # What was released has no nodes yet, but is about to.
+                nodes.take(self.scripts[entry.script], entry.gpus, now_s)
         asked: dict[str, list[Entry]] = {}
         # The partition whose waiting job is the oldest comes first: partitions can share nodes.
-        for entry in sorted(self.open, key=lambda one: (self._state(one, seen) != HELD, one.begun_s)):
-            if entry.number in seen and not entry.stopping:
+        for entry in sorted(self.open, key=lambda one: (self._state(one) != HELD, one.begun_s)):
+            if entry.number in self._jobs and not entry.stopping:
                 asked.setdefault(self.scripts[entry.script].partition, []).append(entry)
         for partition, mine in asked.items():
-            self._decide_partition(mine, seen, nodes, room, now_s, partition)
+            self._decide_partition(mine, nodes, partition, now_s)
 
-    def _decide_partition(
-        self,
-        mine: Sequence[Entry],
-        seen: Mapping[str, QueuedJob],
-        nodes: Nodes,
-        room: Room,
-        now_s: float,
-        partition: str,
-    ) -> None:
+    def _decide_partition(self, mine: Sequence[Entry], nodes: Nodes, partition: str, now_s: float) -> None:
         usable = {
             name: state
             for name, state in nodes.of_partition(partition).items()
@@ -225,90 +223,67 @@ class ScriptRun:
         }
         jobs = []
         for entry in mine:
-            state, start_s = self._state(entry, seen), seen[entry.number].start_s
-            begun_s = {RUNNING: start_s, WAITING: now_s}.get(state, float("nan"))
+            known_s = {RUNNING: self._jobs[entry.number].start_s, WAITING: now_s}
+            begun_s = known_s.get(self._state(entry), float("nan"))
             jobs.append(OwnJob(self.scripts[entry.script], entry.begun_s, begun_s, entry.gpus))
         decided = decide_now(jobs, usable, now_s, self._make, self._queues) if usable else {}
         starts = []
         for entry in sorted(mine, key=lambda one: one.begun_s):
-            script, wanted = self.scripts[entry.script], decided.get(entry.script)
+            script, wanted, state = self.scripts[entry.script], decided.get(entry.script), self._state(entry)
             if wanted is None:
                 continue
             if wanted not in script.sizes:
                 wanted = max((size for size in script.sizes if size <= wanted), default=0)
-            state = self._state(entry, seen)
             if state == RUNNING and wanted != entry.gpus and script.signal:
                 self._stop(entry, wanted)
             elif state == HELD and wanted:
                 starts.append((entry, script, wanted))
         for entry, script, wanted in starts:
-            if not self._take(room, script, wanted):
+            if not nodes.take(script, wanted, now_s):
                 # Whoever comes later does not take what it waits for.
                 break
-            self._start(entry, script, wanted)
-
-    def _start(self, entry: Entry, script: Script, wanted: int) -> None:
-        if wanted != entry.gpus:
-            # Slurm does not take another number of nodes for a job that it has: it is submitted anew.
-            self._wanted[entry.script] = wanted
-            self.ledger.note("stopping", entry.script)
-            self.queue.cancel(entry.number)
-            return
-        self.queue.release(entry.number)
-        self._released[entry.number] = time.monotonic()
-
-    def _take(self, room: Room, script: Script, gpus: int) -> bool:
-        shape = script.shape(gpus)
-        return room.take(script.partition, find_gpu_type(script), shape, script.limit_s, script.reservation)
-
-    def _state(self, entry: Entry, seen: Mapping[str, QueuedJob]) -> str:
-        return seen[entry.number].state if entry.number in seen else ""
+            if wanted != entry.gpus:
+                # Slurm does not take another number of nodes for a job that it has: it is submitted anew.
+                self._stop(entry, wanted)
+            else:
+                self.queue.control("release", entry.number)
+                self._released[entry.number] = time.monotonic()
 
 
 def write_jobs(run: ScriptRun, folder: Path) -> dict[str, int]:
     """Write the outcome of each script to a CSV file; return how many had each outcome."""
-    states: dict[str, int] = {}
+    entries = run.ledger.entries
     with atomic_path(folder / JOBS_CSV) as path, path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for name, entry in sorted(run.ledger.entries.items()):
+        for name, entry in sorted(entries.items()):
             script, end = run.scripts.get(name), entry.ended
             whose = (script.account, script.partition) if script else ("", "")
-            times = (entry.begun_s, end.get("start_s"), end.get("end_s"))
+            times = (entry.begun_s, end.get("start_s"), end.get("end_s"), end.get("nodes", ""), entry.gpus)
             cells = (name, *whose, entry.attempt, entry.number, end.get("state", ""), *times)
-            writer.writerow(
-                (*cells, end.get("nodes", ""), entry.gpus, find_gpu_type(script) if script else "")
-            )
-            if end:
-                states[str(end["state"])] = states.get(str(end["state"]), 0) + 1
-    return states
+            writer.writerow((*cells, script.known_type if script else ""))
+    return dict(Counter(str(entry.ended["state"]) for entry in entries.values() if entry.ended))
 
 
 def drive_scripts(
-    jobs: Path,
+    options: LiveOptions,
     folder: Path,
     make: Callable[[], tuple[Policy, Placer]],
     slurm: Slurm,
-    *,
-    poll_s: float,
-    patience_s: float,
     queues: str | None = None,
-) -> dict[str, Any]:
-    """Run the scripts in folder `jobs` as a policy decides until all have ended; return how many, by outcome.
+) -> dict[str, int]:
+    """Run the scripts of `live.jobs` as a policy decides until all have ended; return how many, by outcome.
 
     It does nothing if they already have.
 
     Parameters
     ----------
-    jobs : Path
-        Folder of the scripts.
+    options : LiveOptions
     folder : Path
         Of the run: its ledger and `jobs.csv`.
     make : callable
         Returns a new policy and placer.
     slurm : Slurm
-    poll_s, patience_s : float
-        Seconds between looks at the queue, and for which a scheduler that does not answer is asked again.
     queues : str, optional
         File of queues, by account.
 
@@ -317,9 +292,10 @@ def drive_scripts(
     InputError
         If a script or the cluster lacks what a run needs. Jobs stay as they are: held, or running.
     """
-    scripts = read_scripts(jobs)
+    assert options.jobs is not None
+    scripts = read_scripts(Path(options.jobs))
     with open_ledger(folder) as ledger:
-        queue = OwnQueue(slurm, ledger.run, patience_s)
+        queue = OwnQueue(slurm, ledger.run, options.patience_s)
         run = ScriptRun(scripts, queue, ledger, make, queues)
         if run.done:
             print(f"all {len(scripts)} scripts have ended: nothing is submitted ({folder / JOBS_CSV})")
@@ -328,6 +304,5 @@ def drive_scripts(
         while not run.done:
             run.step()
             if not run.done:
-                time.sleep(poll_s)
-        states = write_jobs(run, folder)
-    return {"scripts": len(scripts), "states": states, "jobs": str(folder / JOBS_CSV)}
+                time.sleep(options.poll_s)
+        return write_jobs(run, folder)

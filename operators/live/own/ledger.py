@@ -1,21 +1,17 @@
 """Records which of a user's scripts were submitted, before and after each call, so that none runs twice."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from clustergym.common.errors import InputError
-from clustergym.common.reading import read_regular
-
-from ..journal import open_locked
+from ..journal import append_line, open_locked, read_lines
 
 LEDGER_SCHEMA = "clustergym.live-jobs/1"
 FILE_NAME = "jobs.jsonl"
-LARGEST_BYTES = 256_000_000
 REMEDY = "give the folder of a live run of scripts"
 
 
@@ -66,8 +62,7 @@ class Ledger:
     def note(self, event: str, script: str, **more: Any) -> None:
         """Write an event of a script to disk, then change the script's recorded state."""
         line = {"event": event, "script": script, **more}
-        self._file.write((json.dumps(line) + "\n").encode())
-        self._file.flush()
+        append_line(self._file, line)
         os.fsync(self._file.fileno())
         apply_event(self.entries, line)
 
@@ -112,26 +107,13 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
             run, entries, length = read_ledger(path)
         file.truncate(length)
         if not length:
-            file.write((json.dumps({"schema": LEDGER_SCHEMA, "run": run}) + "\n").encode())
-            file.flush()
+            append_line(file, {"schema": LEDGER_SCHEMA, "run": run})
         yield Ledger(run, entries, file)
 
 
 def read_ledger(path: Path) -> tuple[str, dict[str, Entry], int]:
     """Read a record of scripts: the run's name, their states, and the number of bytes in complete lines."""
-    content = read_regular(path, LARGEST_BYTES, REMEDY)
-    whole = content[: content.rfind(b"\n") + 1]
-    entries, number, run = dict[str, Entry](), 1, ""
-    try:
-        for number, line in enumerate(whole.splitlines(), start=1):
-            told = json.loads(line)
-            if number > 1:
-                apply_event(entries, told)
-            elif told["schema"] != LEDGER_SCHEMA:
-                raise ValueError("another schema")
-            else:
-                run = str(told["run"])
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
-        message = f"is no ledger of a live run: {error}"
-        raise InputError(message, file=path, line=number, remedy=REMEDY) from None
-    return run, entries, len(whole)
+    entries = dict[str, Entry]()
+    take = partial(apply_event, entries)
+    header, length = read_lines(path, LEDGER_SCHEMA, ["run"], take, REMEDY)
+    return header["run"], entries, length

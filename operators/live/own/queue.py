@@ -144,13 +144,9 @@ class OwnQueue:
             message, remedy = f"sacct: {last_line(done.stderr)}", "live.jobs needs Slurm's accounting"
             raise InputError(message, field="live.jobs", remedy=remedy)
 
-    def release(self, number: str) -> None:
-        """Release a held job, which Slurm then starts when it can."""
-        self.slurm.run("scontrol", "release", number)
-
-    def hold(self, number: str) -> None:
-        """Put a job that has not started on hold; a running job continues."""
-        self.slurm.run("scontrol", "hold", number)
+    def control(self, verb: str, number: str) -> None:
+        """`release` a held job, which Slurm then starts when it can, or `hold` one that has not started."""
+        self.slurm.run("scontrol", verb, number)
 
     def send_signal(self, number: str, script: Script) -> None:
         """Send a running job its signal to save its state and end."""

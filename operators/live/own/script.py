@@ -1,17 +1,16 @@
 """Sbatch scripts: what each asks for, by its `#SBATCH` lines."""
 
-import argparse
 import hashlib
 import math
 import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from clustergym.cluster.slurm_text import known_type, parse_gres, span_s
 from clustergym.common.columns import quote_cell
-from clustergym.common.errors import InputError
+from clustergym.common.errors import InputError, Parser
 from clustergym.common.text_files import read_text
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
@@ -78,22 +77,15 @@ class Script:
         """The name of the script's file."""
         return self.path.name
 
+    @property
+    def known_type(self) -> str:
+        """The project's name of the GPU type that it requests; empty if any is accepted."""
+        return known_type(self.gpu_type) if self.gpu_type else ""
+
     def shape(self, gpus: int) -> tuple[int, int]:
         """Return (nodes, GPUs on each) for a number of GPUs up to the script's request."""
         each = self.gpus // self.nodes
         return (1, gpus) if gpus <= each else (gpus // each, each)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
-
-
-def _parser() -> _Parser:
-    parser = _Parser(add_help=False, allow_abbrev=False)
-    for names in OPTIONS:
-        parser.add_argument(*names, default="")
-    return parser
 
 
 def read_scripts(folder: Path) -> list[Script]:
@@ -127,8 +119,13 @@ def read_script(path: Path) -> Script:
                 sizes = row.removeprefix(SIZES)
             elif row.strip() and not row.startswith("#"):
                 break
-        given, _ = _parser().parse_known_args(words)
+        parser = Parser(prog="sbatch", add_help=False, allow_abbrev=False)
+        for names in OPTIONS:
+            parser.add_argument(*names, default="")
+        given, _ = parser.parse_known_args(words)
         return _make(path, hashlib.sha256(text.encode()).hexdigest(), given, sizes)
+    except InputError as problem:
+        raise InputError(problem.message, file=path, remedy="see docs/live.md") from problem
     except ValueError as problem:
         raise InputError(str(problem), file=path, remedy="see docs/live.md") from problem
 
@@ -185,8 +182,3 @@ def _gpus(text: str) -> tuple[int, str]:
         raise ValueError(f"{quote_cell(text)} asks for several types, or for parts of GPUs")
     named = re.search(r"gpu:([^:,()=]*[^:,()=\d][^:,()=]*|[^:,()=]+(?=:\d))", text)
     return found.gpus, named[1] if named else ""
-
-
-def find_gpu_type(script: Script) -> str:
-    """Return the project's name of the GPU type that a script requests; empty if any is accepted."""
-    return known_type(script.gpu_type) if script.gpu_type else ""

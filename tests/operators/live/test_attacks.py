@@ -2,19 +2,20 @@
 
 import getpass
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from clustergym.operators.live import live_run
 from clustergym.operators.live.backend import Part
 from clustergym.operators.live.bridge import LiveSimulation
-from clustergym.operators.live.checks import LiveOptions, _check_partitions, _Node
-from clustergym.operators.live.clocks import LockStepClock, ScaledClock
+from clustergym.operators.live.checks import LiveOptions, choose_words
+from clustergym.operators.live.clocks import LiveClock, ScaledClock
 from clustergym.operators.live.link import MOST_REFUSALS, Link
 from clustergym.operators.live.slurm import SlurmWords
 from clustergym.operators.live.slurm_backend import SlurmBackend
 from printed_slurm import EVE, OWN, PrintedSlurm
-from scenarios import Job, small_scenario
+from scenarios import Job, small_cluster, small_scenario
 
 from clustergym.common.errors import InputError
 from clustergym.results.measured_run import simulate
@@ -55,9 +56,10 @@ def backend(slurm, run="x", gres=False):
 
 def live(scenario, slurm, patience_s=0.5):
     """Run fcfs on printed commands; return the digest."""
-    policy, link = make_policy({"name": "fcfs"}), Link(backend(slurm), LockStepClock(), 0.005, patience_s)
-    arguments = (policy.information_class, policy.round_s, 0, link.ask, "cg-x")
+    policy, link = make_policy({"name": "fcfs"}), Link(backend(slurm), LiveClock(), 0.005, patience_s)
+    arguments = (policy.information_class, policy.round_s, 0)
     simulation = LiveSimulation(scenario, make_placer({"name": "buddy"}), *arguments)
+    simulation.connect(link.ask, "cg-x")
     link.expected = simulation.allocator.expected
     drive(simulation, policy)
     return simulation.log.digest
@@ -162,7 +164,7 @@ def test_a_run_started_again_takes_up_its_own_users_allocations_only(slurm):
     slurm.add("cg-x-1-1.0", ("n1",), user=EVE)
     slurm.add("cg-xx-1-1.0", ("n2",))
     again = backend(slurm)
-    assert again.first_claim().own
+    assert again.first_claim()[0]
     assert again.poll().parts == {"cg-x-0-1.0": Part((0,), 2)}
     # Another user's job on its nodes is another's.
     assert again.others() == ["job 3 of eve is running on n1"]
@@ -176,8 +178,7 @@ def test_the_first_claim_has_the_cluster_and_only_ones_own_is_ones_own(slurm):
     theirs = slurm.add("clustergym-live", user=EVE, comment="x /their|s\n1|0|root")
     ours = backend(slurm)
     ours.claim("/ours")
-    claim = ours.first_claim()
-    assert (claim.run, claim.holder, claim.own) == ("x", "eve, /their|s 1|0|root", False)
+    assert ours.first_claim() == (False, "run x of eve, /their|s 1|0|root")
     ours.close()
     assert theirs in slurm.jobs
     assert len(slurm.jobs) == 3
@@ -195,7 +196,7 @@ def test_a_claim_that_is_not_shown_ends_in_a_line(slurm):
 def test_a_garbled_line_of_ours_is_asked_again_and_at_last_ends_in_a_line(slurm, line):
     ours = backend(slurm)
     ours.submit("cg-x-0-1.0", Part((0,), 2))
-    link, times = Link(ours, LockStepClock(), 0.001, 60.0), itertools.count()
+    link, times = Link(ours, LiveClock(), 0.001, 60.0), itertools.count()
     garbled = line.format(own=OWN) + ENDS
     slurm.before["squeue"] = lambda words: (garbled, "", 0) if next(times) < 3 else None
     link.expected = lambda: {"cg-x-0-1.0": Part((0,), 2)}
@@ -246,7 +247,7 @@ def test_polls_without_an_answer_are_repeated(scenario, expected, slurm, command
         live(scenario, slurm, patience_s=0.02)
 
 
-@pytest.mark.parametrize("clock", [LockStepClock(), ScaledClock(1.0)])
+@pytest.mark.parametrize("clock", [LiveClock(), ScaledClock(1.0)])
 def test_a_node_is_lost_if_two_polls_show_it_and_found_again_likewise(slurm, clock):
     ours = backend(slurm)
     link, told = Link(ours, clock, 0.001, 60.0), {"n0": "idle", "n1": "idle"}
@@ -271,7 +272,7 @@ def test_a_node_is_lost_if_two_polls_show_it_and_found_again_likewise(slurm, clo
 def test_an_allocation_is_gone_if_two_polls_show_it(slurm):
     ours = backend(slurm)
     ours.submit("cg-x-0-1.0", Part((0,), 2))
-    link, times = Link(ours, LockStepClock(), 0.001, 60.0), itertools.count()
+    link, times = Link(ours, LiveClock(), 0.001, 60.0), itertools.count()
     link.expected = lambda: {"cg-x-0-1.0": Part((0,), 2)}
     slurm.before["squeue"] = lambda words: ("", "", 0) if next(times) == 0 else None
     assert link.ask("wait", {"due": 5, "down": []})["gone"] == []
@@ -282,7 +283,7 @@ def test_an_allocation_is_gone_if_two_polls_show_it(slurm):
 def test_an_allocation_is_not_as_asked_if_two_polls_show_it(slurm):
     ours = backend(slurm)
     ours.submit("cg-x-0-1.0", Part((0,), 2))
-    link, times = Link(ours, LockStepClock(), 0.001, 60.0), itertools.count()
+    link, times = Link(ours, LiveClock(), 0.001, 60.0), itertools.count()
     link.expected = lambda: {"cg-x-0-1.0": Part((0,), 2)}
     one = f"1|{OWN}|RUNNING|1|N/A|n0\n"
     slurm.before["squeue"] = lambda words: (one, "", 0) if next(times) == 0 else None
@@ -293,7 +294,7 @@ def test_an_allocation_is_not_as_asked_if_two_polls_show_it(slurm):
 
 
 def test_a_node_that_does_not_answer_is_out_of_use_after_the_patience(slurm, monkeypatch):
-    link = Link(backend(slurm), LockStepClock(), 0.0, 10.0)
+    link = Link(backend(slurm), LiveClock(), 0.0, 10.0)
     now = 100.0
     monkeypatch.setattr(
         "clustergym.operators.live.link.time",
@@ -314,7 +315,7 @@ def test_a_node_that_does_not_answer_is_out_of_use_after_the_patience(slurm, mon
 def test_a_call_that_was_lost_is_made_again(slurm, monkeypatch):
     monkeypatch.setattr("clustergym.operators.live.link.AGAIN_S", 0.0)
     ours, times = backend(slurm), itertools.count()
-    link = Link(ours, LockStepClock(), 0.001, 5.0)
+    link = Link(ours, LiveClock(), 0.001, 5.0)
     link.ask("start", {"name": "cg-x-0-1", "nodes": [[0, 2]]})
     lost = ("", "scancel: error: Unable to contact slurm controller", 1)
     slurm.before["scancel"] = lambda words: lost if next(times) == 0 else None
@@ -353,7 +354,7 @@ def test_waiting_jobs_are_refused_beside_each_other(slurm, capsys, monkeypatch):
     fake.monotonic = lambda: times[-1]
     monkeypatch.setattr("clustergym.operators.live.link.time", fake)
     slurm.add("theirs", ("n0", "n1"), cpus=4, user=EVE)
-    link = Link(backend(slurm), LockStepClock(), 0.001, 19.0)
+    link = Link(backend(slurm), LiveClock(), 0.001, 19.0)
     launches = itertools.product(range(MOST_REFUSALS - 1), range(3))
     for attempt, job in launches:
         link.ask("start", {"name": f"cg-x-{job}-{attempt}", "nodes": [[0, 2]]})
@@ -376,7 +377,7 @@ def test_refusals_are_counted_by_job_until_it_starts(slurm, capsys):
             slurm.before["salloc"] = lambda words, last=last: None if last else busy
             answer = link.ask("start", {"name": f"cg-x-{job}-{attempt}", "nodes": [[job, 2]]})
             assert answer.get("refused") == (None if last else "salloc: error: busy")
-    assert link._refusals.total() == 0
+    assert link._refused_at == {}
     assert capsys.readouterr().err.count("note: ") == 2
 
 
@@ -399,7 +400,7 @@ def test_on_a_clock_that_runs_refusals_are_given_up_after_the_patience(slurm, mo
 
 def test_a_partial_start_holds_nothing(slurm):
     """Of a launch with 2 GPUs on a node and 1 on another, the second is refused: the first is given back."""
-    link = Link(backend(slurm), LockStepClock(), 0.001, 0.5)
+    link = Link(backend(slurm), LiveClock(), 0.001, 0.5)
     theirs = slurm.add("theirs", ("n1",), cpus=2, user=EVE)
     answer = link.ask("start", {"name": "cg-x-0-1", "nodes": [[0, 2], [1, 1]]})
     assert "Requested nodes are busy" in answer["refused"]
@@ -465,16 +466,17 @@ def test_the_log_is_that_of_sacct_where_slurm_keeps_no_file():
     assert found == [("cg-x-0-1.0", "COMPLETED", (0,), 60.0), ("cg-x-3-1.0", "CANCELLED", (1,), 120.0)]
 
 
-def test_a_node_outside_the_partition_of_a_team_is_named():
+def test_a_node_outside_the_partition_of_a_team_is_named(slurm):
     # n0 is in both partitions, and the default one of the run, "gpu", has n1 as well: "long" has not.
-    nodes = [
-        _Node(name, partition, 8, (), 4)
-        for name, partition in (("n0", "gpu*"), ("n1", "gpu*"), ("n0", "long"))
-    ]
-    options = LiveOptions(engine="slurm", partitions={"vision": "long"})
-    _check_partitions(nodes, ["n0"], options)
+    shown = "n0|gpu*|8|x|gpu:4\nn1|gpu*|8|x|gpu:4\nn0|long|8|x|gpu:4\n"
+    slurm.before = dict.fromkeys(
+        ("salloc", "sbatch", "scancel", "scontrol", "squeue"), lambda words: ("", "", 0)
+    )
+    slurm.before["sinfo"] = lambda words: (shown, "", 0)
+    options = LiveOptions(engine="slurm", partitions={"vision": "long"}, nodes=("n0",))
+    assert choose_words(slurm, small_cluster({"X": (1, 4)}), options).nodes == ("n0",)
     with pytest.raises(InputError, match=r"live\.partitions\.vision: node n1 is not in partition 'long'"):
-        _check_partitions(nodes, ["n0", "n1"], options)
+        choose_words(slurm, small_cluster({"X": (2, 4)}), replace(options, nodes=("n0", "n1")))
 
 
 def test_teams_have_accounts_and_partitions():

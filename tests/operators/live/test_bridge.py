@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from clustergym.operators.live.backend import FakeBackend, Part, list_parts
 from clustergym.operators.live.bridge import RETRY_S, LiveSimulation
-from clustergym.operators.live.clocks import LateClock, LiveClock, LockStepClock, ScaledClock
+from clustergym.operators.live.clocks import LateClock, LiveClock, ScaledClock
 from clustergym.operators.live.link import Link
 from scenarios import Job, Script, small_scenario
 
@@ -44,10 +44,9 @@ class Watched(FakeBackend):
 
 
 def live(scenario, policy, backend, clock=None, placer="buddy"):
-    link = Link(backend, clock or LockStepClock(), 0.005, 1.0)
-    simulation = LiveSimulation(
-        scenario, make_placer({"name": placer}), policy.information_class, policy.round_s, 0, link.ask, "cg-x"
-    )
+    link = Link(backend, clock or LiveClock(), 0.005, 1.0)
+    arguments = (policy.information_class, policy.round_s, 0)
+    simulation = LiveSimulation(scenario, make_placer({"name": placer}), *arguments).connect(link.ask, "cg-x")
     link.expected = simulation.allocator.expected
     return simulation
 

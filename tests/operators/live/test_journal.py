@@ -1,15 +1,15 @@
 """A run that is killed goes on from its journal; a journal is one run's and one process's."""
 
 import json
+import re
 import time
 
 import numpy as np
 import pytest
 from clustergym.operators.live.backend import FakeBackend
 from clustergym.operators.live.bridge import LiveSimulation
-from clustergym.operators.live.clocks import LockStepClock, ScaledClock
-from clustergym.operators.live.journal import FILE_NAME, open_journal, read_journal
-from clustergym.operators.live.journal_schema import WaitAnswer
+from clustergym.operators.live.clocks import LiveClock, ScaledClock
+from clustergym.operators.live.journal import FILE_NAME, check_entry, open_journal, read_journal
 from clustergym.operators.live.link import Link
 
 from clustergym.common.errors import InputError
@@ -35,7 +35,7 @@ def expected(scenario):
 
 def run(scenario, backend, folder, calls=10**9, lost=False):
     """Run ares until a number of calls are made; the last one's effect or only its answer is lost."""
-    policy, link = make_policy({"name": "ares"}), Link(backend, LockStepClock(), 0.01, 1.0)
+    policy, link = make_policy({"name": "ares"}), Link(backend, LiveClock(), 0.01, 1.0)
 
     def ask(call, given):
         nonlocal calls
@@ -49,9 +49,9 @@ def run(scenario, backend, folder, calls=10**9, lost=False):
 
     with open_journal(folder, "key", "lockstep") as journal:
         asking = journal.asking(ask, link.continue_run)
-        name = f"cg-{journal.header.run}"
-        arguments = (policy.information_class, policy.round_s, 0, asking, name)
+        arguments = (policy.information_class, policy.round_s, 0)
         simulation = LiveSimulation(scenario, make_placer({"name": "buddy"}), *arguments)
+        simulation.connect(asking, f"cg-{journal.header['run']}")
         link.expected = simulation.allocator.expected
         drive(simulation, policy)
     return simulation
@@ -101,10 +101,10 @@ def test_the_journal_of_another_run_stays(tmp_path):
     with pytest.raises(InputError, match="is of another run, which has not ended"):
         open_journal(tmp_path, "two", "lockstep").__enter__()
     header = read_journal(tmp_path / FILE_NAME)[0]
-    assert (header.run, header.key, header.clock) == (journal.header.run, "one", "lockstep")
+    assert header == {"run": journal.header["run"], "key": "one", "clock": "lockstep"}
     (tmp_path / "result.json").write_text(json.dumps({"run_key": "one"}))
     with open_journal(tmp_path, "two", "lockstep") as journal:
-        assert (journal.header.key, journal.entries) == ("two", [])
+        assert (journal.header["key"], journal.entries) == ("two", [])
     assert not (tmp_path / FILE_NAME).exists()
 
 
@@ -118,6 +118,24 @@ def test_a_policy_that_decides_otherwise_is_told(scenario, tmp_path):
         run(scenario, backend, tmp_path)
 
 
-def test_an_answer_that_names_no_nodes_says_that_none_is_down():
-    found = WaitAnswer.model_validate({"t": None, "wall_s": 0.0, "gone": ["1"]})
-    assert (found.gone, found.down) == (["1"], [])
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        (["wait", {}, {"t": None, "wall_s": 0.0, "gone": ["1"]}], None),
+        (["wait", {}, {"t": 3, "wall_s": 0, "down": [1]}], None),
+        (["ask", {}, {"t": None, "wall_s": 0.0}], "unknown call 'ask'"),
+        (["stop", [], {"t": None, "wall_s": 0.0}], "lacks what stop names, or its answer"),
+        (["repair", {}, {"t": None, "wall_s": 0.0}], "lacks what repair names, or its answer"),
+        (["repair", {}, {"t": None, "wall_s": 0.0, "back": 1}], "answer.back: 1 is not a bool"),
+        (["stop", {}, {"t": None}], "answer.wall_s: is missing"),
+        (["stop", {}, {"t": -1, "wall_s": 0.0}], "answer.t: -1 is not valid"),
+        (["wait", {}, {"t": None, "wall_s": 0.0, "down": [-1]}], "answer.down: -1 is not valid"),
+        (["wait", {}, {"t": None, "wall_s": 0.0, "left": []}], "answer.left: unknown key 'left'"),
+    ],
+)
+def test_what_an_answer_must_have(entry, told):
+    if told is None:
+        assert check_entry(entry) is None
+    else:
+        with pytest.raises(ValueError, match=f"^{re.escape(told)}$"):
+            check_entry(entry)

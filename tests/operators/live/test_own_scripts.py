@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from clustergym.operators.commands import live
+from clustergym.operators.live.checks import LiveOptions
 from clustergym.operators.live.own import drive
 from clustergym.operators.live.own.decide import NodeState, OwnJob, decide_now
 from clustergym.operators.live.own.drive import ScriptRun, drive_scripts
@@ -105,13 +106,14 @@ def test_every_script_runs_once_beside_others(tmp_path, capsys):
         ("c", "COMPLETED", "1", "1"),
     ]
     # A run that has ended submits nothing.
-    told = drive_scripts(tmp_path / "jobs", tmp_path / "run", ask(), slurm, poll_s=0.1, patience_s=1.0)
-    assert (told["states"], len(slurm.submissions)) == ({"COMPLETED": 2, "FAILED": 1}, 3)
+    options = LiveOptions(engine="slurm", jobs=str(tmp_path / "jobs"), poll_s=0.1, patience_s=1.0)
+    told = drive_scripts(options, tmp_path / "run", ask(), slurm)
+    assert (told, len(slurm.submissions)) == ({"COMPLETED": 2, "FAILED": 1}, 3)
     assert "nothing is submitted" in capsys.readouterr().out
     # Nor does it take a script for another.
     write(tmp_path / "jobs", "a", "#SBATCH --gpus=1")
     with pytest.raises(InputError, match="was changed since it was submitted"):
-        drive_scripts(tmp_path / "jobs", tmp_path / "run", ask(), slurm, poll_s=0.1, patience_s=1.0)
+        drive_scripts(options, tmp_path / "run", ask(), slurm)
 
 
 def test_a_run_that_was_killed_submits_nothing_twice(tmp_path):

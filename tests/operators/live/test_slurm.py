@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from clustergym.operators.commands import live
-from clustergym.operators.live.backend import Claim, Part
+from clustergym.operators.live.backend import Part
 from clustergym.operators.live.local_slurm import LocalSlurm, packages_root
 from clustergym.operators.live.slurm import SlurmWords
 from clustergym.operators.live.slurm_backend import SlurmBackend
@@ -124,7 +124,7 @@ def test_lock_step_equals_the_simulator(cluster, tmp_path, capsys):
 def test_a_second_run_and_others_jobs_are_refused_and_stay(cluster, tmp_path, capsys):
     first = backend(cluster, "first")
     first.claim("/somewhere")
-    assert first.first_claim() == Claim("first", f"{getpass.getuser()}, /somewhere", own=True)
+    assert first.first_claim() == (True, f"run first of {getpass.getuser()}, /somewhere")
     assert live.main(on_the_users(tmp_path / "out")) == 2
     told = error_line(capsys)
     assert "the cluster is driven by run first of " in told

@@ -12,7 +12,7 @@ import pytest
 from clustergym.operators.live import slurm as slurm_module
 from clustergym.operators.live.backend import NoAnswerError, Part
 from clustergym.operators.live.own import queue as queue_module
-from clustergym.operators.live.own.decide import Nodes, NodeState, Reservation, Room, read_nodes
+from clustergym.operators.live.own.decide import Nodes, NodeState, Reservation, read_nodes
 from clustergym.operators.live.own.queue import HELD, RUNNING, WAITING, OwnQueue, QueuedJob
 from clustergym.operators.live.own.script import Script
 from clustergym.operators.live.slurm import Slurm, SlurmWords, last_line, parse_time
@@ -134,8 +134,8 @@ def test_how_jobs_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_told_to_jobs(tmp_path: Path) -> None:
     queue, asked = queue_of("")
-    queue.release("7")
-    queue.hold("7")
+    queue.control("release", "7")
+    queue.control("hold", "7")
     queue.send_signal("7", script(tmp_path))
     queue.send_signal("7", script(tmp_path, batch=True))
     queue.cancel("7")
@@ -266,17 +266,23 @@ def test_room_is_taken_on_the_fullest_nodes() -> None:
         "b": NodeState(8, 4, "A100", frozenset({"gpu"})),
         "c": NodeState(8, 0, "V100", frozenset({"gpu"})),
     }
-    nodes = Nodes(states, [Reservation("repair", 1000.0, 2000.0, frozenset({"a"}))], "gpu")
-    room = Room(nodes, now_s=500.0)
-    assert room.take("", "A100", (1, 4), 100.0)  # b has just the four.
-    assert not room.take("", "A100", (2, 4), 100.0)  # a alone has four left.
-    assert not room.take("", "A100", (1, 4), 500.5)  # It would run into the repair of a,
-    assert not room.take("", "A100", (1, 4), NAN)  # and so may a job without a limit,
-    assert room.take("", "A100", (1, 4), NAN, "repair")  # but not one that has the reservation.
-    assert room.take("", "A100", (1, 4), 500.0)
-    assert not room.take("", "A100", (1, 1), 100.0)
-    assert room.take("gpu", "", (1, 8), 100.0)  # Any type: c.
-    assert not room.take("other", "", (1, 1), 100.0)
+    nodes = Nodes(states, (Reservation("repair", 1000.0, 2000.0, frozenset({"a"})),), "gpu")
+
+    def take(
+        gpu_type: str, shape: tuple[int, int], limit_s: float, partition: str = "", ours: str = ""
+    ) -> bool:
+        asked = Script(Path("x"), "0", shape[0], math.prod(shape), gpu_type, limit_s, "", partition, ours)
+        return nodes.take(asked, asked.gpus, now_s=500.0)
+
+    assert take("A100", (1, 4), 100.0)  # b has just the four.
+    assert not take("A100", (2, 4), 100.0)  # a alone has four left.
+    assert not take("A100", (1, 4), 500.5)  # It would run into the repair of a,
+    assert not take("A100", (1, 4), NAN)  # and so may a job without a limit,
+    assert take("A100", (1, 4), NAN, ours="repair")  # but not one that has the reservation.
+    assert take("A100", (1, 4), 500.0)
+    assert not take("A100", (1, 1), 100.0)
+    assert take("", (1, 8), 100.0, "gpu")  # Any type: c.
+    assert not take("", (1, 1), 100.0, "other")
 
 
 def test_words_for_allocations() -> None:
@@ -286,10 +292,17 @@ def test_words_for_allocations() -> None:
     assert plain.submit("cg-run-1-0", two) == [*head, "--gres=gpu:4", "--ntasks-per-node=1"]
     assert plain.down(1) == ["scontrol", "update", "nodename=n1", "state=down", "reason=clustergym"]
     assert plain.up(2) == ["scontrol", "update", "nodename=n2", "state=resume"]
-    assert plain.format_call("cancel", ["a", "b"]) == (
-        "scancel --user=$USER --name=a\nscancel --user=$USER --name=b"
-    )
-    assert plain.format_call("up", 0) == "scontrol update nodename=n0 state=resume"
+    two_sizes = {"name": "cg-run-1-0", "nodes": [[0, 4], [2, 4], [1, 2]]}
+    assert [line[:54] for line in plain.list_commands("start", two_sizes)] == [
+        "salloc --no-shell --immediate=1 -J cg-run-1-0.0 -N 2 -",
+        "salloc --no-shell --immediate=1 -J cg-run-1-0.1 -N 1 -",
+    ]
+    assert plain.list_commands("stop", {"names": ["a", "b"]}) == [
+        "scancel --user=$USER --name=a",
+        "scancel --user=$USER --name=b",
+    ]
+    assert plain.list_commands("repair", {"node": 0}) == ["scontrol update nodename=n0 state=resume"]
+    assert plain.list_commands("wait", {"due": 5, "down": []}) == []
     rich = SlurmWords(["n0", "n1", "n2"], "gpu", False, ["-A", "mine"], [["-A", "first"], ["-A", "second"]])
     head[4] = "cg-run-1-0"
     assert rich.submit("cg-run-1-0", two) == [

@@ -1,30 +1,31 @@
 """Cohorts as Kueue's, priorities as Slurm's, entitlements as Volcano's and YARN's: worked examples."""
 
+from functools import partial
+
 import pytest
-from clustergym.operators.policies.cohorts import Cohort, QuotaNode, sides_below_common_cohort
-from clustergym.operators.policies.slurm_rules import (
-    Account,
-    age_factor,
-    classic_fair_share,
-    fair_tree,
-    priority,
-)
+from clustergym.operators.policies.cohorts import QuotaNode, sides_below_common_cohort
+from clustergym.operators.policies.slurm_rules import classic_fair_share, fair_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, Settings
+
 GPU = "A100"
+Cohort = partial(QuotaNode, gpu_types=(GPU,))
 
 
 def top():
     """A cohort that owns 300 GPUs, and lends them to two cohorts of queues without any."""
     first = (Cohort("1A"), Cohort("1B"), Cohort("1C", weight=3.0))
     return Cohort(
-        "top", {GPU: 300}, children=(Cohort("C1", children=first), Cohort("C2", children=(Cohort("2A"),)))
+        "top",
+        nominal={GPU: 300},
+        children=(Cohort("C1", children=first), Cohort("C2", children=(Cohort("2A"),))),
     )
 
 
 def nodes_of(cohort):
-    return {node.name: node for node in QuotaNode(cohort, (GPU,)).walk()}
+    return {node.name: node for node in cohort.walk()}
 
 
 def test_shares_where_each_queue_has_its_part():
@@ -38,10 +39,8 @@ def test_shares_where_each_queue_has_its_part():
 
 
 def lenders(**limits):
-    return Cohort(
-        "all",
-        children=(Cohort("a", {GPU: 8}, **limits), Cohort("b", {GPU: 8}), Cohort("c", {GPU: 0}, weight=0.0)),
-    )
+    a, b = Cohort("a", nominal={GPU: 8}, **limits), Cohort("b", nominal={GPU: 8})
+    return Cohort("all", children=(a, b, Cohort("c", nominal={GPU: 0}, weight=0.0)))
 
 
 def test_what_is_lent_and_borrowed_is_limited():
@@ -88,31 +87,25 @@ def test_what_is_used_and_given_back_leaves_nothing(steps):
     assert all(not any(node.used) for node in nodes.values())
 
 
+def accounts(**parents):
+    """A tree of queues, each of which has the weight 1, given the parent of each."""
+    return QueueTree({name: Queue(parent=parent) for name, parent in parents.items()}, Settings())
+
+
 def test_the_fair_tree_ranks_users_of_the_better_account_first():
-    accounts = (
-        Account("A", 1, members=(Account("a1", 1, 60), Account("a2", 1, 15))),
-        Account("B", 1, members=(Account("b1", 1, 25),)),
-    )
-    assert fair_tree(accounts) == {"b1": 1.0, "a2": pytest.approx(2 / 3), "a1": pytest.approx(1 / 3)}
+    tree = accounts(A=None, B=None, a1="A", a2="A", b1="B")
+    used = {"a1": 60.0, "a2": 15.0, "b1": 25.0}
+    assert fair_tree(tree, used) == {"b1": 1.0, "a2": pytest.approx(2 / 3), "a1": pytest.approx(1 / 3)}
 
 
 def test_accounts_that_tie_are_merged_and_users_that_tie_share_a_rank():
-    accounts = (
-        Account("A", 1, members=(Account("a1", 1, 10), Account("a2", 1, 40))),
-        Account("B", 1, members=(Account("b1", 1, 40), Account("b2", 1, 10))),
-    )
-    assert fair_tree(accounts) == {"a1": 1.0, "b2": 1.0, "a2": 0.5, "b1": 0.5}
+    tree = accounts(A=None, B=None, a1="A", a2="A", b1="B", b2="B")
+    used = {"a1": 10.0, "a2": 40.0, "b1": 40.0, "b2": 10.0}
+    assert fair_tree(tree, used) == {"a1": 1.0, "b2": 1.0, "a2": 0.5, "b1": 0.5}
 
 
-def test_a_logged_sum_of_factors():
-    factors = {"age": 0.251721, "partition": 0.042337, "job_size": 0.996510, "qos": 0.666667}
-    weights = {"age": 16_800, "partition": 25_000, "job_size": 10_000, "qos": 30_000}
-    # The log says 32,752.49, of factors that it rounds to six digits.
-    rounding = 0.5e-6 * sum(weights.values()) + 0.005
-    assert priority(factors, weights, nice=2500) == pytest.approx(32_752.49, abs=rounding)
-
-
-def test_factors_of_age_and_of_the_classic_fair_share():
-    assert age_factor(3.5 * 86_400) == 0.5
-    assert age_factor(1e9) == 1.0
-    assert [classic_fair_share(0.2, usage) for usage in (0.2, 0.4, 0.0)] == [0.5, 0.25, 1.0]
+@pytest.mark.parametrize(("used", "factor"), [(1.0, 0.5), (2.0, 0.25), (0.0, 1.0)])
+def test_the_classic_fair_share_halves_for_each_share_that_is_used(used, factor):
+    # a has a fifth of the shares and has used so many fifths.
+    tree = accounts(a=None, b=None, c=None, d=None, e=None)
+    assert classic_fair_share(tree, {"a": used, "b": 5.0 - used}, damping=1.0)["a"] == factor

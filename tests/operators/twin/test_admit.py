@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from clustergym.operators.commands.twin import main
 from clustergym.operators.twin.admit import Admission, read_request
+from clustergym.operators.twin.ahead import Ahead
 from clustergym.operators.twin.folder import TwinFolder
 from clustergym.operators.twin.present import Present
 from error_lines import error_line
@@ -73,7 +74,7 @@ def test_what_refuses_a_job(folder, options, reason):
     if "segment" in options:
         (folder / "cluster.yaml").write_text(CLUSTER.replace("gpus_per_node: 8", "gpus_per_node: 4"))
     request = read_request(script(folder, options), NOW_S)
-    assert Admission(TwinFolder(folder), Present(NOW_S, (), ())).find_refusal(request) == reason
+    assert Admission(Ahead(TwinFolder(folder), Present(NOW_S, (), ()))).find_refusal(request) == reason
 
 
 def test_starts_and_the_smaller_request_that_starts_sooner_by_hand(folder, capsys):

@@ -1,6 +1,7 @@
 """A cluster from now on: the queue as it is printed, starts by drawn run times, advice, and its score."""
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ from clustergym.operators.commands.twin import main
 from clustergym.operators.twin.advice import advise, quantiles, score_shadow
 from clustergym.operators.twin.ahead import LEAST_LEFT_S, PRIOR_RUNS, Ahead, PastRuns
 from clustergym.operators.twin.folder import TwinFolder
-from clustergym.operators.twin.present import read_queue, snapshot
+from clustergym.operators.twin.present import read_queue
 from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
 from error_lines import error_line
 from hypothesis import given, settings
@@ -21,6 +22,10 @@ from clustergym.common.errors import InputError
 from clustergym.sim.from_now import match_hosts
 from clustergym.trace.log_files import write_log
 from clustergym.trace.readers import sacct
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+from start_intervals import snapshot
 
 QUEUE = "JOBID|USER|ACCOUNT|PARTITION|STATE|SUBMIT_TIME|START_TIME|TIME_LIMIT|TRES_PER_NODE|NODES"
 NOW = "2026-03-03T12:00:00"

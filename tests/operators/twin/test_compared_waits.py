@@ -36,12 +36,12 @@ def test_starts_beside_those_of_a_log():
         virtual_cluster=("a", "a", "a", "b", "b"),
     )
     fit = compare(trace, np.array([0.0, 170.0, 59.0, 330.0, np.nan]))
-    whole = fit.tables["all"]["all jobs"]
+    whole = fit["waits"]["all"]["all jobs"]
     assert (whole["logged"]["jobs"], whole["logged"]["mean_s"]) == (5, 80.0)
     assert (whole["simulated"]["jobs"], whole["simulated"]["mean_s"]) == (4, (0 + 160 + 39 + 300) / 4)
     assert whole["close"] == 0.4
-    assert {name: one["close"] for name, one in fit.tables["team"].items()} == {"a": 2 / 3, "b": 0.0}
-    assert {name: one["close"] for name, one in fit.tables["size"].items()} == {
+    assert {name: one["close"] for name, one in fit["waits"]["team"].items()} == {"a": 2 / 3, "b": 0.0}
+    assert {name: one["close"] for name, one in fit["waits"]["size"].items()} == {
         "1": 1.0,
         "2": 0.0,
         "3-4": 0.0,
@@ -50,7 +50,7 @@ def test_starts_beside_those_of_a_log():
         {"job_id": "j3", "gpus": 2, "late_s": 200.0},
         {"job_id": "j2", "gpus": 2, "late_s": -61.0},
     ]
-    assert fit.unexplained == {
+    assert fit["unexplained"] == {
         "mean_error_of_starts_s": (0 + 60 + 61 + 200) / 4,
         "earlier_than_logged": 0.25,
         "later_than_logged": 0.25,
@@ -62,8 +62,8 @@ def test_starts_beside_those_of_a_log():
 def test_nothing_started():
     trace = log_of([0.0, 10.0], [100, 100], start_s=np.array([0.0, 10.0]))
     fit = compare(trace, np.array([np.nan, np.nan]))
-    assert fit.tables["all"]["all jobs"]["close"] == 0.0
-    assert fit.unexplained == {
+    assert fit["waits"]["all"]["all jobs"]["close"] == 0.0
+    assert fit["unexplained"] == {
         "mean_error_of_starts_s": None,
         "earlier_than_logged": None,
         "later_than_logged": None,
@@ -74,7 +74,7 @@ def test_nothing_started():
 
 def test_ten_jobs_are_told_of_those_that_differ_most():
     trace = log_of([0.0] * 12, [100] * 12, start_s=np.zeros(12))
-    told = compare(trace, 61.0 + np.arange(12.0)).unexplained["largest"]
+    told = compare(trace, 61.0 + np.arange(12.0))["unexplained"]["largest"]
     assert [one["late_s"] for one in told] == [72.0 - place for place in range(10)]
 
 

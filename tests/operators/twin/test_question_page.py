@@ -4,7 +4,6 @@ from typing import Any
 
 from clustergym.operators.twin.fit import UNKNOWN, fit_text
 from clustergym.operators.twin.page import Section, html_page, list_sections, markdown_page
-from clustergym.operators.twin.waits import Fit
 
 
 def spread(mean: float) -> dict[str, float]:
@@ -157,7 +156,7 @@ def test_a_fit() -> None:
             {"job_id": "8", "gpus": 1, "late_s": -120_000.0},
         ],
     }
-    assert fit_text(Fit(tables={"all": rows}, unexplained=left)).splitlines() == [
+    assert fit_text({"waits": {"all": rows}, "unexplained": left}).splitlines() == [
         "Waits in minutes.",
         "",
         "| all jobs | jobs | logged mean | p50 | p90 | p99 | simulated mean | p50 | p90 | p99 "
@@ -174,7 +173,7 @@ def test_a_fit() -> None:
         f"A log does not say: {UNKNOWN}.",
     ]
     none = left | {"never_started": 0, "largest": [], "mean_error_of_starts_s": None}
-    assert fit_text(Fit(tables={}, unexplained=none)).splitlines()[2:] == [
+    assert fit_text({"waits": {}, "unexplained": none}).splitlines()[2:] == [
         "Not explained by the rules:",
         "- starts are off by - min on average; 10.0 % are more than 60 s earlier than logged, 20.0 % later",
         f"A log does not say: {UNKNOWN}.",
