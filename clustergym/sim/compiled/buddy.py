@@ -278,8 +278,10 @@ def _gather(
     for tier in range(3):
         best_short, best_total, found = _MANY, _MANY, NONE
         for switch in range(switches[tier]):
-            low, high = starts[tier, switch], ends[tier, switch]
-            total = free[low:high].sum()
+            low, high, total = starts[tier, switch], ends[tier, switch], 0
+            # Not `sum`: with NumPy's reductions Numba loads all of SciPy's linear algebra, also from its cache.
+            for node in range(low, high):
+                total += free[node]
             if total < gpus:
                 continue
             order, running, short = _fullest_first(free, low, high), 0, 0
