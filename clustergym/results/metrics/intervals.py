@@ -339,7 +339,7 @@ def _check_chain(columns: _Columns, chain: Ints, trace: Trace) -> None:
 def _count(columns: _Columns, jobs: int) -> Ints:
     # Job and type as one number: a two-dimensional histogram in one pass.
     flat = np.bincount(columns.job * len(EVENT_TYPES) + columns.event_type, minlength=jobs * len(EVENT_TYPES))
-    return flat.reshape(jobs, len(EVENT_TYPES)).astype(np.int64)
+    return flat.reshape(jobs, len(EVENT_TYPES)).astype(np.int64, copy=False)
 
 
 def _outcomes(counts: Ints, trace: Trace, end_s: float) -> Ints:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -85,23 +85,25 @@ def compute_timeline(
     # exact and no rate of sampling is chosen.
     times = np.unique(np.concatenate((*edges, [intervals.end_s])))
     times = times[times <= intervals.end_s]
-    in_state = _jobs_in_states(times, changes.time_s, changes.before, changes.after)
+    # Each is looked up once, for all columns: the look-ups take longest.
+    begin, ready, stop = (_find(times, edge) for edge in (runs.start_s, runs.ready_s, runs.stop_s))
+    of_profiles = _find(times, profiles.start_s), _find(times, profiles.stop_s)
+    in_state = _jobs_in_states(_find(times, changes.time_s), changes.before, changes.after)
     # In half GPUs, as each job of a pair is charged half of each of its GPUs.
     halves = runs.gpus * np.where(runs.shared, 1, 2)
     held = [halves * (runs.gpu_type == index) for index in range(len(gpu_types))]
     batch = intervals.trace.global_batch[runs.job]
     reference_s = np.where(known, reference_iteration_time_s, 0.0)[runs.job]
-    working = (runs.ready_s, runs.stop_s)
     return Timeline(
         gpu_types=tuple(gpu_types),
         time_s=times,
         running_jobs=in_state[State.RUNNING],
         queued_jobs=in_state[State.QUEUED],
         profiling_jobs=in_state[State.PROFILING],
-        held_gpus=_whole(np.stack([_gpus(times, runs.start_s, runs.stop_s, gpus) for gpus in held], axis=1)),
-        profiling_gpus=_gpus(times, profiles.start_s, profiles.stop_s, profiles.gpus),
-        throughput=_rate(times, *working, batch / runs.iteration_time_s),
-        normalized_throughput=_rate(times, *working, reference_s / runs.iteration_time_s),
+        held_gpus=_whole(np.stack([_gpus(begin, stop, gpus) for gpus in held], axis=1)),
+        profiling_gpus=_gpus(*of_profiles, profiles.gpus),
+        throughput=_rate(ready, stop, batch / runs.iteration_time_s),
+        normalized_throughput=_rate(ready, stop, reference_s / runs.iteration_time_s),
         left_out=int(np.sum(~known & (intervals.outcome != Outcome.NOT_SUBMITTED))),
     )
 
@@ -116,41 +118,62 @@ def has_reference(reference_iteration_time_s: Floats) -> Bools:
     return np.isfinite(reference_iteration_time_s) & (reference_iteration_time_s > 0)
 
 
-def _deltas(times: Floats, at_s: Floats, amounts: Ints) -> Ints:
+class _Points(NamedTuple):
+    """Points in time among the B breakpoints.
+
+    Attributes
+    ----------
+    during : ndarray of bool, shape (m,)
+        Whether each is before the end of the run, or at it.
+    at : ndarray of int
+        The breakpoint of each that is.
+    breakpoints : int
+    """
+
+    during: Bools
+    at: Ints
+    breakpoints: int
+
+
+def _find(times: Floats, at_s: Floats) -> _Points:
+    during = at_s <= times[-1]
+    return _Points(during, np.searchsorted(times, at_s[during]), len(times))
+
+
+def _deltas(points: _Points, amounts: Ints) -> Ints:
     """Sum integer changes at each breakpoint, ignoring changes after the end of the run."""
     # Whole numbers are summed, not floats: a level that returns to 0 is 0, whatever happened between.
-    during = at_s <= times[-1]
-    total = np.zeros(len(times), dtype=np.int64)
-    np.add.at(total, np.searchsorted(times, at_s[during]), amounts[during])
+    total = np.zeros(points.breakpoints, dtype=np.int64)
+    np.add.at(total, points.at, amounts[points.during])
     return total
 
 
-def _level(times: Floats, start_s: Floats, stop_s: Floats, amounts: Ints) -> Ints:
+def _level(start: _Points, stop: _Points, amounts: Ints) -> Ints:
     """Return the sum, at each breakpoint, of the amounts of all intervals that contain it."""
-    return np.cumsum(_deltas(times, start_s, amounts) - _deltas(times, stop_s, amounts))
+    return np.cumsum(_deltas(start, amounts) - _deltas(stop, amounts))
 
 
-def _gpus(times: Floats, start_s: Floats, stop_s: Floats, gpus: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _gpus(start: _Points, stop: _Points, gpus: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return `_level` of whole GPUs, or of thousandths of GPUs."""
     if gpus.dtype.kind == "i":
-        return _level(times, start_s, stop_s, gpus)
-    return np.asarray(_level(times, start_s, stop_s, np.rint(1000 * gpus).astype(np.int64)) / 1000)
+        return _level(start, stop, gpus)
+    return np.asarray(_level(start, stop, np.rint(1000 * gpus).astype(np.int64)) / 1000)
 
 
-def _rate(times: Floats, start_s: Floats, stop_s: Floats, rates: Floats) -> Floats:
+def _rate(start: _Points, stop: _Points, rates: Floats) -> Floats:
     """Sum rates like `_level`, in fixed point, so that sums return to exactly 0 in any order."""
     total = float(rates.sum())
     if total == 0:
-        return np.zeros(len(times))
+        return np.zeros(start.breakpoints)
     scale = 2.0 ** (60 - np.ceil(np.log2(total)))
     fixed = np.rint(rates * scale).astype(np.int64)
-    return np.asarray(_level(times, start_s, stop_s, fixed) / scale, dtype=np.float64)
+    return np.asarray(_level(start, stop, fixed) / scale, dtype=np.float64)
 
 
-def _jobs_in_states(times: Floats, at_s: Floats, before: Ints, after: Ints) -> Ints:
+def _jobs_in_states(points: _Points, before: Ints, after: Ints) -> Ints:
     """Return the number of jobs in each state from each breakpoint on, shape (len(State), B)."""
     change = [(after == state).astype(np.int64) - (before == state) for state in State]
-    return np.cumsum(np.stack([_deltas(times, at_s, amounts) for amounts in change]), axis=1)
+    return np.cumsum(np.stack([_deltas(points, amounts) for amounts in change]), axis=1)
 
 
 def timeline_table(record: Timeline) -> dict[str, Any]:

@@ -51,10 +51,10 @@ class _Nodes:
     """The nodes and GPUs of allocations; equal ones, which many events have, are made once."""
 
     def __init__(self) -> None:
-        self._made: dict[bytes, tuple[Allocation, str]] = {b"": ((), "()")}
+        self._made: dict[bytes, tuple[Allocation, str, str]] = {b"": ((), "()", "")}
 
-    def read(self, first: Ints, count: Ints, event_node: Ints) -> list[tuple[Allocation, str]]:
-        """Return the allocation of each of some events, and its text."""
+    def read(self, first: Ints, count: Ints, event_node: Ints) -> list[tuple[Allocation, str, str]]:
+        """Return the allocation of each of some events, its text, and its JSON, which is empty without nodes."""
         begin = int(first[0])
         # Events of a slice hold adjacent rows of `event_node`, so that one copy serves all of them.
         own = event_node[begin : int((first + count).max())]
@@ -64,7 +64,7 @@ class _Nodes:
         for key in set(keys) - made.keys():
             pairs = np.frombuffer(key, np.int64).reshape(-1, 2).tolist()
             allocation = tuple((node, gpus) for node, gpus in pairs)
-            made[key] = allocation, str(allocation)
+            made[key] = allocation, str(allocation), str(pairs).replace(" ", "")
         return list(map(made.__getitem__, keys))
 
 
@@ -99,7 +99,7 @@ class ArrayEvents(Sequence[Event]):
         """Yield the events, building some thousands at a time."""
         for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
             columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
-            for now_s, (what, job, gpu_type, gpus, locality), (nodes, _), overhead_s, time_s in columns:
+            for now_s, (what, job, gpu_type, gpus, locality), (nodes, *_), overhead_s, time_s in columns:
                 name, reason = EVENT_TYPES[what]
                 yield Event(now_s, name, job, gpu_type, gpus, nodes, locality, overhead_s, time_s, reason)
 
@@ -122,6 +122,31 @@ class ArrayEvents(Sequence[Event]):
                 f"'{overhead_s}', '{time_s}', {REASONS[what]})\n"
                 for now_s, (what, job, gpu_type, gpus, locality), nodes, overhead_s, time_s in columns
             )
+
+    def json_lines(self, job_ids: Sequence[str], gpu_types: Sequence[str]) -> Iterator[str]:
+        """Yield the events as lines of JSON, some thousands at a time; each is an event of a job.
+
+        Without the objects that `json.dumps` would read, in a quarter of the time.
+
+        Parameters
+        ----------
+        job_ids, gpu_types : sequence of str
+            In JSON, by row of the trace and by index of the type.
+        """
+        for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
+            lines, columns = [], zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
+            for now_s, (what, job, gpu_type, gpus, locality), (_, _, nodes), overhead_s, time_s in columns:
+                line = f'{{"time_s":{now_s},"kind":"{NAMES[what]}","job_id":{job_ids[job]}'
+                if gpus:
+                    line += f',"gpu_type":{gpu_types[gpu_type]},"gpus":{gpus}'
+                if nodes:
+                    line += f',"nodes":{nodes}'
+                if time_s:
+                    line += f',"locality":{locality},"overhead_s":{overhead_s},"iteration_time_s":{time_s}'
+                if reason := EVENT_TYPES[what][1]:
+                    line += f',"reason":"{reason}"'
+                lines.append(line + "}\n")
+            yield "".join(lines)
 
     def _columns(self) -> Iterator[tuple[list[Any], ...]]:
         """Yield times, (event, job, GPU type, GPUs, locality), allocations, overheads and iteration times."""
