@@ -97,9 +97,8 @@ class ArrayEvents(Sequence[Event]):
 
     def __iter__(self) -> Iterator[Event]:
         """Yield the events, building some thousands at a time."""
-        for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
-            columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
-            for now_s, (what, job, gpu_type, gpus, locality), (nodes, *_), overhead_s, time_s in columns:
+        for rows in self._rows():
+            for now_s, what, job, gpu_type, gpus, locality, (nodes, *_), overhead_s, time_s in rows:
                 name, reason = EVENT_TYPES[what]
                 yield Event(now_s, name, job, gpu_type, gpus, nodes, locality, overhead_s, time_s, reason)
 
@@ -113,14 +112,13 @@ class ArrayEvents(Sequence[Event]):
 
     def lines(self) -> Iterator[str]:
         """Yield the events as lines of text, from which a log's digest is computed."""
-        for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
-            columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
+        for rows in self._rows():
             # Every value in quotes, as repr() of the tuple of texts that `EventLog` hashes: both engines
             # have one digest.
             yield "".join(
                 f"('{now_s}', '{NAMES[what]}', '{job}', '{gpu_type}', '{gpus}', '{nodes[1]}', '{locality}', "
                 f"'{overhead_s}', '{time_s}', {REASONS[what]})\n"
-                for now_s, (what, job, gpu_type, gpus, locality), nodes, overhead_s, time_s in columns
+                for now_s, what, job, gpu_type, gpus, locality, nodes, overhead_s, time_s in rows
             )
 
     def json_lines(self, job_ids: Sequence[str], gpu_types: Sequence[str]) -> Iterator[str]:
@@ -133,9 +131,9 @@ class ArrayEvents(Sequence[Event]):
         job_ids, gpu_types : sequence of str
             In JSON, by row of the trace and by index of the type.
         """
-        for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
-            lines, columns = [], zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
-            for now_s, (what, job, gpu_type, gpus, locality), (_, _, nodes), overhead_s, time_s in columns:
+        for rows in self._rows():
+            lines = []
+            for now_s, what, job, gpu_type, gpus, locality, (_, _, nodes), overhead_s, time_s in rows:
                 line = f'{{"time_s":{now_s},"kind":"{NAMES[what]}","job_id":{job_ids[job]}'
                 if gpus:
                     line += f',"gpu_type":{gpu_types[gpu_type]},"gpus":{gpus}'
@@ -148,17 +146,22 @@ class ArrayEvents(Sequence[Event]):
                 lines.append(line + "}\n")
             yield "".join(lines)
 
-    def _columns(self) -> Iterator[tuple[list[Any], ...]]:
-        """Yield times, (event, job, GPU type, GPUs, locality), allocations, overheads and iteration times."""
-        nodes, chosen = _Nodes(), [c.EVENT_TYPE, c.JOB, c.EVENT_GPU_TYPE, c.EVENT_GPUS, c.LOCALITY]
+    def _rows(self) -> Iterator[Iterator[tuple[Any, ...]]]:
+        """Yield the events some thousands at a time.
+
+        Each has its time, event, job, GPU type, GPUs, locality, allocation, overhead and iteration time.
+        """
+        nodes, chosen = _Nodes(), (c.EVENT_TYPE, c.JOB, c.EVENT_GPU_TYPE, c.EVENT_GPUS, c.LOCALITY)
         for begin in range(0, len(self.event), TOGETHER):
             some = self.event[begin : begin + TOGETHER]
-            yield (
+            # By column: a list for each row takes longer than all else.
+            yield zip(
                 (some[:, c.TIME] / c.TICKS_PER_S).tolist(),
-                some[:, chosen].tolist(),
+                *(some[:, column].tolist() for column in chosen),
                 nodes.read(some[:, c.FIRST_NODE], some[:, c.NODE_COUNT], self.event_node),
                 (some[:, c.OVERHEAD] / c.TICKS_PER_S).tolist(),
                 self.iteration_s[begin : begin + len(some)].tolist(),
+                strict=True,
             )
 
 
