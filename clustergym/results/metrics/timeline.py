@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,10 +85,9 @@ def compute_timeline(
     # exact and no rate of sampling is chosen.
     times = np.unique(np.concatenate((*edges, [intervals.end_s])))
     times = times[times <= intervals.end_s]
-    # Each is looked up once, for all columns: the look-ups take longest.
-    begin, ready, stop = (_find(times, edge) for edge in (runs.start_s, runs.ready_s, runs.stop_s))
-    of_profiles = _find(times, profiles.start_s), _find(times, profiles.stop_s)
-    in_state = _jobs_in_states(_find(times, changes.time_s), changes.before, changes.after)
+    # Places among the breakpoints are found once for all columns, which takes longest. After the end: B.
+    begin, ready, stop, began, ended, changed = (np.searchsorted(times, edge) for edge in edges)
+    in_state = _jobs_in_states(changed, changes.before, changes.after, len(times))
     # In half GPUs, as each job of a pair is charged half of each of its GPUs.
     halves = runs.gpus * np.where(runs.shared, 1, 2)
     held = [halves * (runs.gpu_type == index) for index in range(len(gpu_types))]
@@ -100,10 +99,10 @@ def compute_timeline(
         running_jobs=in_state[State.RUNNING],
         queued_jobs=in_state[State.QUEUED],
         profiling_jobs=in_state[State.PROFILING],
-        held_gpus=_whole(np.stack([_gpus(begin, stop, gpus) for gpus in held], axis=1)),
-        profiling_gpus=_gpus(*of_profiles, profiles.gpus),
-        throughput=_rate(ready, stop, batch / runs.iteration_time_s),
-        normalized_throughput=_rate(ready, stop, reference_s / runs.iteration_time_s),
+        held_gpus=_whole(np.stack([_gpus(begin, stop, gpus, len(times)) for gpus in held], axis=1)),
+        profiling_gpus=_gpus(began, ended, profiles.gpus, len(times)),
+        throughput=_rate(ready, stop, batch / runs.iteration_time_s, len(times)),
+        normalized_throughput=_rate(ready, stop, reference_s / runs.iteration_time_s, len(times)),
         left_out=int(np.sum(~known & (intervals.outcome != Outcome.NOT_SUBMITTED))),
     )
 
@@ -118,62 +117,40 @@ def has_reference(reference_iteration_time_s: Floats) -> Bools:
     return np.isfinite(reference_iteration_time_s) & (reference_iteration_time_s > 0)
 
 
-class _Points(NamedTuple):
-    """Points in time among the B breakpoints.
-
-    Attributes
-    ----------
-    during : ndarray of bool, shape (m,)
-        Whether each is before the end of the run, or at it.
-    at : ndarray of int
-        The breakpoint of each that is.
-    breakpoints : int
-    """
-
-    during: Bools
-    at: Ints
-    breakpoints: int
-
-
-def _find(times: Floats, at_s: Floats) -> _Points:
-    during = at_s <= times[-1]
-    return _Points(during, np.searchsorted(times, at_s[during]), len(times))
-
-
-def _deltas(points: _Points, amounts: Ints) -> Ints:
-    """Sum integer changes at each breakpoint, ignoring changes after the end of the run."""
+def _deltas(at: Ints, amounts: Ints, breakpoints: int) -> Ints:
+    """Sum integer changes at each breakpoint, ignoring changes after the end of the run (at B)."""
     # Whole numbers are summed, not floats: a level that returns to 0 is 0, whatever happened between.
-    total = np.zeros(points.breakpoints, dtype=np.int64)
-    np.add.at(total, points.at, amounts[points.during])
-    return total
+    total = np.zeros(breakpoints + 1, dtype=np.int64)
+    np.add.at(total, at, amounts)
+    return total[:-1]
 
 
-def _level(start: _Points, stop: _Points, amounts: Ints) -> Ints:
+def _level(start: Ints, stop: Ints, amounts: Ints, breakpoints: int) -> Ints:
     """Return the sum, at each breakpoint, of the amounts of all intervals that contain it."""
-    return np.cumsum(_deltas(start, amounts) - _deltas(stop, amounts))
+    return np.cumsum(_deltas(start, amounts, breakpoints) - _deltas(stop, amounts, breakpoints))
 
 
-def _gpus(start: _Points, stop: _Points, gpus: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _gpus(start: Ints, stop: Ints, gpus: npt.NDArray[Any], breakpoints: int) -> npt.NDArray[Any]:
     """Return `_level` of whole GPUs, or of thousandths of GPUs."""
     if gpus.dtype.kind == "i":
-        return _level(start, stop, gpus)
-    return np.asarray(_level(start, stop, np.rint(1000 * gpus).astype(np.int64)) / 1000)
+        return _level(start, stop, gpus, breakpoints)
+    return np.asarray(_level(start, stop, np.rint(1000 * gpus).astype(np.int64), breakpoints) / 1000)
 
 
-def _rate(start: _Points, stop: _Points, rates: Floats) -> Floats:
+def _rate(start: Ints, stop: Ints, rates: Floats, breakpoints: int) -> Floats:
     """Sum rates like `_level`, in fixed point, so that sums return to exactly 0 in any order."""
     total = float(rates.sum())
     if total == 0:
-        return np.zeros(start.breakpoints)
+        return np.zeros(breakpoints)
     scale = 2.0 ** (60 - np.ceil(np.log2(total)))
     fixed = np.rint(rates * scale).astype(np.int64)
-    return np.asarray(_level(start, stop, fixed) / scale, dtype=np.float64)
+    return np.asarray(_level(start, stop, fixed, breakpoints) / scale, dtype=np.float64)
 
 
-def _jobs_in_states(points: _Points, before: Ints, after: Ints) -> Ints:
+def _jobs_in_states(at: Ints, before: Ints, after: Ints, breakpoints: int) -> Ints:
     """Return the number of jobs in each state from each breakpoint on, shape (len(State), B)."""
     change = [(after == state).astype(np.int64) - (before == state) for state in State]
-    return np.cumsum(np.stack([_deltas(points, amounts) for amounts in change]), axis=1)
+    return np.cumsum(np.stack([_deltas(at, amounts, breakpoints) for amounts in change]), axis=1)
 
 
 def timeline_table(record: Timeline) -> dict[str, Any]:

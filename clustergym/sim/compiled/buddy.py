@@ -278,10 +278,9 @@ def _gather(
     for tier in range(3):
         best_short, best_total, found = _MANY, _MANY, NONE
         for switch in range(switches[tier]):
-            low, high, total = starts[tier, switch], ends[tier, switch], 0
-            # Not `sum`: with NumPy's reductions Numba loads all of SciPy's linear algebra, also from its cache.
-            for node in range(low, high):
-                total += free[node]
+            low, high = starts[tier, switch], ends[tier, switch]
+            # Python's sum: for NumPy's, Numba imports all of SciPy's linear algebra, even from its cache.
+            total = sum(free[low:high])
             if total < gpus:
                 continue
             order, running, short = _fullest_first(free, low, high), 0, 0

@@ -54,7 +54,7 @@ class _Nodes:
         self._made: dict[bytes, tuple[Allocation, str, str]] = {b"": ((), "()", "")}
 
     def read(self, first: Ints, count: Ints, event_node: Ints) -> list[tuple[Allocation, str, str]]:
-        """Return the allocation of each of some events, its text, and its JSON, which is empty without nodes."""
+        """Return the allocation of each of some events, its text, and its JSON (without nodes empty)."""
         begin = int(first[0])
         # Events of a slice hold adjacent rows of `event_node`, so that one copy serves all of them.
         own = event_node[begin : int((first + count).max())]

@@ -26,17 +26,9 @@ def is_compiled(policy: Policy, scenario: Scenario) -> bool:
 def _may_use(episode: Episode, row: int, gpu_type: int, level: int) -> bool:
     """Return whether a job asks for a GPU type, or for any, and fits there with its GPU count."""
     job = episode.job[row]
-    asks = job[c.REQUESTED_TYPE] == c.NONE or job[c.REQUESTED_TYPE] == gpu_type
-    return asks and episode.feasible[job[c.CLASS], gpu_type, level] and jobs.is_profiled(episode, row, gpu_type)
-
-
-@compile_in_place
-def _any_free(free: Ints) -> bool:
-    """Return whether GPUs of any type are free."""
-    for gpus in free:
-        if gpus > 0:
-            return True
-    return False
+    if job[c.REQUESTED_TYPE] != c.NONE and job[c.REQUESTED_TYPE] != gpu_type:
+        return False
+    return episode.feasible[job[c.CLASS], gpu_type, level] and jobs.is_profiled(episode, row, gpu_type)
 
 
 @entry_in_place
@@ -64,7 +56,7 @@ def find_starts(episode: Episode, cluster: ClusterArrays, starts: Ints, free: In
         job, chosen = episode.job[row], c.NONE
         if job[c.PHASE] != c.QUEUED:
             continue
-        if not _any_free(free):
+        if max(free) == 0:
             break
         level = jobs.find_level(cluster.counts, job[c.REQUESTED_GPUS])
         for gpu_type in range(len(free) - 1, -1, -1):

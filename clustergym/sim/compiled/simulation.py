@@ -97,11 +97,7 @@ def _legal(episode: Episode, cluster: ClusterArrays, decided: Ints, drops: Ints)
             return False
         available[gpu_type] -= gpus
         episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = gpu_type, level
-    # A loop, not `min`: see `buddy.py`.
-    for gpus in available:
-        if gpus < 0:
-            return False
-    return True
+    return bool(min(available) >= 0)  # Not NumPy's: see `_gather` in `buddy.py`.
 
 
 @compile_part
@@ -166,7 +162,7 @@ def decide(
     pauses : bool
         Whether it returns DECISION as soon as the decision is carried out.
     starts : bool
-        Whether the decision names only jobs that start, as `first_come` found them: others keep what they hold.
+        Whether the decision is that of `first_come.find_starts`: others keep what they hold.
 
     Returns
     -------
@@ -317,7 +313,7 @@ class CompiledSimulation:
         """Return what leads to a decision point, decides there, and goes on; FCFS decides without a View."""
         if not first_come.is_compiled(policy, self.scenario):
             return self.advance, policy.schedule, self.apply
-        find_starts, one_queue = Direct(first_come.find_starts), getattr(policy, "queue") == "cluster"
+        find_starts, one_queue = Direct(first_come.find_starts), vars(policy)["queue"] == "cluster"
         free, starts = np.zeros_like(self._episode.free), 0
         self._make_space(int(self._cluster.capacity.sum()))
 
@@ -342,7 +338,7 @@ class CompiledSimulation:
         return self._view()
 
     def _is_at_decision(self) -> bool:
-        """Return whether there is a decision to make, and not the end; raise the error of a run that stalls."""
+        """Return whether there is a decision to make, not the end; raise the error of a run that stalls."""
         if self._outcome == c.STALLED:
             rows = self._episode.in_view[: self.jobs_in_view].copy()
             if self._clock(c.LAUNCHES) == c.ENDLESS:
@@ -421,9 +417,7 @@ class CompiledSimulation:
         self._ordered[self.now_s] = targets
         return bool(going)
 
-    def _go(
-        self, count: int, keep_until_s: float = 0.0, pauses: bool = False, starts: bool = False
-    ) -> int:
+    def _go(self, count: int, keep_until_s: float = 0.0, pauses: bool = False, starts: bool = False) -> int:
         found = self._step(count, keep_until_s, pauses, starts)
         while found == c.WAKEUP and self._rented is not None:
             self._rented.serve()
