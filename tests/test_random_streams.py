@@ -182,8 +182,6 @@ LEGACY = {
     "training segments": [614, "i"],
     "comparison": [617],
     "random episodes": [17],
-    "score bootstrap": [271],
-    "improvement bootstrap": [277],
     "ratio bootstrap": [281],
     "calibration halves": [3],
     "Gavel jobs": [7],

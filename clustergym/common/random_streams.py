@@ -130,17 +130,12 @@ ROOM_CHECK = RandomStream("room check")
 FIRST_EPISODE = RandomStream("first episode")
 
 # No user's seed reaches these.
-SCORE_BOOTSTRAP = RandomStream("score bootstrap", words=(271,))
-IMPROVEMENT_BOOTSTRAP = RandomStream("improvement bootstrap", words=(277,))
 RATIO_BOOTSTRAP = RandomStream("ratio bootstrap", words=(281,))
 CALIBRATION_HALVES = RandomStream("calibration halves", words=(3,))
 GAVEL_JOBS = RandomStream("Gavel jobs", words=(7,))
 SUBMISSION_JITTER = RandomStream("submission jitter", words=())
 QUEUE_PRIORITIES = RandomStream("queue priorities", words=())
-FIXED = (
-    *(SCORE_BOOTSTRAP, IMPROVEMENT_BOOTSTRAP, RATIO_BOOTSTRAP, CALIBRATION_HALVES),
-    *(GAVEL_JOBS, SUBMISSION_JITTER, QUEUE_PRIORITIES),
-)
+FIXED = (RATIO_BOOTSTRAP, CALIBRATION_HALVES, GAVEL_JOBS, SUBMISSION_JITTER, QUEUE_PRIORITIES)
 """Streams of fixed numbers in the code, as of a bootstrap's resamples."""
 
 COINCIDING = (

@@ -122,34 +122,6 @@ def interquartile_mean(scores: Floats) -> Floats:
     return np.asarray((ordered * weight).sum(axis=-1) / weight.sum())
 
 
-def aggregate_stratified(scores: Sequence[Floats], families: Sequence[str]) -> Aggregate:
-    """Return the mean over scenario families of their interquartile mean scores, with a bootstrap interval.
-
-    An interquartile mean over unlike traces leaves out most of a family whose scores are extreme, so each
-    family weighs the same, however its scores lie. The interval resamples runs within each scenario.
-
-    Parameters
-    ----------
-    scores : sequence of ndarray of float
-        One array per scenario, with a value per seed.
-    families : sequence of str
-        The family of traces of each scenario.
-    """
-    return _aggregate(_whole(scores, families), _resample_scores(scores, families))
-
-
-def aggregate_paired_difference(
-    mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
-) -> Aggregate:
-    """Return mine - other, each a mean over families of interquartile mean scores, with a paired interval.
-
-    A cell is a scenario and a seed. Both have the same cells, so the interval leaves out variation that
-    they share.
-    """
-    whole = _whole(mine, families) - _whole(other, families)
-    return _aggregate(whole, _resample_scores(mine, families) - _resample_scores(other, families))
-
-
 def aggregate_paired_ratio(mine: Floats, other: Floats) -> Aggregate | None:
     """Return the ratio of two means over the same seeds, with a paired bootstrap interval; None if undefined.
 
@@ -171,51 +143,5 @@ def aggregate_paired_ratio(mine: Floats, other: Floats) -> Aggregate | None:
     rng = random_streams.RATIO_BOOTSTRAP.generator(0)
     drawn = rng.integers(len(mine), size=(RESAMPLES, len(mine)))
     ratios = mine[drawn].mean(axis=1) / other[drawn].mean(axis=1)
-    return _aggregate(float(mine.mean() / other.mean()), ratios)
-
-
-def _whole(scores: Sequence[Floats], families: Sequence[str]) -> float:
-    return float(_mean_over_families(scores, families))
-
-
-def _mean_over_families(scores: Sequence[Floats], families: Sequence[str]) -> Floats:
-    """Return the mean over families of interquartile means along the last axis of their scenarios' scores."""
-    members: dict[str, list[Floats]] = {}
-    for family, runs in zip(families, scores, strict=True):
-        members.setdefault(family, []).append(runs)
-    means = [interquartile_mean(np.concatenate(found, axis=-1)) for found in members.values()]
-    return np.asarray(np.mean(means, axis=0))
-
-
-def _resample_scores(scores: Sequence[Floats], families: Sequence[str]) -> Floats:
-    """Return `_mean_over_families` of resampled runs, shape (RESAMPLES,), drawn within each scenario.
-
-    Scenarios of a single run each are drawn within their family.
-    """
-    if all(len(runs) == 1 for runs in scores):
-        names = [*dict.fromkeys(families)]
-        pooled = [[runs for runs, of in zip(scores, families, strict=True) if of == name] for name in names]
-        scores, families = [np.concatenate(runs) for runs in pooled], names
-    rng = random_streams.SCORE_BOOTSTRAP.generator(0)
-    drawn = [runs[rng.integers(len(runs), size=(RESAMPLES, len(runs)))] for runs in scores]
-    return _mean_over_families(drawn, families)
-
-
-def _aggregate(value: float, resampled: Floats) -> Aggregate:
-    low, high = np.percentile(resampled, [2.5, 97.5])
-    return Aggregate(value, float(low), float(high))
-
-
-def probability_of_improvement(
-    mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
-) -> Aggregate:
-    """Return the probability that `mine` is above `other` in a random scenario and seed; ties count half.
-
-    A cell is a scenario and a seed. Both have the same cells, which are resampled within each scenario.
-    Scenarios of a family, and then families, weigh the same.
-    """
-    share = np.array([1.0 / families.count(family) for family in families]) / len(set(families))
-    rng = random_streams.IMPROVEMENT_BOOTSTRAP.generator(0)
-    wins = [(a > b) + 0.5 * (a == b) for a, b in zip(mine, other, strict=True)]
-    drawn = [won[rng.integers(len(won), size=(RESAMPLES, len(won)))].mean(axis=1) for won in wins]
-    return _aggregate(float(share @ [won.mean() for won in wins]), share @ np.array(drawn))
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    return Aggregate(float(mine.mean() / other.mean()), float(low), float(high))
