@@ -16,14 +16,13 @@ from clustergym.cluster.allocation import AllocationError, Allocations, PartAllo
 from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.common.errors import InputError
-from clustergym.results.decision_log import MOST_CHANGES, MOST_NAMES, open_log, shorten_error
+from clustergym.results.decision_log import MOST_CHANGES, MOST_NAMES, shorten_error
 from clustergym.scenario.policy import Infeasible, Placer, Policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import DecisionTimes, drive
 from clustergym.sim.engine import Simulation
 from clustergym.sim.guard import StepWatchdog
 
-PLACEMENTS_SCHEMA = "clustergym.placements/1"
 LONGEST_REASON = 500
 Run = tuple[int, int, int]
 """A run of adjacent nodes: first node, number of nodes, GPUs on each."""
@@ -277,41 +276,6 @@ def simulate_recorded(
     return drive(simulation, policy, seed, watch=watch), recording
 
 
-def replay_placements(
-    scenario: Scenario, policy: Policy, answers: Sequence[Answer], defragment_s: float | None, seed: int
-) -> tuple[Simulation, int]:
-    """Run a policy again with logged placements; return the simulation and the number of placer requests.
-
-    Returns
-    -------
-    tuple of (Simulation, int)
-        The simulation, and the number of requests to the placer.
-
-    Raises
-    ------
-    PlacementError
-        If an answer is not legal at its place in the run.
-    InputError
-        If the log does not answer a request, or has answers after the end of the run.
-    StalledError
-        If jobs wait for ever.
-    """
-    placer = ReplayingPlacer(answers, defragment_s)
-    simulation = Simulation(scenario, placer, policy.information_class, policy.round_s, seed)
-    placer.clock = lambda: simulation.now_s
-    drive(simulation, policy, seed)
-    placer.finish()
-    return simulation, placer.asked
-
-
-def placement_lines(
-    scenario: Scenario, answers: Sequence[Answer], header: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a log of placements: a header, then one line for each answer of the placer."""
-    yield {"schema": PLACEMENTS_SCHEMA, "scenario_sha256": scenario.sha256, **header}
-    yield from answer_lines(scenario, answers)
-
-
 def answer_lines(scenario: Scenario, answers: Sequence[Answer]) -> Iterator[dict[str, Any]]:
     """Yield one JSON object for each answer of a placer."""
     for answer in answers:
@@ -331,21 +295,10 @@ def answer_lines(scenario: Scenario, answers: Sequence[Answer]) -> Iterator[dict
             yield {**line, "infeasible": [short.reason, short.gpus_short, short.nodes_short]}
 
 
-def read_placements(
-    path: Path, scenario: Scenario, packed: bytes | None = None
-) -> tuple[dict[str, Any], list[Answer]]:
-    """Read an untrusted log of placements, or its gzip bytes `packed`; return header and placer's answers.
-
-    Arguments and errors are those of `clustergym.results.decision_log.read_decisions`.
-    """
-    header, lines = open_log(path, "placement", PLACEMENTS_SCHEMA, packed)
-    return header, parse_answers(path, scenario, lines)
-
-
 def parse_answers(
     path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]
 ) -> list[Answer]:
-    """Parse a placer's answers from numbered lines of a log; raises the errors of `read_placements`."""
+    """Parse a placer's answers from numbered lines of a log; raises those of `read_schedule`."""
     reader, answers, last_s, named = _PlacementReader(scenario), list[Answer](), -math.inf, 0
     for number, entry in lines:
         try:

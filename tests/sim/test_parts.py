@@ -19,8 +19,8 @@ from clustergym.results.folder_replay import replay_folder
 from clustergym.results.measured_run import make_result, measure_run
 from clustergym.results.placement_log import (
     PlacementError,
-    placement_lines,
-    replay_placements,
+    ReplayingPlacer,
+    answer_lines,
     simulate_recorded,
 )
 from clustergym.results.run_job import run_policy
@@ -30,7 +30,7 @@ from clustergym.scenario.policy import Decision
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.decision_checks import DecisionError
-from clustergym.sim.drive import replay, simulate
+from clustergym.sim.drive import drive, replay, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import LAUNCHES, EventType
 from clustergym.sim.state import Phase
@@ -193,14 +193,22 @@ def test_replays_are_equal(placer):
     digest = run.simulation.log.digest
     again = replay(scenario, chosen, policy.information_class, None, 3, run.simulation.changes)
     assert again.log.digest == digest
-    told, asked = replay_placements(scenario, policy, recorded.answers, None, 3)
-    assert (told.log.digest, asked) == (digest, len(recorded.answers))
-    devices = [line.get("device") for line in placement_lines(scenario, recorded.answers, {})]
+
+    def follow_answers():
+        placer = ReplayingPlacer(recorded.answers, None)
+        told = Simulation(scenario, placer, policy.information_class, policy.round_s, 3)
+        placer.clock = lambda: told.now_s
+        drive(told, policy, 3)
+        placer.finish()
+        return told.log.digest, placer.asked
+
+    assert follow_answers() == (digest, len(recorded.answers))
+    devices = [line.get("device") for line in answer_lines(scenario, recorded.answers)]
     assert any(device is not None for device in devices)
     taken = next(n for n, answer in enumerate(recorded.answers) if answer.device >= 0)
     recorded.answers[taken] = replace(recorded.answers[taken], device=31)
     with pytest.raises(PlacementError, match="GPU 31 of node"):
-        replay_placements(scenario, policy, recorded.answers, None, 3)
+        follow_answers()
 
 
 def test_random_fit_depends_on_the_seed():

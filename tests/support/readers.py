@@ -42,10 +42,10 @@ from clustergym.oracle.stacks.throughput import read_throughput
 from clustergym.oracle.table_cache import Store
 from clustergym.papers import openb
 from clustergym.results import schedule_log
-from clustergym.results.decision_log import read_decisions
+from clustergym.results.decision_log import open_log, read_decisions
 from clustergym.results.folder_replay import _read_config
 from clustergym.results.measured_run import simulate
-from clustergym.results.placement_log import read_placements
+from clustergym.results.placement_log import parse_answers
 from clustergym.results.report.by_key import _setting
 from clustergym.results.report.event_curves import read_log
 from clustergym.results.report.payload import _cluster, _timeline
@@ -223,6 +223,11 @@ def _jobs_csv(path: Path) -> object:
     return column(read_table(path, ("job_id", "outcome", "submit_s", "jct_s")), "jct_s")
 
 
+def _placements(path: Path) -> object:
+    _, lines = open_log(path, "placement", "clustergym.placements/1", None)
+    return parse_answers(path, scenario(), lines)
+
+
 def _catalog(path: Path) -> object:
     catalog = load_catalog(extra=path)
     return [catalog.get(ModelClass("mine", size, 8)) for size in catalog.sizes("mine")]
@@ -283,7 +288,7 @@ READERS: Mapping[str, Reader] = {
     "sia-profile": _two(("placements-x.csv", "scalability-x.csv"), lambda folder: read_profile(folder, "x")),
     "sia-training": _two(("validation-32.csv", "validation-64.csv"), read_training),
     "decisions": _packed("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
-    "placements": _packed("placements.jsonl.gz", lambda path: read_placements(path, scenario())),
+    "placements": _packed("placements.jsonl.gz", _placements),
     "schedule": _packed("schedule.jsonl.gz", lambda path: schedule_log.read_schedule(path, scenario())),
     "events": _packed("events.jsonl.gz", lambda path: read_log(path, 2000.0)),
     "gzip": _written("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
