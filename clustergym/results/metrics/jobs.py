@@ -234,10 +234,11 @@ def state_changes(intervals: Intervals) -> StateChanges:
     inside, running, profiling = np.cumsum(np.repeat(edges, sizes, axis=0)[order], axis=0, dtype=np.int16).T
     # The order of these three is the priority of the states: running wins over profiling, and outside over
     # both.
-    after = np.where(profiling > 0, int(State.PROFILING), int(State.QUEUED))
-    after = np.where(running > 0, int(State.RUNNING), after)
-    after = np.where(inside > 0, after, int(State.OUTSIDE))
-    before = np.append(int(State.OUTSIDE), after)[: len(after)]
+    after = np.full(len(job), State.QUEUED, dtype=np.int8)
+    after[profiling > 0] = State.PROFILING
+    after[running > 0] = State.RUNNING
+    after[inside == 0] = State.OUTSIDE
+    before = np.append(np.int8(State.OUTSIDE), after)[: len(after)]
     return StateChanges(job[order], time_s[order], before, after)
 
 

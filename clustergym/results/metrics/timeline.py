@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.results.metrics.intervals import Intervals, Outcome
-from clustergym.results.metrics.jobs import State, state_changes
+from clustergym.results.metrics.jobs import State, StateChanges, state_changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ def compute_timeline(
     times = times[times <= intervals.end_s]
     # Places among the breakpoints are found once for all columns, which takes longest. After the end: B.
     begin, ready, stop, began, ended, changed = (np.searchsorted(times, edge) for edge in edges)
-    in_state = _jobs_in_states(changed, changes.before, changes.after, len(times))
+    in_state = [_jobs_in_state(state, changed, changes, len(times)) for state in State]
     # In half GPUs, as each job of a pair is charged half of each of its GPUs.
     halves = runs.gpus * np.where(runs.shared, 1, 2)
     held = [halves * (runs.gpu_type == index) for index in range(len(gpu_types))]
@@ -147,10 +147,10 @@ def _rate(start: Ints, stop: Ints, rates: Floats, breakpoints: int) -> Floats:
     return np.asarray(_level(start, stop, fixed, breakpoints) / scale, dtype=np.float64)
 
 
-def _jobs_in_states(at: Ints, before: Ints, after: Ints, breakpoints: int) -> Ints:
-    """Return the number of jobs in each state from each breakpoint on, shape (len(State), B)."""
-    change = [(after == state).astype(np.int64) - (before == state) for state in State]
-    return np.cumsum(np.stack([_deltas(at, amounts, breakpoints) for amounts in change]), axis=1)
+def _jobs_in_state(state: State, at: Ints, changes: StateChanges, breakpoints: int) -> Ints:
+    """Return the number of jobs in a state from each breakpoint on; the changes are at breakpoints `at`."""
+    change = (changes.after == state).astype(np.int64) - (changes.before == state)
+    return np.cumsum(_deltas(at, change, breakpoints))
 
 
 def timeline_table(record: Timeline) -> dict[str, Any]:
