@@ -90,7 +90,7 @@ def compute_timeline(
     in_state = [_jobs_in_state(state, changed, changes, len(times)) for state in State]
     # In half GPUs, as each job of a pair is charged half of each of its GPUs.
     halves = runs.gpus * np.where(runs.shared, 1, 2)
-    held = [halves * (runs.gpu_type == index) for index in range(len(gpu_types))]
+    held = (halves * (runs.gpu_type == index) for index in range(len(gpu_types)))
     batch = intervals.trace.global_batch[runs.job]
     reference_s = np.where(known, reference_iteration_time_s, 0.0)[runs.job]
     return Timeline(
