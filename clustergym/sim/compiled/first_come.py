@@ -18,8 +18,7 @@ def is_compiled(policy: Policy, scenario: Scenario) -> bool:
     """Return whether a policy is FCFS without options, and starts jobs in this form of it, too."""
     # By its module, as policies are in a layer above. Rented nodes come and go within a decision.
     own = type(policy).__module__ == "clustergym.policies.fcfs" and not scenario.disturbances
-    asked = scenario.request_gpus[scenario.request_gpus > 0]
-    return own and bool(np.isin(asked, scenario.tables.counts).all())
+    return own and bool(np.isin(scenario.request_gpus, [0, *scenario.tables.counts]).all())
 
 
 @compile_in_place
