@@ -118,11 +118,11 @@ class StepWatchdog:
 
     def steps(self, simulation: AnySimulation, policy: Policy) -> Steps:
         """Return a run's three functions (advance, schedule, apply), each with the time limit."""
-        advance, schedule, apply = simulation.advance, policy.schedule, simulation.apply
+        steps: Steps = simulation.advance, policy.schedule, simulation.apply
         if not isinstance(simulation, Simulation):
-            advance, schedule, apply = simulation.steps(policy)
+            steps = simulation.steps(policy)
         if self.limit_s is None and self.place is None:
-            return advance, schedule, apply
+            return steps
 
         def limit_step(role: int, step: Callable[P, R]) -> Callable[P, R]:
             def run(*given: P.args, **named: P.kwargs) -> R:
@@ -134,11 +134,8 @@ class StepWatchdog:
 
             return run
 
-        return (
-            limit_step(PLACER, advance),
-            limit_step(POLICY, schedule),
-            limit_step(PLACER, apply),
-        )
+        advance, schedule, apply = steps
+        return limit_step(PLACER, advance), limit_step(POLICY, schedule), limit_step(PLACER, apply)
 
     def _begin(self, role: int, simulation: AnySimulation) -> None:
         if self.place is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.writing import atomic_path
@@ -209,8 +210,8 @@ class StateChanges:
 
     job: Ints
     time_s: Floats
-    before: Ints
-    after: Ints
+    before: npt.NDArray[np.int8]
+    after: npt.NDArray[np.int8]
 
 
 def state_changes(intervals: Intervals) -> StateChanges:

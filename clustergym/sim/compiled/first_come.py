@@ -30,8 +30,30 @@ def _may_use(episode: Episode, row: int, gpu_type: int, level: int) -> bool:
     return episode.feasible[job[c.CLASS], gpu_type, level] and jobs.is_profiled(episode, row, gpu_type)
 
 
+@compile_in_place
+def _choose_type(episode: Episode, row: int, level: int, free: Ints) -> int:
+    """Return the first GPU type with room for a job, or NONE."""
+    for gpu_type in range(len(free)):
+        if free[gpu_type] >= episode.job[row, c.REQUESTED_GPUS] and _may_use(episode, row, gpu_type, level):
+            return gpu_type
+    return c.NONE
+
+
+@compile_in_place
+def _close(episode: Episode, row: int, level: int, free: Ints) -> bool:
+    """Take all GPUs that a job waits for from `free`; return whether any are left for the jobs behind it."""
+    left = False
+    for gpu_type in range(len(free)):
+        if free[gpu_type] > 0 and _may_use(episode, row, gpu_type, level):
+            free[gpu_type] = 0
+        left |= free[gpu_type] > 0
+    return left
+
+
 @entry_in_place
-def find_starts(episode: Episode, cluster: ClusterArrays, starts: Ints, free: Ints, one_queue: bool) -> int:
+def find_starts(
+    episode: Episode, cluster: ClusterArrays, starts: Ints, free: Ints, passed: Ints, one_queue: bool
+) -> int:
     """Write the rows of the jobs that start into `starts`, and what each is to hold into its targets.
 
     Parameters
@@ -41,7 +63,9 @@ def find_starts(episode: Episode, cluster: ClusterArrays, starts: Ints, free: In
     starts : ndarray of int, shape (…, 4)
         Rows are written into its first column; at most one for each GPU that is free.
     free : ndarray of int, shape (T,)
-        Free GPUs of each type, of which those that are given away or closed are taken.
+        Free GPUs of each type, of which those that are given away or waited for are taken.
+    passed : ndarray of int, shape (T,)
+        Row before which no waiting job may use the type, 0 at first: none of them is looked at again.
     one_queue : bool
         Whether a job that must wait blocks all behind it, or those alone that could only run on its types.
 
@@ -50,26 +74,24 @@ def find_starts(episode: Episode, cluster: ClusterArrays, starts: Ints, free: In
     int
         Number of jobs that start.
     """
-    count = 0
-    for row in episode.in_view[: episode.clock[c.IN_VIEW]]:
-        job, chosen = episode.job[row], c.NONE
-        if job[c.PHASE] != c.QUEUED:
-            continue
-        if max(free) == 0:
-            break
-        level = jobs.find_level(cluster.counts, job[c.REQUESTED_GPUS])
-        for gpu_type in range(len(free) - 1, -1, -1):
-            if free[gpu_type] >= job[c.REQUESTED_GPUS] and _may_use(episode, row, gpu_type, level):
-                chosen = gpu_type
-        if chosen != c.NONE:
-            free[chosen] -= job[c.REQUESTED_GPUS]
-            job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = chosen, level
-            starts[count, 0] = row
-            count += 1
-        elif one_queue:
-            break
-        else:
-            for gpu_type in range(len(free)):
-                if _may_use(episode, row, gpu_type, level):
-                    free[gpu_type] = 0
+    count, clock, first = 0, episode.clock, episode.clock[c.JOBS]
+    for gpu_type in range(len(free)):
+        if free[gpu_type] > 0:
+            first = min(first, passed[gpu_type])
+    for row in episode.in_view[jobs.find_in_view(episode, first) : clock[c.IN_VIEW]]:
+        job = episode.job[row]
+        if job[c.PHASE] == c.QUEUED:
+            level = jobs.find_level(cluster.counts, job[c.REQUESTED_GPUS])
+            chosen = _choose_type(episode, row, level, free)
+            if chosen != c.NONE:
+                free[chosen] -= job[c.REQUESTED_GPUS]
+                job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = chosen, level
+                starts[count, 0] = row
+                count += 1
+            elif one_queue or not _close(episode, row, level, free):
+                return count
+    # Whoever waits for a type has taken it. With profiles, jobs of before may be allowed to use it later.
+    for gpu_type in range(len(free)):
+        if free[gpu_type] > 0 and clock[c.PROFILE_GPUS] == 0:
+            passed[gpu_type] = clock[c.AHEAD]
     return count

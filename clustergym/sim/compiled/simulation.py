@@ -314,20 +314,20 @@ class CompiledSimulation:
         if not first_come.is_compiled(policy, self.scenario):
             return self.advance, policy.schedule, self.apply
         find_starts, one_queue = Direct(first_come.find_starts), vars(policy)["queue"] == "cluster"
-        free, starts = np.zeros_like(self._episode.free), 0
+        free, passed, starts = np.zeros_like(self._episode.free), np.zeros_like(self._episode.free), 0
         self._make_space(int(self._cluster.capacity.sum()))
+        # Once in advance (nothing is free yet), as the time that compilation takes is no part of any step.
+        find_starts(self._episode, self._cluster, self._decided, free, passed, one_queue)
 
         def schedule(view: View) -> Decision:
             nonlocal starts
             np.copyto(free, self._episode.free)
-            starts = find_starts(self._episode, self._cluster, self._decided, free, one_queue)
+            starts = find_starts(self._episode, self._cluster, self._decided, free, passed, one_queue)
             return UNCHANGED
 
         def apply(decision: Decision) -> None:
             self._outcome = self._go(starts, starts=True)
 
-        # Once in advance, as the time that compilation takes is no part of any step.
-        schedule(UNSEEN)
         return lambda: UNSEEN if self._is_at_decision() else None, schedule, apply
 
     def advance(self) -> View | None:
