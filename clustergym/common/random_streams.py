@@ -133,7 +133,7 @@ CALIBRATION_HALVES = RandomStream("calibration halves", words=(3,))
 GAVEL_JOBS = RandomStream("Gavel jobs", words=(7,))
 SUBMISSION_JITTER = RandomStream("submission jitter", words=())
 QUEUE_PRIORITIES = RandomStream("queue priorities", words=())
-FIXED = (*(RATIO_BOOTSTRAP, CALIBRATION_HALVES, GAVEL_JOBS, SUBMISSION_JITTER, QUEUE_PRIORITIES),)
+FIXED = (RATIO_BOOTSTRAP, CALIBRATION_HALVES, GAVEL_JOBS, SUBMISSION_JITTER, QUEUE_PRIORITIES)
 """Streams of fixed numbers in the code, as of a bootstrap's resamples."""
 
 COINCIDING = (

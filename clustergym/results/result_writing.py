@@ -39,6 +39,8 @@ from clustergym.scenario.policy import Placer, Policy
 from clustergym.scenario.registry import list_parameters
 from clustergym.scenario.request_changes import request_changes
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim import columns as c
+from clustergym.sim.compiled.event_log import ArrayEvents
 from clustergym.sim.engine import Change
 from clustergym.sim.engines import AnySimulation
 from clustergym.sim.guard import Logs
@@ -160,8 +162,8 @@ def write_result(
         else:
             write_csv(jobs, made / names[1])
             write_csv(timeline, made / names[2])
-            _write_lines(made / names[3], decision_lines(simulation, content))
-            _write_lines(made / names[4], event_lines(simulation))
+            _write_packed(made / names[3], _json_lines(decision_lines(simulation, content)))
+            _write_packed(made / names[4], _event_texts(simulation))
         text = json.dumps(content, indent=2, allow_nan=False) + "\n"
         (made / "result.json").write_text(text, encoding="utf-8")
         for name in ("result.json", *IN_COLUMNS, *IN_COLUMNS.values()):
@@ -194,15 +196,30 @@ def _whose(scenario: Scenario) -> dict[str, Any]:
     return {name: column for name, column in found.items() if any(column)}
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 LINES = 1000
 """Lines that are packed together: a call of the packer takes longer than the packing of a line."""
 
 
-def _write_lines(path: Path, lines: Iterable[object]) -> None:
-    encoded, left = json.JSONEncoder(separators=(",", ":")).encode, iter(lines)
+def _write_packed(path: Path, texts: Iterable[str]) -> None:
     with gzip.GzipFile(path, "wb", compresslevel=6, mtime=0) as packed:
-        while some := list(islice(left, LINES)):
-            packed.write("".join(f"{encoded(line)}\n" for line in some).encode())
+        for text in texts:
+            packed.write(text.encode())
+
+
+def _json_lines(lines: Iterable[object]) -> Iterator[str]:
+    left = iter(lines)
+    while some := list(islice(left, LINES)):
+        yield "".join(f"{_encode(line)}\n" for line in some)
+
+
+def _event_texts(simulation: AnySimulation) -> Iterator[str]:
+    events = simulation.log.events
+    # Events of rented nodes are of no job.
+    if not isinstance(events, ArrayEvents) or (events.event[:, c.JOB] == NO_JOB).any():
+        return _json_lines(event_lines(simulation))
+    job_id, names = simulation.scenario.trace.job_id, simulation.setting.gpu_types
+    return events.json_lines([*map(_encode, job_id)], [*map(_encode, names)])
 
 
 def decision_lines(

@@ -56,10 +56,11 @@ def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
         results.append(result)
         folders.append(target)
         fresh |= ran
-    if config.get("report", True) and (fresh or not (folder / "report.html").is_file()):
-        from clustergym.results.report.write import write_run_report
+    asked = config.get("report", "auto")
+    if asked and (fresh or not (folder / "report.html").is_file()):
+        from clustergym.results.report.write import MANY_JOBS, write_run_report
 
-        write_run_report(folders)
+        write_run_report(folders, asked == "auto" and len(scenario.trace) > MANY_JOBS)
     if logger.name == "wandb" and fresh:
         page = folder / "report.html"
         log_result(logger, config, results[0], folder, page if page.is_file() else None)

@@ -16,6 +16,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Period
 from clustergym.common.parameters import Parameters, check_value
 from clustergym.scenario.policy import Decision, Policy, View
+from clustergym.sim.engine import Simulation
 from clustergym.sim.engines import AnySimulation, Engine
 
 P = ParamSpec("P")
@@ -117,8 +118,11 @@ class StepWatchdog:
 
     def steps(self, simulation: AnySimulation, policy: Policy) -> Steps:
         """Return a run's three functions (advance, schedule, apply), each with the time limit."""
+        steps: Steps = simulation.advance, policy.schedule, simulation.apply
+        if not isinstance(simulation, Simulation):
+            steps = simulation.steps(policy)
         if self.limit_s is None and self.place is None:
-            return simulation.advance, policy.schedule, simulation.apply
+            return steps
 
         def limit_step(role: int, step: Callable[P, R]) -> Callable[P, R]:
             def run(*given: P.args, **named: P.kwargs) -> R:
@@ -130,11 +134,8 @@ class StepWatchdog:
 
             return run
 
-        return (
-            limit_step(PLACER, simulation.advance),
-            limit_step(POLICY, policy.schedule),
-            limit_step(PLACER, simulation.apply),
-        )
+        advance, schedule, apply = steps
+        return limit_step(PLACER, advance), limit_step(POLICY, schedule), limit_step(PLACER, apply)
 
     def _begin(self, role: int, simulation: AnySimulation) -> None:
         if self.place is not None:

@@ -1,5 +1,6 @@
 """Tables of large runs in columns have what the lines have, and readers of lines say what to do with them."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -32,17 +33,17 @@ from clustergym.sim.log import Event, EventLog, EventType
 parquet = pytest.importorskip("pyarrow.parquet")
 
 # On two GPUs, a is preempted by the shorter b, and c waits for both.
-JOBS = [Job("a", 0.0, 100), Job("b", 10.0, 10, gpus=2), Job("c", 11.0, 200, gpus=2)]
+JOBS = [Job("a", 0.0, 100), Job('b"ä', 10.0, 10, gpus=2), Job("c", 11.0, 200, gpus=2)]
 POLICY = make_policy({"name": "srtf", "round_s": None})
 
 
-def run() -> Result:
+def run(engine: Any = "simpy") -> Result:
     scenario = small_scenario(JOBS, {"X": (1, 2)}, {"m": {"X": {1: 3.0, 2: 1.5}}})
-    return simulate(scenario, POLICY, Buddy(), engine="simpy")
+    return simulate(scenario, POLICY, Buddy(), engine=engine)
 
 
-def write(folder: Path, logs: Any) -> Result:
-    result = run()
+def write(folder: Path, logs: Any, engine: Any = "simpy") -> Result:
+    result = run(engine)
     write_result(folder, {"seed": 0}, result, make_content(result, POLICY, Buddy(), 0), logs)
     return result
 
@@ -89,6 +90,26 @@ def test_a_folder_has_tables_in_one_form(tmp_path: Path) -> None:
     assert find_finished_result(tmp_path, key, "lines") is None
     write(tmp_path, "lines")
     assert {path.name for path in tmp_path.iterdir()} == set(FILES)
+
+
+def test_lines_of_events_are_equal_from_both_engines(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    for engine in ("simpy", "compiled"):
+        write(tmp_path / engine, "lines", engine)
+    paths = (tmp_path / engine / "events.jsonl.gz" for engine in ("simpy", "compiled"))
+    mine, other = (gzip.decompress(path.read_bytes()) for path in paths)
+    assert mine == other
+    assert [json.loads(line)["kind"] for line in mine.splitlines()][:3] == ["submit", "start", "submit"]
+
+
+def test_a_page_may_be_left_for_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "lines")
+    write_run_report([tmp_path])
+    assert (tmp_path / PAGE).exists()
+    write_run_report([tmp_path], later=True)
+    assert f"`clustergym report {tmp_path}` makes the page" in capsys.readouterr().out
+    # That of an earlier run would be taken for this run's.
+    assert not (tmp_path / PAGE).exists()
 
 
 def test_readers_of_lines_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ PUBLIC = {"_replace", "_asdict", "_fields", "_make", "_exit"}
 """Names that are no secret in spite of their underscore: those of named tuples, and `os._exit`."""
 
 OF_LIBRARIES = {
-    *("_impl_class", "_locator_classes", "_load_configuration_impl"),
+    *("_cache", "_impl_class", "_locator_classes", "_load_configuration_impl"),
     *("_setup_lr_schedule", "_last_obs", "_total_timesteps", "_seeds"),
 }
 """Private names of Numba's cache, Hydra's loader and Stable-Baselines3, which have no public ones."""

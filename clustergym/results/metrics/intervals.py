@@ -337,9 +337,11 @@ def _check_chain(columns: _Columns, chain: Ints, trace: Trace) -> None:
 
 
 def _count(columns: _Columns, jobs: int) -> Ints:
-    # Job and type as one number: a two-dimensional histogram in one pass.
-    flat = np.bincount(columns.job * len(EVENT_TYPES) + columns.event_type, minlength=jobs * len(EVENT_TYPES))
-    return flat.reshape(jobs, len(EVENT_TYPES)).astype(np.int64)
+    # By column: the zeros of event types that no job has, which are most, then take no memory.
+    counts = np.zeros((jobs, len(EVENT_TYPES)), dtype=np.int64, order="F")
+    for code in np.unique(columns.event_type).tolist():
+        counts[:, code] = np.bincount(columns.job[columns.event_type == code], minlength=jobs)
+    return counts
 
 
 def _outcomes(counts: Ints, trace: Trace, end_s: float) -> Ints:

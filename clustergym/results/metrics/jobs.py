@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.writing import atomic_path
@@ -209,8 +210,8 @@ class StateChanges:
 
     job: Ints
     time_s: Floats
-    before: Ints
-    after: Ints
+    before: npt.NDArray[np.int8]
+    after: npt.NDArray[np.int8]
 
 
 def state_changes(intervals: Intervals) -> StateChanges:
@@ -228,15 +229,17 @@ def state_changes(intervals: Intervals) -> StateChanges:
     sizes = [len(rows) for rows, _, _ in groups for _ in range(2)]
     # Each interval of presence, running and profiling adds 1 at its start and takes 1 at its stop; running
     # sums over a job's edges in order of time give its state between them.
-    deltas = np.repeat(np.kron(np.eye(3, dtype=np.int64), np.array([[1], [-1]])), sizes, axis=0)
+    # Small integers, as a job is in no more of them at once than there are GPU types.
+    edges = np.kron(np.eye(3, dtype=np.int16), np.array([[1], [-1]], dtype=np.int16))
     order = np.lexsort((time_s, job))
-    inside, running, profiling = np.cumsum(deltas[order], axis=0).T
+    inside, running, profiling = np.cumsum(np.repeat(edges, sizes, axis=0)[order], axis=0, dtype=np.int16).T
     # The order of these three is the priority of the states: running wins over profiling, and outside over
     # both.
-    after = np.where(profiling > 0, int(State.PROFILING), int(State.QUEUED))
-    after = np.where(running > 0, int(State.RUNNING), after)
-    after = np.where(inside > 0, after, int(State.OUTSIDE))
-    before = np.append(int(State.OUTSIDE), after)[: len(after)]
+    after = np.full(len(job), State.QUEUED, dtype=np.int8)
+    after[profiling > 0] = State.PROFILING
+    after[running > 0] = State.RUNNING
+    after[inside == 0] = State.OUTSIDE
+    before = np.append(np.int8(State.OUTSIDE), after)[: len(after)]
     return StateChanges(job[order], time_s[order], before, after)
 
 

@@ -143,9 +143,5 @@ def aggregate_paired_ratio(mine: Floats, other: Floats) -> Aggregate | None:
     rng = random_streams.RATIO_BOOTSTRAP.generator(0)
     drawn = rng.integers(len(mine), size=(RESAMPLES, len(mine)))
     ratios = mine[drawn].mean(axis=1) / other[drawn].mean(axis=1)
-    return _aggregate(float(mine.mean() / other.mean()), ratios)
-
-
-def _aggregate(value: float, resampled: Floats) -> Aggregate:
-    low, high = np.percentile(resampled, [2.5, 97.5])
-    return Aggregate(value, float(low), float(high))
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    return Aggregate(float(mine.mean() / other.mean()), float(low), float(high))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.results.metrics.intervals import Intervals, Outcome
-from clustergym.results.metrics.jobs import State, state_changes
+from clustergym.results.metrics.jobs import State, StateChanges, state_changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,23 +85,24 @@ def compute_timeline(
     # exact and no rate of sampling is chosen.
     times = np.unique(np.concatenate((*edges, [intervals.end_s])))
     times = times[times <= intervals.end_s]
-    in_state = _jobs_in_states(times, changes.time_s, changes.before, changes.after)
+    # Places among the breakpoints are found once for all columns, which takes longest. After the end: B.
+    begin, ready, stop, began, ended, changed = (np.searchsorted(times, edge) for edge in edges)
+    in_state = [_jobs_in_state(state, changed, changes, len(times)) for state in State]
     # In half GPUs, as each job of a pair is charged half of each of its GPUs.
     halves = runs.gpus * np.where(runs.shared, 1, 2)
-    held = [halves * (runs.gpu_type == index) for index in range(len(gpu_types))]
+    held = (halves * (runs.gpu_type == index) for index in range(len(gpu_types)))
     batch = intervals.trace.global_batch[runs.job]
     reference_s = np.where(known, reference_iteration_time_s, 0.0)[runs.job]
-    working = (runs.ready_s, runs.stop_s)
     return Timeline(
         gpu_types=tuple(gpu_types),
         time_s=times,
         running_jobs=in_state[State.RUNNING],
         queued_jobs=in_state[State.QUEUED],
         profiling_jobs=in_state[State.PROFILING],
-        held_gpus=_whole(np.stack([_gpus(times, runs.start_s, runs.stop_s, gpus) for gpus in held], axis=1)),
-        profiling_gpus=_gpus(times, profiles.start_s, profiles.stop_s, profiles.gpus),
-        throughput=_rate(times, *working, batch / runs.iteration_time_s),
-        normalized_throughput=_rate(times, *working, reference_s / runs.iteration_time_s),
+        held_gpus=_whole(np.stack([_gpus(begin, stop, gpus, len(times)) for gpus in held], axis=1)),
+        profiling_gpus=_gpus(began, ended, profiles.gpus, len(times)),
+        throughput=_rate(ready, stop, batch / runs.iteration_time_s, len(times)),
+        normalized_throughput=_rate(ready, stop, reference_s / runs.iteration_time_s, len(times)),
         left_out=int(np.sum(~known & (intervals.outcome != Outcome.NOT_SUBMITTED))),
     )
 
@@ -116,41 +117,40 @@ def has_reference(reference_iteration_time_s: Floats) -> Bools:
     return np.isfinite(reference_iteration_time_s) & (reference_iteration_time_s > 0)
 
 
-def _deltas(times: Floats, at_s: Floats, amounts: Ints) -> Ints:
-    """Sum integer changes at each breakpoint, ignoring changes after the end of the run."""
+def _deltas(at: Ints, amounts: Ints, breakpoints: int) -> Ints:
+    """Sum integer changes at each breakpoint, ignoring changes after the end of the run (at B)."""
     # Whole numbers are summed, not floats: a level that returns to 0 is 0, whatever happened between.
-    during = at_s <= times[-1]
-    total = np.zeros(len(times), dtype=np.int64)
-    np.add.at(total, np.searchsorted(times, at_s[during]), amounts[during])
-    return total
+    total = np.zeros(breakpoints + 1, dtype=np.int64)
+    np.add.at(total, at, amounts)
+    return total[:-1]
 
 
-def _level(times: Floats, start_s: Floats, stop_s: Floats, amounts: Ints) -> Ints:
+def _level(start: Ints, stop: Ints, amounts: Ints, breakpoints: int) -> Ints:
     """Return the sum, at each breakpoint, of the amounts of all intervals that contain it."""
-    return np.cumsum(_deltas(times, start_s, amounts) - _deltas(times, stop_s, amounts))
+    return np.cumsum(_deltas(start, amounts, breakpoints) - _deltas(stop, amounts, breakpoints))
 
 
-def _gpus(times: Floats, start_s: Floats, stop_s: Floats, gpus: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _gpus(start: Ints, stop: Ints, gpus: npt.NDArray[Any], breakpoints: int) -> npt.NDArray[Any]:
     """Return `_level` of whole GPUs, or of thousandths of GPUs."""
     if gpus.dtype.kind == "i":
-        return _level(times, start_s, stop_s, gpus)
-    return np.asarray(_level(times, start_s, stop_s, np.rint(1000 * gpus).astype(np.int64)) / 1000)
+        return _level(start, stop, gpus, breakpoints)
+    return np.asarray(_level(start, stop, np.rint(1000 * gpus).astype(np.int64), breakpoints) / 1000)
 
 
-def _rate(times: Floats, start_s: Floats, stop_s: Floats, rates: Floats) -> Floats:
+def _rate(start: Ints, stop: Ints, rates: Floats, breakpoints: int) -> Floats:
     """Sum rates like `_level`, in fixed point, so that sums return to exactly 0 in any order."""
     total = float(rates.sum())
     if total == 0:
-        return np.zeros(len(times))
+        return np.zeros(breakpoints)
     scale = 2.0 ** (60 - np.ceil(np.log2(total)))
     fixed = np.rint(rates * scale).astype(np.int64)
-    return np.asarray(_level(times, start_s, stop_s, fixed) / scale, dtype=np.float64)
+    return np.asarray(_level(start, stop, fixed, breakpoints) / scale, dtype=np.float64)
 
 
-def _jobs_in_states(times: Floats, at_s: Floats, before: Ints, after: Ints) -> Ints:
-    """Return the number of jobs in each state from each breakpoint on, shape (len(State), B)."""
-    change = [(after == state).astype(np.int64) - (before == state) for state in State]
-    return np.cumsum(np.stack([_deltas(times, at_s, amounts) for amounts in change]), axis=1)
+def _jobs_in_state(state: State, at: Ints, changes: StateChanges, breakpoints: int) -> Ints:
+    """Return the number of jobs in a state from each breakpoint on; the changes are at breakpoints `at`."""
+    change = (changes.after == state).astype(np.int64) - (changes.before == state)
+    return np.cumsum(_deltas(at, change, breakpoints))
 
 
 def timeline_table(record: Timeline) -> dict[str, Any]:

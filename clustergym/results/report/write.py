@@ -20,6 +20,8 @@ PLAYER_TEMPLATE = Path(__file__).with_name("player.html")
 PLAYER = "player.html"
 PLAYER_STEPS = 5000
 """Most steps of a line in the player, which shows the figure of a moment, not a mean around it."""
+MANY_JOBS = 5000
+"""Jobs of a run beyond which `report=auto` makes no page, as it would take longer than the simulation."""
 MARK = "/*DATA*/"
 ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -51,20 +53,23 @@ def write_report(places: Iterable[Path], path: Path, template: Path = TEMPLATE) 
     return len(results)
 
 
-def write_run_report(folders: Sequence[Path]) -> None:
-    """Write a report on a run, compared with the other folders' runs, into the first folder.
+def write_run_report(folders: Sequence[Path], later: bool = False) -> None:
+    """Write a report on a run, compared with the other folders' runs, into the first folder, or say how to.
 
     If the page fails, the result stays valid; its result.json and a line on stderr say what failed.
     """
-    path = folders[0] / PAGE
+    path, makes = folders[0] / PAGE, f"`clustergym report {shlex.quote(str(folders[0]))}` makes the page"
     if any((folder / IN_COLUMNS["events.jsonl.gz"]).exists() for folder in folders):
         path.unlink(missing_ok=True)
         print("no page is drawn of tables in columns; run.logs=lines writes lines, of which one is")
+        return
+    if later:
+        path.unlink(missing_ok=True)
+        print(f"no page is drawn of more than {MANY_JOBS:,} jobs unless report=true is given; {makes}")
         return
     try:
         write_report([folder / FILE_NAME for folder in folders], path)
     except InputError as error:
         # A page of an earlier run would be taken for this run's page.
         path.unlink(missing_ok=True)
-        later = f"`clustergym report {shlex.quote(str(folders[0]))}` makes the page later"
-        print(f"warning: {error}; the result is whole, and {later}", file=sys.stderr)
+        print(f"warning: {error}; the result is whole, and {makes} later", file=sys.stderr)

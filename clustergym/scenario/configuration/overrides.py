@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from clustergym.common.errors import InputError, nearest, require
 from clustergym.common.parameter_types import Duration, Seed
@@ -39,7 +39,7 @@ OPTIONS: Mapping[str, Any] = {
     "objective": str | None,
     "progress": bool,
     "table": bool,
-    "report": bool,
+    "report": bool | Literal["auto"],
 }
 """Keys of `conf/config.yaml` outside of its groups, with their types."""
 EXTENSIONS: Mapping[str, Any] = {"live": Mapping[str, Any]}

@@ -279,7 +279,8 @@ def _gather(
         best_short, best_total, found = _MANY, _MANY, NONE
         for switch in range(switches[tier]):
             low, high = starts[tier, switch], ends[tier, switch]
-            total = free[low:high].sum()
+            # Python's sum: for NumPy's, Numba imports all of SciPy's linear algebra, even from its cache.
+            total = sum(free[low:high])
             if total < gpus:
                 continue
             order, running, short = _fullest_first(free, low, high), 0, 0

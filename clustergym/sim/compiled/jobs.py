@@ -144,7 +144,7 @@ def request_decision(episode: Episode) -> None:
 
 
 @compile_in_place
-def _find_in_view(episode: Episode, row: int) -> int:
+def find_in_view(episode: Episode, row: int) -> int:
     """Return the place in `in_view` of the first job whose row is at least `row`."""
     low, high = 0, episode.clock[c.LISTED]
     while low < high:
@@ -164,7 +164,7 @@ def enqueue(episode: Episode, row: int) -> None:
     clock, rows = episode.clock, episode.in_view
     rules.wait(episode.job[row], clock[c.NOW])
     # `in_view` stays ascending: it is the order of the View's rows, and of preemptions and launches.
-    at = _find_in_view(episode, row)
+    at = find_in_view(episode, row)
     if at == clock[c.LISTED] or rows[at] != row:
         for place in range(clock[c.LISTED], at, -1):
             rows[place] = rows[place - 1]
@@ -197,7 +197,7 @@ def leave(episode: Episode, row: int, phase: int) -> None:
     clock[c.SCORED_LEFT] -= episode.job[row, c.SCORED]
     if profiles.active(episode):
         profiles.hand_over_profiles(episode, row)
-    at = _find_in_view(episode, row)
+    at = find_in_view(episode, row)
     if at < clock[c.LISTED] and rows[at] == row:
         # To move up all jobs behind it at once takes too long where a hundred thousand wait: `tidy_view` does
         # so once for all that have left. It finds them by this mark, without a look at the job of each row.

@@ -154,15 +154,17 @@ def _compile(function: F, options: dict[str, Any]) -> F:
     is_part = "no_cpython_wrapper" in options
     options = {**options, "pipeline_class": _libraries.PartCompiler if is_part else _libraries.EntryCompiler}
     folder = _cache_dir()
+    compiled = _numba.njit(nogil=True, error_model="numpy", **options)(function)
     if folder is None:
-        return cast(F, _numba.njit(nogil=True, error_model="numpy", **options)(function))
+        return cast(F, compiled)
     before, caches = _numba.config.CACHE_DIR, _caching.FunctionCache._impl_class
     _numba.config.CACHE_DIR, caches._locator_classes = str(folder), [_locator()]
     try:
-        return cast(F, _numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
+        compiled._cache = _libraries.CodeCache(function)
     finally:
         _numba.config.CACHE_DIR = before
         del caches._locator_classes
+    return cast(F, compiled)
 
 
 @cache

@@ -16,10 +16,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.core import codegen, compiler
+from numba.core import caching, codegen, compiler
+from numba.core.runtime import rtsys
 
 _environments: dict[str, Any] = {}
 """By the name of its global variable: what machine code reads of a function's, as to raise errors."""
+
+
+class CodeCache(caching.FunctionCache):  # type: ignore[misc]
+    """Numba's cache of a function, which loads machine code without what only compilation needs.
+
+    Numba first makes its types and functions known, which takes longer than the loading. Its compiler does so
+    itself.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return what is kept of a function for some types of arguments; None if nothing is."""
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
 
 class _NotesEnvironments:

@@ -11,17 +11,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clustergym.common.arrays import Ints
 from clustergym.scenario.clock import seconds, ticks
 from clustergym.scenario.disturbances.capacity import Capacity
-from clustergym.scenario.policy import Decision, InformationClass, Placer, View
+from clustergym.scenario.policy import Decision, InformationClass, Placer, Policy, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
 from clustergym.sim.compiled import clock as clocks
-from clustergym.sim.compiled import jobs
+from clustergym.sim.compiled import first_come, jobs
 from clustergym.sim.compiled.batch import Batch
 from clustergym.sim.compiled.buddy import sort_many
 from clustergym.sim.compiled.episode import Episode
@@ -43,11 +44,14 @@ from clustergym.sim.decision_checks import (
     check_decision,
     coerce_decision,
 )
-from clustergym.sim.engine import Change
+from clustergym.sim.engine import UNCHANGED, Change
 from clustergym.sim.log import EventLog
 from clustergym.sim.stalls import make_endless_error, make_stalled_error
 from clustergym.sim.state import make_setting
 from clustergym.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from clustergym.sim.guard import Steps
 
 ILLEGAL = 3
 """What `decide` comes to besides DECISION, OVER and STALLED: nothing has been done."""
@@ -93,7 +97,7 @@ def _legal(episode: Episode, cluster: ClusterArrays, decided: Ints, drops: Ints)
             return False
         available[gpu_type] -= gpus
         episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = gpu_type, level
-    return bool(available.min() >= 0)
+    return bool(min(available) >= 0)  # Not NumPy's: see `_gather` in `buddy.py`.
 
 
 @compile_part
@@ -138,6 +142,7 @@ def decide(
     drops: Ints,
     until: tuple[int, int, int],
     pauses: bool,
+    starts: bool,
 ) -> int:
     """Check and carry out a decision (`count` allotments, and `drops`); simulate to the next decision point.
 
@@ -156,6 +161,8 @@ def decide(
         simulation goes on, unless the log is then longer than the others: numbers of events and their nodes.
     pauses : bool
         Whether it returns DECISION as soon as the decision is carried out.
+    starts : bool
+        Whether the decision is that of `first_come.find_starts`: others keep what they hold.
 
     Returns
     -------
@@ -163,9 +170,10 @@ def decide(
         DECISION, OVER, STALLED, WAKEUP or ILLEGAL.
     """
     if count >= 0:
-        if not _legal(episode, cluster, decided[:count], drops):
-            return ILLEGAL
-        _take_away(episode, cluster, drops)
+        if not starts:
+            if not _legal(episode, cluster, decided[:count], drops):
+                return ILLEGAL
+            _take_away(episode, cluster, drops)
         _launch(episode, cluster, decided[:count])
         if pauses:
             return c.DECISION
@@ -184,6 +192,8 @@ TOGETHER = 16384
 """Events that are read at a time."""
 LAUNCHED = (c.START, c.RESUME, c.RESCALE, c.MOVED)
 NO_CHANGE = Change(0.0, (), (), ())
+UNSEEN: Any = ()
+"""In place of a View, for a policy that decides without one."""
 
 
 class CompiledSimulation:
@@ -299,18 +309,43 @@ class CompiledSimulation:
             found[time_s] = replace(found.get(time_s, Change(time_s, (), (), ())), capacity=targets)
         return iter([found[time_s] for time_s in sorted(found)])
 
+    def steps(self, policy: Policy) -> Steps:
+        """Return what leads to a decision point, decides there, and goes on; FCFS decides without a View."""
+        if not first_come.is_compiled(policy, self.scenario):
+            return self.advance, policy.schedule, self.apply
+        find_starts, one_queue = Direct(first_come.find_starts), vars(policy)["queue"] == "cluster"
+        free, passed, starts = np.zeros_like(self._episode.free), np.zeros_like(self._episode.free), 0
+        self._make_space(int(self._cluster.capacity.sum()))
+        # Once in advance (nothing is free yet), as the time that compilation takes is no part of any step.
+        find_starts(self._episode, self._cluster, self._decided, free, passed, one_queue)
+
+        def schedule(view: View) -> Decision:
+            nonlocal starts
+            np.copyto(free, self._episode.free)
+            starts = find_starts(self._episode, self._cluster, self._decided, free, passed, one_queue)
+            return UNCHANGED
+
+        def apply(decision: Decision) -> None:
+            self._outcome = self._go(starts, starts=True)
+
+        return lambda: UNSEEN if self._is_at_decision() else None, schedule, apply
+
     def advance(self) -> View | None:
         """Return what the policy sees at the decision point that `apply` moved on to; None at the end."""
+        if not self._is_at_decision():
+            return None
+        self._await_answer = True
+        return self._view()
+
+    def _is_at_decision(self) -> bool:
+        """Return whether there is a decision to make, not the end; raise the error of a run that stalls."""
         if self._outcome == c.STALLED:
             rows = self._episode.in_view[: self.jobs_in_view].copy()
             if self._clock(c.LAUNCHES) == c.ENDLESS:
                 raise make_endless_error(self.scenario, rows, self.now_s)
             profiled = self._views.jobs.find_profiled_types(rows)
             raise make_stalled_error(self.scenario, self.information, rows, profiled, self.now_s)
-        if self._outcome == c.OVER:
-            return None
-        self._await_answer = True
-        return self._view()
+        return self._outcome != c.OVER
 
     def _view(self) -> View:
         view = self._views.view_of_now()
@@ -382,14 +417,14 @@ class CompiledSimulation:
         self._ordered[self.now_s] = targets
         return bool(going)
 
-    def _go(self, count: int, keep_until_s: float = 0.0, pauses: bool = False) -> int:
-        found = self._step(count, keep_until_s, pauses)
+    def _go(self, count: int, keep_until_s: float = 0.0, pauses: bool = False, starts: bool = False) -> int:
+        found = self._step(count, keep_until_s, pauses, starts)
         while found == c.WAKEUP and self._rented is not None:
             self._rented.serve()
             found = self._step(-1, keep_until_s)
         return found
 
-    def _step(self, count: int, keep_until_s: float, pauses: bool = False) -> int:
+    def _step(self, count: int, keep_until_s: float, pauses: bool = False, starts: bool = False) -> int:
         clock, full = self._episode.clock, self._batch.full_at
         # Compiled code cannot grow arrays, so there must be room for all events up to the next decision
         # point.
@@ -398,8 +433,8 @@ class CompiledSimulation:
             self._find_episode()
         tick = int(c.NEVER) if math.isinf(keep_until_s) else ticks(keep_until_s)
         until = tick, *self._batch.full_at
-        drops = self._drops
-        found: int = self._decide(self._episode, self._cluster, self._decided, count, drops, until, pauses)
+        arrays = self._episode, self._cluster, self._decided
+        found: int = self._decide(*arrays, count, self._drops, until, pauses, starts)
         return found
 
     def follow(self, changes: Sequence[Change]) -> bool:

@@ -3,6 +3,7 @@
 AGREEMENT_CASES=20000 python -m pytest tests/sim/compiled/test_simulation.py -s -p no:xdist
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
@@ -23,11 +24,13 @@ from clustergym.scenario.policy import Decision, InformationClass, Policy, View
 from clustergym.scenario.registry import make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import engines
+from clustergym.sim.compiled import first_come
 from clustergym.sim.compiled.simulation import CompiledSimulation
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import drive, replay
 from clustergym.sim.engine import Change, StalledError
 from clustergym.sim.engines import AnySimulation, Engine, make_simulation
+from clustergym.sim.guard import StepWatchdog
 
 STEPS = 60
 """Most decisions of a case."""
@@ -56,11 +59,12 @@ def ended(scenario: Scenario, policy: Policy, placer: Buddy, engine: Engine) -> 
         return None, str(error)
     try:
         policy.reset(simulation.setting, random_streams.POLICY.generator(0))
-        view = simulation.advance()
+        advance, schedule, apply = StepWatchdog().steps(simulation, policy)
+        view = advance()
         while view is not None and simulation.decision_points <= STEPS:
-            decision, view = policy.schedule(view), None
-            simulation.apply(decision)
-            view = simulation.advance()
+            decision, view = schedule(view), None
+            apply(decision)
+            view = advance()
     except (StalledError, InputError) as error:
         return simulation, (type(error).__name__, str(error))
     return simulation, view is None
@@ -103,6 +107,25 @@ def test_policies() -> None:
         named=st.sampled_from(POLICIES),
         defragment_s=st.sampled_from([3600.0, 3600.0, None, 60.0]),
     )
+
+
+@pytest.mark.parametrize("queue", ["cluster", "gpu_type"])
+def test_first_come_first_served_decides_the_same_compiled(queue: str) -> None:
+    seen = Counter[bool]()
+
+    def agrees_compiled(scenario: Scenario, defragment_s: float | None) -> None:
+        named = {"name": "fcfs", "queue": queue}
+        seen[first_come.is_compiled(make_policy(named), scenario)] += 1
+        agrees(scenario, named, defragment_s)
+
+    run(
+        agrees_compiled,
+        CASES,
+        scenario=agreement_scenarios(),
+        defragment_s=st.sampled_from([3600.0, None, 60.0]),
+    )
+    assert seen[True] > seen[False]
+    assert not first_come.is_compiled(make_policy({"name": "fcfs", "backfill": "easy"}), small())
 
 
 def test_a_policy_that_asks_where_jobs_are_runs_on_simpy() -> None:
