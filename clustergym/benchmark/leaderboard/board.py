@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
@@ -105,6 +105,11 @@ class Board(StrictSchema):
         """The leaderboard's folder, leaderboards/<name>."""
         return self._folder
 
+    def in_folder(self, folder: Path) -> Self:
+        """Return the board, as read from a folder."""
+        self._folder = folder
+        return self
+
     def scenario(self, cell: Cell, overrides: Sequence[str] = ()) -> Scenario:
         """Build the simulated scenario of a cell (scenario, seed), with more configuration `overrides`."""
         from clustergym.scenario.scenario_config import build_scenario
@@ -156,8 +161,7 @@ def load_board(name: str, root: Path | None = None) -> Board:
     if not re.fullmatch(NAME, name) or not (folder / "board.yaml").is_file():
         raise InputError(f"unknown board {name!r}", field="board", remedy=nearest(name, board_names(root)))
     source = read_mapping(folder / "board.yaml")
-    board = validate_content(Board, source.content, file=source.path, source=source)
-    board._folder = folder
+    board = validate_content(Board, source.content, file=source.path, source=source).in_folder(folder)
     problem = next(_problems(board), None)
     if problem is not None:
         key, message, remedy = problem

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from random import SystemRandom
 
 import numpy as np
 
@@ -31,24 +31,28 @@ def check_causality(table: FigureTable, name: str) -> Iterator[str]:
     InputError
         For the first earlier action that is not the same bytes, or if a run does not end.
     """
-    draw = SystemRandom()
     for family in table.keys.scenarios:
-        cell = draw.choice([cell for cell in table.keys.least_cells if cell.scenario == family])
+        cell = secrets.choice([cell for cell in table.keys.least_cells if cell.scenario == family])
         scenario, where = table.board.scenario(cell, table.keys.overrides(family, "")), f"{name}: {cell}"
         own = list_actions(table, name, scenario, cell.seed, where)
         for _ in range(DRAWS):
-            at_s = draw.uniform(*scenario.trace.submit_s[[0, -1]].tolist())
+            at_s = draw_between(*scenario.trace.submit_s[[0, -1]].tolist())
             anew = f"{where}, all after {at_s:,.1f} s drawn anew"
-            other = list_actions(table, name, draw_anew(scenario, at_s, draw), cell.seed, anew)
+            other = list_actions(table, name, draw_anew(scenario, at_s), cell.seed, anew)
             yield f"{anew}: {count_equal(own, other, at_s, anew)} earlier actions are equal"
 
 
-def draw_anew(scenario: Scenario, at_s: float, draw: SystemRandom) -> Scenario:
+def draw_between(low: float, high: float) -> float:
+    """Return a number that no seed determines."""
+    return low + (high - low) * secrets.randbelow(1 << 53) / (1 << 53)
+
+
+def draw_anew(scenario: Scenario, at_s: float) -> Scenario:
     """Return a scenario with other jobs after a time: as drawn jobs of the trace, at drawn times."""
     trace = scenario.trace
     count, kept = len(trace), int((trace.submit_s <= at_s).sum())
-    later_s = sorted(draw.uniform(at_s, float(trace.submit_s[-1])) for _ in range(count - kept))
-    taken = trace.take([*range(kept), *(draw.randrange(count) for _ in later_s)])
+    later_s = sorted(draw_between(at_s, float(trace.submit_s[-1])) for _ in range(count - kept))
+    taken = trace.take([*range(kept), *(secrets.randbelow(count) for _ in later_s)])
     submit_s = np.concatenate([trace.submit_s[:kept], later_s])
     deadline_s = taken.deadline_s - taken.submit_s + submit_s
     jobs = replace(taken, job_id=trace.job_id, submit_s=submit_s, deadline_s=deadline_s)
