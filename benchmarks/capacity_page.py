@@ -47,12 +47,13 @@ DROPPED = {
 """Pieces of state that `linear` is tuned without, as `without NAME`."""
 OF_PPO: dict[str, Any] = {
     "n_steps": 24,
-    "batch_size": 512,
-    "n_epochs": 6,
+    "batch_size": 2048,
+    "n_epochs": 10,
     "learning_rate": 1e-3,
-    "gamma": 0.95,
-    "gae_lambda": 0.9,
+    "gamma": 0.98,
+    "gae_lambda": 0.95,
 }
+SHORT = OF_PPO | {"batch_size": 512, "n_epochs": 6, "gamma": 0.95, "gae_lambda": 0.9}
 OF_SAC: dict[str, Any] = {
     "batch_size": 256,
     "learning_rate": 1e-3,
@@ -62,28 +63,29 @@ OF_SAC: dict[str, Any] = {
     "learning_starts": 4608,
 }
 SMALL: dict[str, Any] = {"net_arch": [32, 32]}
-NOISE: dict[str, Any] = {"log_std_init": -1.5}
+NOISY = SMALL | {"log_std_init": -1.0}
 
 
 class Learner(NamedTuple):
-    """An agent of Stable-Baselines3 or sb3-contrib: its class, settings, network, steps and observation."""
+    """An agent of Stable-Baselines3 or sb3-contrib, with all that it was trained with but the defaults."""
 
     made: str
     given: dict[str, Any]
     network: dict[str, Any]
+    envs: int
     steps: int
     observation: str = "flat"
 
 
 AGENTS = {
-    "PPO": Learner("stable_baselines3.PPO", OF_PPO, SMALL | NOISE, 800_000),
-    "SAC": Learner("stable_baselines3.SAC", OF_SAC, SMALL, 100_000),
-    "PPO on history": Learner("stable_baselines3.PPO", OF_PPO, SMALL | NOISE, 800_000, "history"),
+    "PPO": Learner("stable_baselines3.PPO", OF_PPO, NOISY, 256, 700_000),
+    "PPO, gamma 0.95": Learner("stable_baselines3.PPO", SHORT, SMALL | {"log_std_init": -1.5}, 64, 800_000),
+    "SAC": Learner("stable_baselines3.SAC", OF_SAC, SMALL, 64, 100_000),
+    "PPO on history": Learner("stable_baselines3.PPO", OF_PPO, NOISY, 256, 300_000, "history"),
     "recurrent PPO on history": Learner(
-        "sb3_contrib.RecurrentPPO", OF_PPO, SMALL | NOISE | {"lstm_hidden_size": 32}, 800_000, "history"
+        "sb3_contrib.RecurrentPPO", OF_PPO, NOISY | {"lstm_hidden_size": 32}, 256, 300_000, "history"
     ),
 }
-ENVS = 64
 REACH = 1.0
 
 
@@ -143,7 +145,7 @@ def learn(name: str, seed: int) -> None:
     own, began = AGENTS[name], time.process_time()
     module, _, of = own.made.rpartition(".")
     policy = "MlpLstmPolicy" if of.startswith("Recurrent") else "MlpPolicy"
-    envs = SchedulingVecEnv(make_residual(own.observation, ENVS, autoreset_mode="Disabled"))
+    envs = SchedulingVecEnv(make_residual(own.observation, own.envs, autoreset_mode="Disabled"))
     agent = getattr(importlib.import_module(module), of)(
         policy, envs, seed=seed, device="cpu", policy_kwargs=own.network, **own.given
     )
@@ -262,12 +264,24 @@ def write() -> None:
         if f"without {name}" in rules:
             middle, low, high = ratio(rules[f"without {name}"][None], rules["linear"])
             pieces.append(f"| {name} | {middle:.3f} [{low:.3f}, {high:.3f}] |")
-    spent = [f"{name} {one['cpu_s']:.0f} s" for name, one in figures["agents"].items()]
+    spent = []
+    for name, own in AGENTS.items():
+        runs = [one for run, one in figures["agents"].items() if run.rpartition(" ")[0] == name]
+        if runs:
+            dev, cpu_s = (np.mean([one[part] for one in runs]) for part in ("dev", "cpu_s"))
+            spent.append(f"| {name} | {len(runs)} | {own.steps:,} | {cpu_s:.0f} | {dev:,.0f} |")
     text = PAGE.read_text(encoding="utf-8")
     for mark, block in (
         ("costs", lines),
         ("pieces", pieces),
-        ("time", [f"Processor time: {', '.join(spent)}."]),
+        (
+            "time",
+            [
+                "| agent | seeds | steps | CPU-s a seed | USD a dev trace |",
+                "| --- | ---: | ---: | ---: | ---: |",
+                *spent,
+            ],
+        ),
     ):
         begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
         head, _, rest = text.partition(begin)
