@@ -226,6 +226,30 @@ def ratio(costs: Floats, base: Floats) -> tuple[float, float, float]:
     return float(costs.mean() / base.mean()), float(low), float(high)
 
 
+def list_trainings(runs: dict[str, Any]) -> list[str]:
+    """Return the table of what each agent was trained with, and what it costs on the traces of dev."""
+    rows = [
+        "| agent | seeds | steps | CPU-s a seed | USD a dev trace |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, own in AGENTS.items():
+        found = [one for run, one in runs.items() if run.rpartition(" ")[0] == name]
+        if found:
+            dev, cpu_s = (np.mean([one[part] for one in found]) for part in ("dev", "cpu_s"))
+            rows.append(f"| {name} | {len(found)} | {own.steps:,} | {cpu_s:.0f} | {dev:,.0f} |")
+    return rows
+
+
+def list_pieces(rules: dict[str, Floats]) -> list[str]:
+    """Return the table of what `linear` loses without each piece of state."""
+    rows = ["| `linear` without | over `linear` |", "| --- | ---: |"]
+    for name in DROPPED:
+        if f"without {name}" in rules:
+            middle, low, high = ratio(rules[f"without {name}"][None], rules["linear"])
+            rows.append(f"| {name} | {middle:.3f} [{low:.3f}, {high:.3f}] |")
+    return rows
+
+
 def write() -> None:
     """Write the page from the figures."""
     figures, test = read(), make_traces("test", TRACES)
@@ -259,29 +283,12 @@ def write() -> None:
         lines.append(
             f"| {name} | {costs[:, done].mean():,.0f} ({done.sum()} traces) | {shown} | {score:.2f} |"
         )
-    pieces = ["| `linear` without | over `linear` |", "| --- | ---: |"]
-    for name in DROPPED:
-        if f"without {name}" in rules:
-            middle, low, high = ratio(rules[f"without {name}"][None], rules["linear"])
-            pieces.append(f"| {name} | {middle:.3f} [{low:.3f}, {high:.3f}] |")
-    spent = []
-    for name, own in AGENTS.items():
-        runs = [one for run, one in figures["agents"].items() if run.rpartition(" ")[0] == name]
-        if runs:
-            dev, cpu_s = (np.mean([one[part] for one in runs]) for part in ("dev", "cpu_s"))
-            spent.append(f"| {name} | {len(runs)} | {own.steps:,} | {cpu_s:.0f} | {dev:,.0f} |")
+    pieces = list_pieces(rules)
     text = PAGE.read_text(encoding="utf-8")
     for mark, block in (
         ("costs", lines),
         ("pieces", pieces),
-        (
-            "time",
-            [
-                "| agent | seeds | steps | CPU-s a seed | USD a dev trace |",
-                "| --- | ---: | ---: | ---: | ---: |",
-                *spent,
-            ],
-        ),
+        ("time", list_trainings(figures["agents"])),
     ):
         begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
         head, _, rest = text.partition(begin)
