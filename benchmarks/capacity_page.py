@@ -81,9 +81,9 @@ AGENTS = {
     "PPO": Learner("stable_baselines3.PPO", OF_PPO, NOISY, 256, 700_000),
     "PPO, gamma 0.95": Learner("stable_baselines3.PPO", SHORT, SMALL | {"log_std_init": -1.5}, 64, 800_000),
     "SAC": Learner("stable_baselines3.SAC", OF_SAC, SMALL, 64, 100_000),
-    "PPO on history": Learner("stable_baselines3.PPO", OF_PPO, NOISY, 256, 300_000, "history"),
+    "PPO on history": Learner("stable_baselines3.PPO", OF_PPO, NOISY, 256, 150_000, "history"),
     "recurrent PPO on history": Learner(
-        "sb3_contrib.RecurrentPPO", OF_PPO, NOISY | {"lstm_hidden_size": 32}, 256, 300_000, "history"
+        "sb3_contrib.RecurrentPPO", OF_PPO, NOISY | {"lstm_hidden_size": 32}, 256, 150_000, "history"
     ),
 }
 REACH = 1.0
@@ -261,7 +261,7 @@ def write() -> None:
     for name in AGENTS:
         seeds = [costs for run, costs in figures["test"].items() if run.rpartition(" ")[0] == name]
         if seeds:
-            columns[f"{name}, {len(seeds)} seeds"] = np.array(seeds)
+            columns[f"{name}, {len(seeds)} seed{'s' * (len(seeds) > 1)}"] = np.array(seeds)
     for name, part in (
         ("look-ahead with the true model", "ahead"),
         ("hindsight (a bound, no optimum)", "hindsight"),
