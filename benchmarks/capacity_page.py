@@ -1,7 +1,7 @@
 """What rules, learned agents, look-ahead and hindsight cost in `Capacity-16-v0`: the figures of its page.
 
     python benchmarks/capacity_page.py rules "reactive"     tunes a rule on training days by CMA-ES
-    python benchmarks/capacity_page.py learn ppo 0          trains an agent, and plays the test traces
+    python benchmarks/capacity_page.py learn PPO 0          trains one of `AGENTS`, and plays the test traces
     python benchmarks/capacity_page.py ahead 0 50           plays test traces 0 to 49 by look-ahead
     python benchmarks/capacity_page.py hindsight 0 50       improves those plans, knowing the traces
     python benchmarks/capacity_page.py write                writes docs/learned-agents/capacity.md
@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import importlib
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -44,28 +45,47 @@ DROPPED = {
     "jobs near their due time": (3,),
 }
 """Pieces of state that `linear` is tuned without, as `without NAME`."""
-ALGORITHMS: dict[str, dict[str, Any]] = {
-    "ppo": {
-        "n_steps": 24,
-        "batch_size": 512,
-        "n_epochs": 6,
-        "learning_rate": 1e-3,
-        "gamma": 0.95,
-        "gae_lambda": 0.9,
-        "policy_kwargs": {"net_arch": [32, 32], "log_std_init": -1.5},
-    },
-    "sac": {
-        "batch_size": 256,
-        "learning_rate": 1e-3,
-        "gamma": 0.95,
-        "train_freq": 1,
-        "gradient_steps": 8,
-        "learning_starts": 4608,
-        "policy_kwargs": {"net_arch": [32, 32]},
-    },
+OF_PPO: dict[str, Any] = {
+    "n_steps": 24,
+    "batch_size": 2048,
+    "n_epochs": 10,
+    "learning_rate": 1e-3,
+    "gamma": 0.98,
+    "gae_lambda": 0.95,
 }
-STEPS = {"ppo": 800_000, "sac": 100_000}
-ENVS = {"ppo": 64, "sac": 64}
+SHORT = OF_PPO | {"batch_size": 512, "n_epochs": 6, "gamma": 0.95, "gae_lambda": 0.9}
+OF_SAC: dict[str, Any] = {
+    "batch_size": 256,
+    "learning_rate": 1e-3,
+    "gamma": 0.95,
+    "train_freq": 1,
+    "gradient_steps": 8,
+    "learning_starts": 4608,
+}
+SMALL: dict[str, Any] = {"net_arch": [32, 32]}
+NOISY = SMALL | {"log_std_init": -1.0}
+
+
+class Learner(NamedTuple):
+    """An agent of Stable-Baselines3 or sb3-contrib, with all that it was trained with but the defaults."""
+
+    made: str
+    given: dict[str, Any]
+    network: dict[str, Any]
+    envs: int
+    steps: int
+    observation: str = "flat"
+
+
+AGENTS = {
+    "PPO": Learner("stable_baselines3.PPO", OF_PPO, NOISY, 256, 700_000),
+    "PPO, gamma 0.95": Learner("stable_baselines3.PPO", SHORT, SMALL | {"log_std_init": -1.5}, 64, 800_000),
+    "SAC": Learner("stable_baselines3.SAC", OF_SAC, SMALL, 64, 100_000),
+    "PPO on history": Learner("stable_baselines3.PPO", OF_PPO, NOISY, 256, 150_000, "history"),
+    "recurrent PPO on history": Learner(
+        "sb3_contrib.RecurrentPPO", OF_PPO, NOISY | {"lstm_hidden_size": 32}, 256, 150_000, "history"
+    ),
+}
 REACH = 1.0
 
 
@@ -115,43 +135,43 @@ def tune(name: str, generations: int) -> None:
     add("rules", name, found)
 
 
-def learn(algorithm: str, seed: int) -> None:
-    """Train an agent of Stable-Baselines3 on training days, and play the test traces."""
+def learn(name: str, seed: int) -> None:
+    """Train an agent on training days, and play the dev and test traces."""
     import torch
-    from stable_baselines3 import PPO, SAC
 
     from clustergym.training.vector_envs import SchedulingVecEnv
 
     torch.set_num_threads(1)
-    began = time.process_time()
-    envs: Any = gymnasium.make_vec(
-        NAME, num_envs=ENVS[algorithm], vectorization_mode="vector_entry_point", residual=True, reach=REACH,
-        autoreset_mode="Disabled",
-    )  # fmt: skip
-    made = {"ppo": PPO, "sac": SAC}[algorithm]
-    agent = made("MlpPolicy", SchedulingVecEnv(envs), seed=seed, device="cpu", **ALGORITHMS[algorithm])
-    agent.learn(STEPS[algorithm])
-    cpu_s = round(time.process_time() - began, 1)
-    found = {split: play_agent(agent, split) for split in ("dev", "test")}
-    print(algorithm, seed, np.mean(found["dev"]), cpu_s)
-    add("agents", f"{algorithm} {seed}", {"dev": float(np.mean(found["dev"])), "cpu_s": cpu_s})
-    add("test", f"{algorithm} {seed}", found["test"])
-
-
-def play_agent(agent: Any, split: str) -> list[float]:
-    """Return what an agent costs on each trace of a split, by its most likely actions."""
-    envs = gymnasium.make_vec(
-        NAME,
-        num_envs=TRACES,
-        vectorization_mode="vector_entry_point",
-        residual=True,
-        reach=REACH,
-        split=split,
+    own, began = AGENTS[name], time.process_time()
+    module, _, of = own.made.rpartition(".")
+    policy = "MlpLstmPolicy" if of.startswith("Recurrent") else "MlpPolicy"
+    envs = SchedulingVecEnv(make_residual(own.observation, own.envs, autoreset_mode="Disabled"))
+    agent = getattr(importlib.import_module(module), of)(
+        policy, envs, seed=seed, device="cpu", policy_kwargs=own.network, **own.given
     )
+    agent.learn(own.steps)
+    cpu_s = round(time.process_time() - began, 1)
+    found = {split: play_agent(agent, own.observation, split) for split in ("dev", "test")}
+    print(name, seed, np.mean(found["dev"]), cpu_s)
+    add("agents", f"{name} {seed}", {"dev": float(np.mean(found["dev"])), "cpu_s": cpu_s})
+    add("test", f"{name} {seed}", found["test"])
+
+
+def make_residual(observation: str, number: int, **given: Any) -> Any:
+    """Return environments in which actions add to the reactive rule's."""
+    entry: Any = {"vectorization_mode": "vector_entry_point", "residual": True, "reach": REACH}
+    return gymnasium.make_vec(NAME, num_envs=number, observation=observation, **entry, **given)
+
+
+def play_agent(agent: Any, observation: str, split: str) -> list[float]:
+    """Return what an agent costs on each trace of a split, by its most likely actions."""
+    envs = make_residual(observation, TRACES, split=split)
     seen, _ = envs.reset(seed=0)
-    costs = np.zeros(TRACES)
-    for _ in range(HOURS):
-        seen, _, _, _, infos = envs.step(agent.predict(seen, deterministic=True)[0])
+    costs, state = np.zeros(TRACES), None
+    for hour in range(HOURS):
+        begins = np.full(TRACES, hour == 0)
+        actions, state = agent.predict(seen, state=state, episode_start=begins, deterministic=True)
+        seen, _, _, _, infos = envs.step(actions)
         costs += infos["cost"]
     found: list[float] = np.round(costs, 2).tolist()
     return found
@@ -206,6 +226,30 @@ def ratio(costs: Floats, base: Floats) -> tuple[float, float, float]:
     return float(costs.mean() / base.mean()), float(low), float(high)
 
 
+def list_trainings(runs: dict[str, Any]) -> list[str]:
+    """Return the table of what each agent was trained with, and what it costs on the traces of dev."""
+    rows = [
+        "| agent | seeds | steps | CPU-s a seed | USD a dev trace |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, own in AGENTS.items():
+        found = [one for run, one in runs.items() if run.rpartition(" ")[0] == name]
+        if found:
+            dev, cpu_s = (np.mean([one[part] for one in found]) for part in ("dev", "cpu_s"))
+            rows.append(f"| {name} | {len(found)} | {own.steps:,} | {cpu_s:.0f} | {dev:,.0f} |")
+    return rows
+
+
+def list_pieces(rules: dict[str, Floats]) -> list[str]:
+    """Return the table of what `linear` loses without each piece of state."""
+    rows = ["| `linear` without | over `linear` |", "| --- | ---: |"]
+    for name in DROPPED:
+        if f"without {name}" in rules:
+            middle, low, high = ratio(rules[f"without {name}"][None], rules["linear"])
+            rows.append(f"| {name} | {middle:.3f} [{low:.3f}, {high:.3f}] |")
+    return rows
+
+
 def write() -> None:
     """Write the page from the figures."""
     figures, test = read(), make_traces("test", TRACES)
@@ -214,10 +258,10 @@ def write() -> None:
         for name, one in figures["rules"].items()
     }
     columns = {name: costs[None] for name, costs in rules.items()}
-    for algorithm in ALGORITHMS:
-        seeds = [costs for name, costs in figures["test"].items() if name.startswith(f"{algorithm} ")]
+    for name in AGENTS:
+        seeds = [costs for run, costs in figures["test"].items() if run.rpartition(" ")[0] == name]
         if seeds:
-            columns[f"{algorithm.upper()}, {len(seeds)} seeds"] = np.array(seeds)
+            columns[f"{name}, {len(seeds)} seed{'s' * (len(seeds) > 1)}"] = np.array(seeds)
     for name, part in (
         ("look-ahead with the true model", "ahead"),
         ("hindsight (a bound, no optimum)", "hindsight"),
@@ -239,17 +283,12 @@ def write() -> None:
         lines.append(
             f"| {name} | {costs[:, done].mean():,.0f} ({done.sum()} traces) | {shown} | {score:.2f} |"
         )
-    pieces = ["| `linear` without | over `linear` |", "| --- | ---: |"]
-    for name in DROPPED:
-        if f"without {name}" in rules:
-            middle, low, high = ratio(rules[f"without {name}"][None], rules["linear"])
-            pieces.append(f"| {name} | {middle:.3f} [{low:.3f}, {high:.3f}] |")
-    spent = [f"{name} {one['cpu_s']:.0f} s" for name, one in figures["agents"].items()]
+    pieces = list_pieces(rules)
     text = PAGE.read_text(encoding="utf-8")
     for mark, block in (
         ("costs", lines),
         ("pieces", pieces),
-        ("time", [f"Processor time: {', '.join(spent)}."]),
+        ("time", list_trainings(figures["agents"])),
     ):
         begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
         head, _, rest = text.partition(begin)

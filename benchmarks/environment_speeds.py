@@ -1,8 +1,9 @@
 """Write the tables of docs/environments/README.md from what `clustergym bench environments --json` measured.
 
+clustergym bench environments --only burst,priority,knobs,tenants,capacity,rack-told --json environments.json
 python benchmarks/environment_speeds.py environments.json
 
-Rows of environments that were not measured stay as they are.
+Rows of environments that were not measured stay as they are, and so does what is said of their load.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import re
 from pathlib import Path
 
-from clustergym.bench.environments import HEADERS, SINGLE_HEADERS, report
+from clustergym.bench.environments import HEADERS, OTHERS, SINGLE_HEADERS, report
 
 PAGE = Path(__file__).parents[1] / "docs" / "environments" / "README.md"
 BLOCK = re.compile(r"(?<=<!-- speeds -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -45,11 +46,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("figures", type=Path, help="the file of --json")
     figures = json.loads(parser.parse_args().figures.read_text(encoding="utf-8"))
-    ids = list(dict.fromkeys(row["id"].removeprefix("ClusterGym/") for row in figures["rows"]))
-    which = f", {', '.join(ids)}" if ids else ""
-    said = f"Measured on {figures['cores']} cores at a load of {figures['load']:.1f}{which}.\n\n"
+    measured = [row["id"] for row in (*figures["rows"], *figures["others"]) if row["id"] not in OTHERS]
+    ids = dict.fromkeys(f"`{name.removeprefix('ClusterGym/')}`" for name in measured)
+    said = f" {', '.join(ids)}: on {figures['cores']} cores at a load of {figures['load']:.1f}.\n\n"
     page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(BLOCK.sub(lambda old: said + merge(old[0], report(figures)), page), encoding="utf-8")
+    made = BLOCK.sub(
+        lambda old: old[0].partition("|")[0].strip() + said + merge(old[0], report(figures)), page
+    )
+    PAGE.write_text(made, encoding="utf-8")
     print(f"wrote {PAGE}")
 
 

@@ -58,7 +58,9 @@ def _engine_parser(engine: argparse.ArgumentParser) -> None:
 
 
 def _environments_parser(environments: argparse.ArgumentParser) -> None:
-    environments.add_argument("--only", default="", metavar="TEXT", help="ids that have it in them")
+    environments.add_argument(
+        "--only", default="", metavar="TEXT", help="ids that have it in them, as burst,knobs"
+    )
     environments.add_argument(
         "--numbers", type=int, nargs="+", default=[1, 16, 256], metavar="N", help="environments (1 16 256)"
     )

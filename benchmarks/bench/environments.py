@@ -50,7 +50,7 @@ class EnvironmentOptions:
     Attributes
     ----------
     only : str
-        Ids that have it in them.
+        Ids that have it in them, or one of several texts with commas between.
     numbers : sequence of int
         Environments of a vector environment.
     seconds : float
@@ -79,13 +79,17 @@ def rate(
 def names(only: str) -> list[str]:
     """Return the ids of the environments with compiled episodes that have a text in them."""
     known = (row.id for row in ENVIRONMENTS if row.schedules)
-    return [name for name in known if only.lower() in name.lower() and name.split("-")[-2].isdigit()]
+    return [name for name in known if _has(name, only) and name.split("-")[-2].isdigit()]
 
 
 def plain_names(only: str) -> list[str]:
     """Return the ids of the environments without compiled episodes that have a text in them."""
     known = (row.id for row in ENVIRONMENTS if not row.schedules)
-    return [name for name in known if only.lower() in name.lower()]
+    return [name for name in known if _has(name, only)]
+
+
+def _has(name: str, only: str) -> bool:
+    return any(part in name.lower() for part in only.lower().split(","))
 
 
 def environment_figures(options: EnvironmentOptions, say: Callable[[str], None]) -> dict[str, Any]:

@@ -101,6 +101,11 @@ def best_known_weights() -> Floats:
 
 def play_best_known(parameters: Any, seeds: list[int]) -> Floats:
     """Play the best known agent with the jobs, loads and cluster of `parameters`; return mean JCTs (s)."""
+    return play_weights(parameters, seeds, np.tile(best_known_weights(), (len(seeds), 1)))
+
+
+def play_weights(parameters: Any, seeds: list[int], weights: Floats) -> Floats:
+    """Play an auction by weights, shape (seeds, features), on each seed's trace; return mean JCTs (s)."""
     same = {name: getattr(parameters, name) for name in ("jobs", "loads", "cluster")}
     envs: Any = gymnasium.make_vec(
         "ClusterGym/Auction-v1",
@@ -112,7 +117,6 @@ def play_best_known(parameters: Any, seeds: list[int]) -> Floats:
         rows=1,
         **same,
     )
-    repeated = np.tile(best_known_weights(), (len(seeds), 1))
-    found = play_traces(envs, seeds, lambda *_: repeated)
+    found = play_traces(envs, seeds, lambda *_: weights)
     envs.close()
     return found.jct_s

@@ -16,7 +16,7 @@ def test_figures_of_an_environment(tmp_path: Path, capsys: pytest.CaptureFixture
     given = [
         "environments",
         "--only",
-        "elastic-16",
+        "elastic-16,absent",
         "--numbers",
         "2",
         "--seconds",

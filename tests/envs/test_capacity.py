@@ -33,7 +33,6 @@ def by_hand(jobs, prices=(1.0, 3.0)):
     submitted = [at for at, _, _ in jobs]
     world.first[0] = np.searchsorted(submitted, np.arange(worlds.HOURS + 1))
     world.prices[0] = prices
-    world.left[0] = world.work[0]
     return world
 
 
@@ -43,7 +42,8 @@ def test_the_hours_of_an_episode_by_hand():
     world = by_hand([(0.0, 3.0, 2), (0.5, 0.5, 1)])
     seen = np.zeros(worlds.FEATURES)
     assert worlds.run_hour(world, 0, 1, 0) == pytest.approx(3.0)
-    assert world.left[0, 0] == pytest.approx(1.5)
+    # b, which ends right now, is before it in line.
+    assert 2 * world.left_h[0, 1] == pytest.approx(1.5)
     # Hour 1: one on-demand GPU costs 3, a needs 0.75 h on two: 1.5. One contract is ordered since hour 0.
     worlds.observe(world, 0, seen)
     assert dict(zip(worlds.FEATURE_NAMES, seen, strict=True))["ordered"] == 0.25
@@ -89,7 +89,7 @@ def test_the_world_is_that_of_the_simpy_engine():
     worlds.begin_episode(rng, worlds.day_profiles("train"), world, 0, np.zeros((2, 1 + worlds.FEATURES)))
     # Whole seconds of work, and microseconds of time, as the engine has them.
     number = int(world.first[0, hours])
-    world.work[0] = world.left[0] = np.ceil(world.work[0] * 3600) / 3600
+    world.work[0] = np.ceil(world.work[0] * 3600) / 3600
     world.at[0] = np.rint(world.at[0] * 3.6e9) / 3.6e9
     targets = np.stack([rng.integers(0, 12, hours), rng.integers(0, 10, hours)], axis=1)
     submit_s, work_s = world.at[0] * 3600, np.rint(world.work[0] * 3600)
@@ -179,7 +179,6 @@ def test_nothing_that_comes_later_is_seen():
         worlds.begin_episode(np.random.default_rng(1), profiles, one, 0, rule)
     after = int(other.first[0, 20])
     other.work[0, after:] *= 3.0
-    other.left[0, after:] *= 3.0
     other.prices[0, 20:] *= 2.0
     for _ in range(19):
         worlds.observe(world, 0, seen)

@@ -46,6 +46,18 @@ def test_a_row_of_the_table(tiers, capsys, tmp_path):
     assert f"| {knobs['best_known_s'] / 3600:.3f} |" in capsys.readouterr().out
 
 
+def test_without_draws_nothing_is_left_over_the_best_known_but_in_hindsight(tiers, tmp_path, monkeypatch):
+    import tier_table
+
+    monkeypatch.setattr(tier_table, "DRAWS", 0)
+    monkeypatch.setattr(tier_table, "GENERATIONS", 2)
+    path = tmp_path / "left.json"
+    assert tier_table.main(["burst-16", "--left", "--traces", "2", "--json", str(path)]) == 0
+    (row,) = json.loads(path.read_text(encoding="utf-8"))
+    assert row["look_ahead"] == [1.0, 1.0, 1.0]
+    assert row["hindsight"][0] < 1.0
+
+
 def test_a_training_of_seeds_goes_on(tiers, tmp_path, capsys):
     words = ["knobs-16", "--env", "jobs=6", "--steps", "128", "--json"]
     for name, seeds in (("a", ("1", "2")), ("b", ("2",))):

@@ -56,9 +56,8 @@ def copy_state(source: World, row: int, target: World, at: int) -> None:
     for hour in range(HOURS):
         target.bought[at, hour] = source.bought[row, hour]
     for place in range(source.state[row, JOBS]):
-        job = source.line[row, place]
-        target.line[at, place] = job
-        target.left[at, job] = source.left[row, job]
+        target.line[at, place] = source.line[row, place]
+        target.left_h[at, place] = source.left_h[row, place]
 
 
 @compile_in_place
@@ -121,7 +120,6 @@ def draw_future(
     last = min(now + AHEAD, HOURS)
     for hour in range(now, last):
         draw_jobs(rng, drawn, at, hour, rates[hour] * RATE * world.size[0])
-    drawn.left[at, known : drawn.first[at, last]] = drawn.work[at, known : drawn.first[at, last]]
     for product in range(2):
         level = math.log(world.prices[row, now, product] / find_base(now, product))
         # A spell shows: three times the price is eleven standard deviations of an hour's noise.
@@ -193,9 +191,6 @@ def plan_traces(
                 cost = 0.0
                 for at in range(len(drawn.at)):
                     copy_state(world, row, drawn, at)
-                    known = drawn.first[at, now]
-                    for job in range(known, drawn.first[at, last]):
-                        drawn.left[at, job] = drawn.work[at, job]
                     cost += roll(drawn, at, first, rule, last, scratch)
                 if cost < best:
                     best, plan[now, 0], plan[now, 1] = cost, first[0], first[1]
@@ -219,12 +214,10 @@ def improve_plan(world: World, row: int, spare: World, plan: Ints) -> float:
 
     It stops when no change is better. The plan is no optimum: it bounds from above what hindsight could cost.
     """
-    jobs = world.first[row, HOURS]
     spare.at[0], spare.work[0], spare.gpus[0] = world.at[row], world.work[row], world.gpus[row]
     spare.first[0], spare.prices[0] = world.first[row], world.prices[row]
     worlds.restart(world, row)
     copy_state(world, row, spare, 0)
-    spare.left[0, :jobs] = spare.work[0, :jobs]
     best, better, sweeps = play_plan(spare, 0, plan), True, 0
     while better and sweeps < 12:
         better, sweeps = False, sweeps + 1
@@ -236,8 +229,6 @@ def improve_plan(world: World, row: int, spare: World, plan: Ints) -> float:
                     before = plan[now, product]
                     plan[now, product] = min(max(before + change, 0), world.size[2])
                     copy_state(world, row, spare, 0)
-                    begin = world.first[row, now]
-                    spare.left[0, begin:jobs] = spare.work[0, begin:jobs]
                     cost = so_far + play_plan(spare, 0, plan)
                     if cost < best - 1e-9:
                         best, better = cost, True

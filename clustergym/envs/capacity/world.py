@@ -70,14 +70,16 @@ class World(NamedTuple):
     ----------
     size : ndarray of int, shape (3,)
         GPUs in the name of the environment, one's own, and the most contracts, and on-demand GPUs.
-    at, work, left : ndarray of float, shape (R, J)
-        Submission of each job; its work; what is left of it.
+    at, work : ndarray of float, shape (R, J)
+        Submission of each job; its work.
     gpus : ndarray of int, shape (R, J)
     first : ndarray of int, shape (R, HOURS + 1)
         First job of each hour.
     prices : ndarray of float, shape (R, HOURS, 2)
     line : ndarray of int, shape (R, J)
         Jobs in the system, shortest time left first.
+    left_h : ndarray of float, shape (R, J)
+        Hours left of each job in line, at its request.
     bought : ndarray of int, shape (R, HOURS)
         Contracts ordered in each hour.
     state : ndarray of int, shape (R, 3)
@@ -91,11 +93,11 @@ class World(NamedTuple):
     size: Ints
     at: Floats
     work: Floats
-    left: Floats
     gpus: Ints
     first: Ints
     prices: Floats
     line: Ints
+    left_h: Floats
     bought: Ints
     state: Ints
     cost: Floats
@@ -103,23 +105,21 @@ class World(NamedTuple):
 
 
 HOUR, JOBS, HIRED = 0, 1, 2
-STATES = ("left", "line", "bought", "state", "cost")
 
 
 def make_world(rows: int, gpus: int) -> World:
     """Return the arrays of some episodes on a cluster of a size."""
     jobs, whole = 128 * gpus, np.int64
     size = np.array([gpus, gpus // 2, 4 * gpus], dtype=whole)
-    at, work, left = (np.zeros((rows, jobs)) for _ in range(3))
     return World(
         size,
-        at,
-        work,
-        left,
+        np.zeros((rows, jobs)),
+        np.zeros((rows, jobs)),
         np.zeros((rows, jobs), whole),
         np.zeros((rows, HOURS + 1), whole),
         np.zeros((rows, HOURS, 2)),
         np.zeros((rows, jobs), whole),
+        np.zeros((rows, jobs)),
         np.zeros((rows, HOURS), whole),
         np.zeros((rows, 3), whole),
         np.zeros((rows, 4)),
@@ -170,7 +170,6 @@ def draw_jobs(rng: np.random.Generator, world: World, row: int, hour: int, rate:
 @compile_part
 def restart(world: World, row: int) -> None:
     """Put an episode back to its first hour, with no job in the system and nothing rented."""
-    world.left[row] = world.work[row]
     world.bought[row] = 0
     world.state[row] = 0
     world.cost[row] = 0.0
@@ -228,8 +227,8 @@ def settle(world: World, row: int) -> None:
     total = 0.0
     for place in range(world.state[row, JOBS]):
         job = world.line[row, place]
-        takes = world.left[row, job] / world.gpus[row, job]
-        total += world.left[row, job] * MEAN_PRICE[ON_DEMAND] + DELAY_COST * takes
+        takes = world.left_h[row, place]
+        total += takes * world.gpus[row, job] * MEAN_PRICE[ON_DEMAND] + DELAY_COST * takes
         total += LATE_COST * is_late(world, row, job, world.state[row, HOUR] + takes)
     world.cost[row, 3] = total
 
@@ -247,45 +246,88 @@ def run_jobs(world: World, row: int, gpus: int) -> None:
     Each job in line gets the largest power of two that is left, up to its request; speed is proportional.
     """
     now, hour_end, waited, late = float(world.state[row, HOUR]), world.state[row, HOUR] + 1.0, 0.0, 0
-    line, left, asked = world.line[row], world.left[row], world.gpus[row]
+    line, left_h, asked = world.line[row], world.left_h[row], world.gpus[row]
     count, job = world.state[row, JOBS], world.first[row, world.state[row, HOUR]]
     last = world.first[row, world.state[row, HOUR] + 1]
+    whole, used = 0, 0
     while True:
-        # Who runs until when.
-        free, running, soonest, ending = gpus, 0, hour_end, -1
-        while running < count and free > 0:
-            one = line[running]
-            share = grant(asked[one], free)
-            free -= share
-            ends = now + left[one] / share
-            if ends < soonest:
-                soonest, ending = ends, running
-            running += 1
+        whole, used = count_whole(line, asked, count, gpus, whole, used)
+        soonest, ending, running = find_end(line, left_h, asked, count, gpus - used, whole, now, hour_end)
         arrives = job < last and world.at[row, job] <= soonest
-        until = world.at[row, job] if arrives else soonest
-        waited += count * (until - now)
-        free = gpus
-        for place in range(running):
-            one = line[place]
-            share = grant(asked[one], free)
-            free -= share
-            left[one] -= share * (until - now)
-        now = until
-        if arrives:
-            line[count] = job
-            count, job = count + 1, job + 1
-        elif ending >= 0:
+        span = (world.at[row, job] if arrives else soonest) - now
+        waited += count * span
+        work_on(line, left_h, asked, running, gpus - used, whole, span)
+        now = world.at[row, job] if arrives else soonest
+        if not arrives and ending >= 0:
             late += is_late(world, row, line[ending], now)
-            left[line[ending]] = 0.0
-            count -= 1
+            if ending < whole:
+                whole, used = whole - 1, used - asked[line[ending]]
+            count, running = count - 1, running - 1
             for place in range(ending, count):
-                line[place] = line[place + 1]
-            running -= 1
-        sort_line(line, left, asked, running, count, arrives)
-        if not arrives and ending < 0:
+                line[place], left_h[place] = line[place + 1], left_h[place + 1]
+        for place in range(max(whole, 1), running):
+            move_up(line, left_h, place)
+        if arrives:
+            line[count], left_h[count] = job, world.work[row, job] / asked[job]
+            if move_up(line, left_h, count) < whole:
+                whole, used = whole + 1, used + asked[job]
+            count, job = count + 1, job + 1
+        elif ending < 0:
             break
     world.state[row, JOBS] = count
     world.cost[row, 0], world.cost[row, 1] = DELAY_COST * waited, LATE_COST * late
+
+
+@compile_in_place
+def count_whole(line: Ints, asked: Ints, count: int, gpus: int, whole: int, used: int) -> tuple[int, int]:
+    """Return how many jobs, from the first in line, have all GPUs they ask for, and how many GPUs these are.
+
+    `whole` and `used` are those of before a job came or went.
+    """
+    while used > gpus:
+        whole -= 1
+        used -= asked[line[whole]]
+    while whole < count and used + asked[line[whole]] <= gpus:
+        used += asked[line[whole]]
+        whole += 1
+    return whole, used
+
+
+@compile_in_place
+def find_end(
+    line: Ints, left_h: Floats, asked: Ints, count: int, free: int, whole: int, now: float, soonest: float
+) -> tuple[float, int, int]:
+    """Return when the next job ends, before `soonest`, its place or -1, and how many jobs run.
+
+    Of the `whole` jobs with all their GPUs only the first can be next. Of the others few run on the GPUs that
+    are `free`: requests are powers of two.
+    """
+    ending, running = -1, whole
+    if whole > 0 and now + left_h[0] < soonest:
+        soonest, ending = now + left_h[0], 0
+    while running < count and free > 0:
+        one = asked[line[running]]
+        share = grant(one, free)
+        free -= share
+        end = now + left_h[running] * one / share
+        if end < soonest:
+            soonest, ending = end, running
+        running += 1
+    return soonest, ending, running
+
+
+@compile_in_place
+def work_on(
+    line: Ints, left_h: Floats, asked: Ints, running: int, free: int, whole: int, span: float
+) -> None:
+    """Let the running jobs run for some hours."""
+    for place in range(whole):
+        left_h[place] -= span
+    for place in range(whole, running):
+        one = asked[line[place]]
+        share = grant(one, free)
+        free -= share
+        left_h[place] -= share * span / one
 
 
 @compile_in_place
@@ -298,28 +340,17 @@ def grant(asked: int, free: int) -> int:
 
 
 @compile_in_place
-def sort_line(line: Ints, left: Floats, asked: Ints, running: int, count: int, arrives: bool) -> None:
-    """Restore the order of jobs by time left at their requests: those that ran, and one that has arrived."""
-    if arrives:
-        move_up(line, left, asked, count - 1)
-        running += 1
-    for place in range(1, min(running, count)):
-        move_up(line, left, asked, place)
-
-
-@compile_in_place
-def move_up(line: Ints, left: Floats, asked: Ints, place: int) -> None:
-    """Move a job up in the line past those with more time left."""
-    job = line[place]
-    key = left[job] / asked[job]
+def move_up(line: Ints, left_h: Floats, place: int) -> int:
+    """Move a job up in the line past those with more time left; return its place."""
+    job, own_h = line[place], left_h[place]
     while place > 0:
-        above = line[place - 1]
-        other = left[above] / asked[above]
-        if other < key or (other == key and above < job):
+        above, other_h = line[place - 1], left_h[place - 1]
+        if other_h < own_h or (other_h == own_h and above < job):
             break
-        line[place] = above
+        line[place], left_h[place] = above, other_h
         place -= 1
-    line[place] = job
+    line[place], left_h[place] = job, own_h
+    return place
 
 
 @compile_entry
@@ -352,7 +383,7 @@ def observe(world: World, row: int, seen: Floats) -> None:
     count, work, asked, due = world.state[row, JOBS], 0.0, 0, 0
     for place in range(count):
         job = world.line[row, place]
-        work += world.left[row, job]
+        work += world.left_h[row, place] * world.gpus[row, job]
         asked += world.gpus[row, job]
         due += is_late(world, row, job, now + 1.0) and not is_late(world, row, job, float(now))
     held = count_contracts(world, row, now - LEAD - TERM + 1, now - LEAD + 1)
