@@ -27,7 +27,7 @@ from clustergym.common.paths import conf_dir
 from clustergym.common.tables import table
 
 COMPARED = (
-    *("learned-none", "hesrpt-guarded", "optimus-guarded", "sia", "ares", "arena", "random"),
+    *("learned-clusters", "hesrpt-guarded", "optimus-guarded", "sia", "ares", "arena", "random"),
     *("fcfs-backfill", "fcfs", BOUND),
 )
 """Rows of the README; docs/results.md has all."""
@@ -84,8 +84,8 @@ def state_main_findings() -> str:
         f"Under heSRPT, which gives a job the more GPUs the less work it has left, the mean JCT is lower "
         f"than under {len(papers) - len(ahead)} of {len(papers)} other papers' schedulers with an interval "
         f"below ({min(values):.2f} to {max(values):.2f} times as long), and than under FCFS with backfill "
-        f"({min(backfilled):.2f} to {max(backfilled):.2f} times). An auction that was trained on other jobs, "
-        f"and is not told speeds, has {' and '.join(learned)} times heSRPT's."
+        f"({min(backfilled):.2f} to {max(backfilled):.2f} times). One learned auction, trained on other jobs "
+        f"and never on these traces, has {', '.join(learned)} times heSRPT's."
     )
 
 

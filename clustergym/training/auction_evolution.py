@@ -111,8 +111,8 @@ class AuctionEvolution(EvolutionAgent):
     def record(self) -> dict[str, Any]:
         """Return which traces the windows came from, with digests, and the splits' bounds."""
         drawn = self.scenarios
-        if drawn.traces is not None:
-            return record(drawn.traces)
+        if drawn.sources:
+            return record(drawn.sources)
         traces: dict[str, Any] = {"origin": drawn.origin}
         if drawn.origin != "synthetic":
             digest = hashlib.sha256(philly_file().read_bytes()).hexdigest()

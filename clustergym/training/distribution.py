@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import MinLen
@@ -56,9 +56,10 @@ class Distribution(Parameters):
     restart_factor : pair of float
     size_error : pair of float
         Standard deviation of the log of known over real iteration times.
-    traces : mapping or None
+    traces : mapping, tuple of mappings, or None
         Of `origin=files`: trace files on a scenario of their own, as
         `clustergym.training.windows.TraceFiles.from_given` takes them; `gpus` and `types` are then of no use.
+        Of several such sources one is drawn for each window.
     search : str
         For a plan on an allotment that a job has not had before (`clustergym.scenario.costs.Costs`).
     max_duration_s : float or None
@@ -77,7 +78,7 @@ class Distribution(Parameters):
     load: PositiveRange = (0.6, 1.4)
     restart_factor: PositiveRange = (0.25, 4.0)
     size_error: Annotated[tuple[NonNegativeFloat, ...], IN_ORDER] = (0.0, 1.0)
-    traces: Mapping[str, str | tuple[str, ...]] | None = None
+    traces: Mapping[str, Any] | tuple[Mapping[str, Any], ...] | None = None
     search: Search = "proxy"
     max_duration_s: PositiveFloat | None = None
     deadline_slack: Annotated[tuple[PositiveFloat, ...], IN_ORDER_OR_NONE] = ()
@@ -91,8 +92,15 @@ class Distribution(Parameters):
         if (self.origin == "files") != (self.traces is not None):
             remedy = "give both scenarios.origin=files and scenarios.traces, or neither"
             raise InputError("goes with origin=files alone", field="scenarios.traces", remedy=remedy)
-        if self.traces is not None:
-            TraceFiles.from_given(self.traces, least=1)
+        for one in self.sources:
+            TraceFiles.from_given(one, least=1)
+
+    @property
+    def sources(self) -> tuple[Mapping[str, Any], ...]:
+        """The sources of trace files; none but with `origin=files`."""
+        if self.traces is None:
+            return ()
+        return (self.traces,) if isinstance(self.traces, Mapping) else self.traces
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -114,8 +122,8 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
     """Sample scenario number `index` of a split; equal arguments give equal scenarios in any process."""
     require_known(split, SPLITS, "split", "split")
     rng = random_streams.TRAINING_WINDOWS.generator(seed, SPLITS.index(split), index)
-    if distribution.traces is not None:
-        return trace_window(rng, split, distribution.traces, distribution.jobs, distribution.draw_factors)
+    if distribution.sources:
+        return trace_window(rng, split, distribution.sources, distribution.jobs, distribution.draw_factors)
     jobs = int(rng.integers(distribution.jobs[0], distribution.jobs[1] + 1))
     window = draw_window(rng, split, distribution.origin, jobs, distribution.generators)
     if distribution.max_duration_s is not None:

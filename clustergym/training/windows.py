@@ -139,11 +139,14 @@ class TraceFiles:
     overrides : tuple of str
         As on `clustergym.run`'s command line, without `trace.path`.
     files : tuple of str
+    jobs : tuple of int
+        Range of a window's jobs; nothing: that of the distribution.
     """
 
     scenario: str = "testbed"
     overrides: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    jobs: tuple[int, ...] = ()
 
     @classmethod
     def from_given(cls, given: Any, least: int = 2) -> TraceFiles:
@@ -161,7 +164,7 @@ class TraceFiles:
         if len(files) < least:
             need = "two files" if least == 2 else "a file"
             raise InputError(f"needs {need} at least", field="traces.files", remedy="name more")
-        return cls(patterns.scenario, overrides, tuple(files))
+        return cls(patterns.scenario, overrides, tuple(files), patterns.jobs)
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
         """Return the scenario of trace file `index` (not drawn), with a decision point at every event.
@@ -184,18 +187,20 @@ SHARES = {"train": (0.0, 0.6), "dev": (0.6, 0.8), "test": (0.8, 1.0)}
 def trace_window(
     rng: np.random.Generator,
     split: str,
-    traces: Mapping[str, str | tuple[str, ...]],
+    sources: Sequence[Mapping[str, Any]],
     jobs_range: tuple[int, ...],
     draw_factors: Callable[[np.random.Generator], tuple[float, float, float]],
 ) -> Scenario:
     """Return a scenario with consecutive jobs of a sampled trace file, stretched in time to a sampled load.
 
-    `draw_factors` draws the load, the factor of the restart time, and the error of known times.
+    Of several sources one is drawn, each as often as any other, however many files it has. `draw_factors` draws the load, the factor of the restart time, and the error of known times.
 
     Iteration times are those of compact placements. The load is the GPU time of all jobs as requested, at
     the mean speed of the cluster's GPUs, over capacity x span.
     """
-    files = _files(json.dumps(traces))
+    at = int(rng.integers(len(sources))) if len(sources) > 1 else 0
+    files = _files(json.dumps(sources[at]))
+    jobs_range = files.jobs or jobs_range
     index = int(rng.integers(len(files.files)))
     whole = _whole(files, index)
     first, last = (round(share * len(whole.trace)) for share in SHARES[split])
@@ -211,9 +216,9 @@ def trace_window(
     return _failing_otherwise(rng, window) if window.disturbances else window
 
 
-def record(traces: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
+def record(sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the digests of the trace files used, and the part of each file that each split takes."""
-    found = TraceFiles.from_given(traces, least=1).files
+    found = [path for one in sources for path in TraceFiles.from_given(one, least=1).files]
     digests = {Path(path).name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in found}
     return {"origin": "files", "sha256": digests, "shares": {key: list(two) for key, two in SHARES.items()}}
 

@@ -94,6 +94,19 @@ def test_where_profiles_cost_jobs_share_them_as_in_the_file() -> None:
     assert AuctionEpisode.from_scenario(plain, InformationClass.PROFILED).run(np.zeros(35)).mean() > free
 
 
+def test_of_several_sources_one_is_drawn_for_each_window_with_its_own_jobs() -> None:
+    larger = {**TRACES, "overrides": [FREE, "cluster=ares-384"], "jobs": [40, 50]}
+    mixed = drawn(traces=(TRACES, larger))
+    windows_of = [draw_scenario(mixed, "train", 0, index) for index in range(20)]
+    sizes = [int(window.cluster.capacity.sum()) for window in windows_of]
+    assert set(sizes) == {64, 384}
+    for window, size in zip(windows_of, sizes, strict=True):
+        assert len(window.trace) in (range(20, 31) if size == 64 else range(40, 51))
+    # A source alone is drawn as it was.
+    alone, listed = (draw_scenario(drawn(traces=one), "train", 0, 4) for one in (TRACES, (TRACES,)))
+    assert alone.sha256 == listed.sha256
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
