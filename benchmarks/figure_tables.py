@@ -12,7 +12,7 @@ from figure_changes import describe_changes
 from figure_sentences import find_side, state_findings
 
 from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable
-from clustergym.benchmark.leaderboard.pairs import compare_with_reference, mean_hours
+from clustergym.benchmark.leaderboard.pairs import Ratio, compare_with_reference, mean_hours
 from clustergym.benchmark.leaderboard.table_text import (
     describe_halves,
     describe_table,
@@ -27,7 +27,7 @@ from clustergym.common.paths import conf_dir
 from clustergym.common.tables import table
 
 COMPARED = (
-    *("learned-clusters", "hesrpt-guarded", "optimus-guarded", "sia", "ares", "arena", "random"),
+    *("learned-clusters", "hesrpt-guarded", "optimus-guarded", "sia", "ares", "arena"),
     *("fcfs-backfill", "fcfs", BOUND),
 )
 """Rows of the README; docs/results.md has all."""
@@ -46,7 +46,9 @@ def compared_table() -> str:
     found = {row: [compare_with_reference(one, row).overall for one in tables.values()] for row in COMPARED}
     # The order of the first board; rows that it has no ratio of stand last.
     order = sorted(COMPARED, key=lambda row: getattr(found[row][0], "value", 1e9))
-    rows = [[find_title(first, row), *map(format_ratio, found[row])] for row in order]
+    # Rows that have an interval somewhere: docs/results.md has the others as well.
+    told = [row for row in order if any(one and one.low is not None for one in found[row])]
+    rows = [[find_title(first, row), *map(format_ratio, found[row])] for row in told]
     heads = ["policy", *(f"`{name}`: {WORLDS[name].partition(': ')[2]}" for name in tables)]
     return table(heads, rows, words=(0,))
 
@@ -64,10 +66,8 @@ def filled_tables() -> dict[str, FigureTable]:
 
 def state_main_findings() -> str:
     """Return in two sentences how papers' schedulers, backfill and a learned auction compare with heSRPT."""
-    tables = filled_tables()
-    papers: dict[str, list[float]] = {}
-    ahead, backfilled, learned = set(), [], []
-    for name, one in tables.items():
+    papers, backfilled, learned = list[Ratio](), [], []
+    for name, one in filled_tables().items():
         for row in COMPARED:
             ratio = compare_with_reference(one, row).overall
             if row == one.keys.reference or ratio is None or ratio.low is None:
@@ -77,15 +77,14 @@ def state_main_findings() -> str:
             elif find_rules(one, row) == "learned":
                 learned.append(f"{format_ratio(ratio)} (`{name}`)")
             elif find_rules(one, row) in ("published", "guarded"):
-                papers.setdefault(row, []).append(ratio.value)
-                ahead |= {row} if find_side(ratio) != "behind" else set()
-    values = [value for row in papers for value in papers[row]]
+                papers.append(ratio)
+    sides = [find_side(ratio) for ratio in papers]
+    behind = [ratio.value for ratio, side in zip(papers, sides, strict=True) if side == "behind"]
     return (
         f"Under heSRPT, which gives a job the more GPUs the less work it has left, the mean JCT is lower "
-        f"than under {len(papers) - len(ahead)} of {len(papers)} other papers' schedulers with an interval "
-        f"below ({min(values):.2f} to {max(values):.2f} times as long), and than under FCFS with backfill "
-        f"({min(backfilled):.2f} to {max(backfilled):.2f} times). One learned auction, trained on other jobs "
-        f"and never on these traces, has {', '.join(learned)} times heSRPT's."
+        f"than under other papers' schedulers in {len(behind)} of {len(papers)} comparisons "
+        f"({min(behind):.2f} to {max(behind):.2f} times as long), higher in {sides.count('ahead')}; FCFS with backfill has {min(backfilled):.2f} to {max(backfilled):.2f} "
+        f"times heSRPT's. One learned auction, trained on other jobs, has {', '.join(learned)}."
     )
 
 
