@@ -8,13 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.cluster.node_lists import (
-    Node,
-    cluster_keys,
-    cluster_text,
-    read_nodes,
-    types_of_partitions,
-)
+from clustergym.cluster.node_lists import Node, cluster_keys, cluster_text, read_nodes, types_of_partitions
 from clustergym.cluster.slurm_text import host_names
 from clustergym.commands.cluster import main
 from clustergym.common.errors import InputError

@@ -172,9 +172,7 @@ def test_no_interval_of_a_positive_quantity_goes_below_0_or_a_share_above_1(save
 
 def test_two_job_sets_for_one_seed_are_two_tables(save, capsys):
     folder = save(
-        result("fcfs", 0),
-        result("fcfs", 1),
-        result("fcfs", 0, jct=50.0, scenario=scenario(sha256="b" * 64)),
+        result("fcfs", 0), result("fcfs", 1), result("fcfs", 0, jct=50.0, scenario=scenario(sha256="b" * 64))
     )
     tables = collected(folder)
     assert [table["seeds"] for table in tables] == [[0, 1], [0]]

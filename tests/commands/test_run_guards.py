@@ -115,10 +115,7 @@ def test_a_sweep_goes_on_after_a_policy_that_ends_the_process(plugin, capsys):
 def test_an_entry_of_a_policy_that_ends_the_process_or_loops_is_not_written(plugin, capsys):
     folder = write_board(Path("boards")).board.folder
     add = ["--root", "boards", "add", "small", "mine", "policy=odd"]
-    for act, said in (
-        ("leave", "ended its process with exit status 0"),
-        ("loop", "took longer than 0.3 s"),
-    ):
+    for act, said in (("leave", "ended its process with exit status 0"), ("loop", "took longer than 0.3 s")):
         capsys.readouterr()
         assert leaderboard([*add, f"policy.act={act}", "--decision-limit-s", "0.3"]) == 2
         assert f"error: philly-1: policy odd: {said} in decision 2" in error_line(capsys)

@@ -70,13 +70,7 @@ def test_import_writes_and_says_what(helios: Path, capsys: pytest.CaptureFixture
     printed = shown.out
     assert shown.err == "left out 1 job: CPU job\n"
     trace = read_trace(out)
-    for part in (
-        str(out),
-        "out.provenance.json",
-        "helios",
-        "jobs     2 over 1.0 h",
-        trace.sha256,
-    ):
+    for part in (str(out), "out.provenance.json", "helios", "jobs     2 over 1.0 h", trace.sha256):
         assert part in printed
     # 6 GPUs for 120 s are 8 for 90 s, at 0.5 s an iteration; 500 s on one GPU.
     assert trace.gpus.tolist() == [8, 1]

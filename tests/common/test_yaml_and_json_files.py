@@ -107,10 +107,7 @@ READ = "j: not JSON that can be read: ValueError: "
         (b"NaN", READ + "NaN is not a JSON number (mend)"),
         (b"-Infinity", READ + "-Infinity is not a JSON number (mend)"),
         (b"1e999", READ + "1e999 is beyond the largest number (mend)"),
-        (
-            b"1" * 301,
-            f"{READ}{'1' * 20}… is a number of more than 300 digits (mend)",
-        ),
+        (b"1" * 301, f"{READ}{'1' * 20}… is a number of more than 300 digits (mend)"),
     ],
 )
 def test_json_that_is_refused(content: bytes, line: str) -> None:

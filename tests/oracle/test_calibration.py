@@ -12,19 +12,8 @@ from published_data import DATA, needs
 from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration import operator_fit as calibration
-from clustergym.oracle.calibration.operator_fit import (
-    PRIORS,
-    Calibrator,
-    robust,
-    vector,
-    with_vector,
-)
-from clustergym.oracle.calibration.validation import (
-    Rows,
-    predict_times,
-    read_rows,
-    validate,
-)
+from clustergym.oracle.calibration.operator_fit import PRIORS, Calibrator, robust, vector, with_vector
+from clustergym.oracle.calibration.validation import Rows, predict_times, read_rows, validate
 from clustergym.oracle.grid.constants import Constants, clock_share
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.catalog import load_catalog

@@ -89,8 +89,5 @@ def test_errors_by_hand():
     rows_of = {
         name: {key: one["rows"] for key, one in found[name].items()} for name in found if name[:3] == "by_"
     }
-    assert rows_of == {
-        "by_source": {"s": 3, "t": 1},
-        "by_gpu_type": {"H100": 4},
-    }
+    assert rows_of == {"by_source": {"s": 3, "t": 1}, "by_gpu_type": {"H100": 4}}
     assert found["by_source"]["t"]["mape"] == pytest.approx(0.4)

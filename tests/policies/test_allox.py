@@ -8,12 +8,7 @@ from clustergym.policies.allox import AlloX, Releases, match
 from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from round_scenarios import (
-    assert_counts_jobs_without_profiles,
-    first_view,
-    random_scenarios,
-    run_to_the_end,
-)
+from round_scenarios import assert_counts_jobs_without_profiles, first_view, random_scenarios, run_to_the_end
 from scenarios import Job, small_scenario
 
 from clustergym.sim.drive import simulate

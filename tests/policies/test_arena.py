@@ -190,10 +190,7 @@ def test_the_queue_of_highest_priority_goes_first():
 def test_a_job_that_cannot_be_launched_anywhere_blocks_nobody():
     # head takes 10 s and has 5; it is not dropped before it has waited a round.
     times = {"m": {"X": {4: 1.0}}, "one": {"X": {1: 1.0}}}
-    jobs = [
-        Job("head", 0, 10, gpus=4, deadline_s=5, priority=1),
-        Job("low", 0, 10, family="one"),
-    ]
+    jobs = [Job("head", 0, 10, gpus=4, deadline_s=5, priority=1), Job("low", 0, 10, family="one")]
     scenario = small_scenario(jobs, {"X": (1, 8)}, times, rounds=300.0)
     assert first_decision(scenario, objective="deadline") == {"low": ("X", 1)}
 

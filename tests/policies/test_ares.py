@@ -118,11 +118,7 @@ def test_a_running_job_grows_whatever_the_restart_costs_but_by_the_guard(checkpo
     jobs = [Job("a", 0, 50, gpus=2), Job("b", 0, 10, gpus=2, family="two")]
     costs = Costs(search="proxy", profile={})
     scenario = small_scenario(
-        jobs,
-        {"X": (1, 4)},
-        {**LINEAR, "two": {"X": {2: 2.0}}},
-        checkpoint_s={"m": checkpoint_s},
-        costs=costs,
+        jobs, {"X": (1, 4)}, {**LINEAR, "two": {"X": {2: 2.0}}}, checkpoint_s={"m": checkpoint_s}, costs=costs
     )
     done = ends(simulate(scenario, Ares(guard=guard, round_s=None), Buddy(defragment_s=None)))
     assert done == {"b": 20.0, "a": end_s}
@@ -268,8 +264,7 @@ def test_jobs_of_unknown_size_end_too(scenario, work_conserving, pool):
 
 
 @pytest.mark.parametrize(
-    ("pool", "decided"),
-    [(0.0, {"known": ("X", 4)}), (0.5, {"unknown": ("X", 2), "known": ("X", 2)})],
+    ("pool", "decided"), [(0.0, {"known": ("X", 4)}), (0.5, {"unknown": ("X", 2), "known": ("X", 2)})]
 )
 def test_jobs_of_unknown_size_go_first_on_their_pool(pool, decided):
     # The unknown one counts at the mean of the known, 40 GPU s: it comes second, and known doubles to

@@ -145,12 +145,7 @@ def test_256_gpus_stranded_by_halves_of_racks_are_halved_by_four_moves() -> None
     assert sorted(empty) == [2, 2, 3, 3, 3, 3, 8, 8]
 
 
-JOBS = [
-    Job("a", 0.0, 500, 8),
-    Job("c", 1.0, 10, 8),
-    Job("b", 2.0, 500, 8),
-    Job("g", 20.0, 100, 16),
-]
+JOBS = [Job("a", 0.0, 500, 8), Job("c", 1.0, 10, 8), Job("b", 2.0, 500, 8), Job("g", 20.0, 100, 16)]
 
 
 def run_of(every_s: float | None = None, **parameters: object) -> object:

@@ -7,12 +7,7 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.pollux import Pollux, fit_time_s, goodput_of_share
 from clustergym.policies.shared.gene_limits import GeneLimits
-from clustergym.policies.shared.genetic import (
-    GeneticSearch,
-    _sort_allowed_first,
-    breed,
-    repair_genes,
-)
+from clustergym.policies.shared.genetic import GeneticSearch, _sort_allowed_first, breed, repair_genes
 from clustergym.policies.shared.goodput import restart_factor
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -9,11 +9,7 @@ from clustergym.policies.shared.integer_programs import Choices
 from clustergym.policies.themis import AUCTIONS, Themis
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from round_scenarios import (
-    assert_counts_jobs_without_profiles,
-    random_scenarios,
-    run_to_the_end,
-)
+from round_scenarios import assert_counts_jobs_without_profiles, random_scenarios, run_to_the_end
 from scenarios import Job, small_scenario
 
 from clustergym.sim.drive import simulate

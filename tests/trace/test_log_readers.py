@@ -77,11 +77,7 @@ def test_swf_is_found_out_by_its_lines_too(tmp_path: Path) -> None:
 def test_supercloud(tmp_path: Path) -> None:
     trace = load(tmp_path, SUPERCLOUD, KEEP)
     assert trace.provenance["format"] == "supercloud"
-    assert trace.provenance["left_out"] == {
-        "CPU job": 1,
-        "never ran": 1,
-        "without a count of its GPUs": 1,
-    }
+    assert trace.provenance["left_out"] == {"CPU job": 1, "never ran": 1, "without a count of its GPUs": 1}
     assert trace.provenance["origin"] == "2021-01-01T00:00:00"
     assert trace.job_id == ("1", "2", "3")
     # tres_alloc counts Volta as 1002 and Tesla as 1001; its energy (3) is Slurm's "no value".
