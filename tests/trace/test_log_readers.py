@@ -8,18 +8,11 @@ from log_samples import ACME, ALIBABA_2025, ALIBABA_2026, KALOS, SUPERCLOUD, SWF
 from published_data import find_published
 
 from clustergym.common.errors import InputError
-from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.formats import FORMATS, ReadOptions, find_format, load_trace
 from clustergym.trace.readers import acme, alibaba_2025, alibaba_2026, supercloud, swf
 from clustergym.trace.trace import Trace
 
-
-def one_second(model: ModelClass, gpu_type: str, gpus: int) -> float:
-    """Seconds per iteration of anything on anything."""
-    return 1.0
-
-
-OPTIONS = ReadOptions(reference_time_s=one_second, gpu_types=(), power_of_two=False)
+OPTIONS = ReadOptions(reference_time_s=lambda *_: 1.0, gpu_types=(), power_of_two=False)
 KEEP = replace(OPTIONS, outcomes="keep")
 
 
