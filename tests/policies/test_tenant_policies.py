@@ -170,18 +170,18 @@ def test_kueue_lets_jobs_pass_a_blocked_one_or_not(queueing, second):
 
 
 @pytest.mark.parametrize(
-    ("whom", "ends"),
+    ("whom", "expected"),
     [
         ("never", {"a1": 50, "a3": 60, "a2": 70}),
         ("lower_priority", {"a3": 11, "a1": 60, "a2": 70}),
         ("lower_or_newer", {"a3": 11, "a1": 60, "a2": 70}),
     ],
 )
-def test_kueue_preempts_in_a_queue_as_told(whom, ends, queues):
+def test_kueue_preempts_in_a_queue_as_told(whom, expected, queues):
     path = queues("queues:\n  a: {quota: 8}\n")
     jobs = [Job("a1", 0, 50, gpus=8), Job("a2", 1, 10, gpus=8), Job("a3", 1, 10, gpus=8, priority=1)]
     # In the queue a3 comes before a2 in any case, by its priority.
-    assert ends(run(jobs, Kueue(within_cluster_queue=whom, round_s=None), path)) == ends
+    assert ends(run(jobs, Kueue(within_cluster_queue=whom, round_s=None), path)) == expected
 
 
 def test_kueue_preempts_nobody_for_a_job_beyond_its_quota(queues):
