@@ -1,8 +1,6 @@
 """`python -m clustergym.cluster describe`."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -37,12 +35,3 @@ def test_names_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFix
     path.write_text("name: '[red]x[/nothing]'\n" + nodes, encoding="utf-8")
     assert main(["describe", str(path)]) == 0
     assert "[red]x[/nothing]: 2 GPUs" in capsys.readouterr().out
-
-
-@pytest.mark.processes
-def test_as_a_command() -> None:
-    command = [sys.executable, "-m", "clustergym.cluster", "describe", "gavel-48"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert "gavel-48: 48 GPUs" in done.stdout
-    assert not done.stderr

@@ -71,11 +71,8 @@ def test_a_domain_is_a_node_to_oracles_of_data_sheets(
     racks: ClusterSpec, tmp_path: Path, oracle: RooflineOracle | GridOracle
 ) -> None:
     whole = tmp_path / "whole.yaml"
-    whole.write_text(
-        RACKS.replace(
-            "count: 14, gpus_per_node: 4, nodes_per_domain: 6, gang_nodes: 4", "count: 3, gpus_per_node: 16"
-        )
-    )
+    racked = "count: 14, gpus_per_node: 4, nodes_per_domain: 6, gang_nodes: 4"
+    whole.write_text(RACKS.replace(racked, "count: 3, gpus_per_node: 16"))
     classes = [ModelClass("gpt3", "6.7B", 256)]
     in_racks = oracle.tables(classes, racks, [4, 16, 32]).execution[0, 1]
     in_nodes = oracle.tables(classes, load_cluster(str(whole)), [4, 16, 32]).execution[0, 1]

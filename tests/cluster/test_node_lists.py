@@ -8,13 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.cluster.node_lists import (
-    Node,
-    cluster_keys,
-    cluster_text,
-    read_nodes,
-    types_of_partitions,
-)
+from clustergym.cluster.node_lists import Node, cluster_keys, cluster_text, read_nodes, types_of_partitions
 from clustergym.cluster.slurm_text import host_names
 from clustergym.commands.cluster import main
 from clustergym.common.errors import InputError
@@ -58,15 +52,8 @@ def test_partitions_name_types():
 
 
 def test_hosts():
-    assert host_names("gpu[01-03,7],login1,x[1-2]y") == [
-        "gpu01",
-        "gpu02",
-        "gpu03",
-        "gpu7",
-        "login1",
-        "x1y",
-        "x2y",
-    ]
+    names = ["gpu01", "gpu02", "gpu03", "gpu7", "login1", "x1y", "x2y"]
+    assert host_names("gpu[01-03,7],login1,x[1-2]y") == names
     assert host_names("r[1-2]n[01-02],(null)") == ["r1n01", "r1n02", "r2n01", "r2n02", "(null)"]
     assert host_names("(null)") == host_names("None assigned") == []
     for wrong in ("g[²-³]", "g[1-", "g]", "g[[1]]", "g[a]", "g[]"):
@@ -86,10 +73,8 @@ def test_the_number_of_gpus_is_kept(tmp_path_factory, sizes):
     path.write_text(cluster_text(keys, "x", guessed))
     cluster = load_cluster(str(path))
     found = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
-    assert found == {
-        kind: sum(gpus for name, gpus in sizes if name == kind)
-        for kind in sorted({name for name, _ in sizes})
-    }
+    kinds = {name for name, _ in sizes}
+    assert found == {kind: sum(gpus for name, gpus in sizes if name == kind) for kind in kinds}
 
 
 def test_a_type_of_ones_own_has_a_data_sheet_by_name(tmp_path, capsys):

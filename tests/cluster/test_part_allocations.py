@@ -43,10 +43,8 @@ def test_what_is_held_is_gone_and_comes_back(held):
     give(held, CPU, 1)
     # The half is of the second device, so the first is the untouched one.
     assert free_of(held) == ([6000, 2000], [80, 50], [[0, 500], [1000, 0]])
-    assert (held.node_of[[HALF, WHOLE, CPU]].tolist(), held.devices_of[[HALF, WHOLE, CPU]].tolist()) == (
-        [0, 0, 1],
-        [2, 1, 0],
-    )
+    assert held.node_of[[HALF, WHOLE, CPU]].tolist() == [0, 0, 1]
+    assert held.devices_of[[HALF, WHOLE, CPU]].tolist() == [2, 1, 0]
     assert [held.count_gpus(row) for row in (HALF, TWO, CPU)] == [1, 2, 1]
     for row in (HALF, WHOLE, CPU):
         held.release(row)

@@ -67,11 +67,7 @@ def test_compact_locality(gpus: int, best: int) -> None:
 
 
 def test_bandwidth_counts_ports_and_oversubscription() -> None:
-    factors = {
-        "leaf_oversubscription": 1.0,
-        "spine_oversubscription": 2.0,
-        "core_oversubscription": 4.0,
-    }
+    factors = {"leaf_oversubscription": 1.0, "spine_oversubscription": 2.0, "core_oversubscription": 4.0}
     spec = cluster(("A40", 2, 2), ("H800", 2, 8), **factors)
     # A40: one port of 100 Gbit/s = 12.5 GB/s a node. H800: 8 ports of 400 Gbit/s = 8 x 50 GB/s.
     assert [spec.bandwidth_gbs(0, tier) for tier in Locality] == [32, 12.5, 6.25, 3.125]

@@ -172,9 +172,7 @@ def test_no_interval_of_a_positive_quantity_goes_below_0_or_a_share_above_1(save
 
 def test_two_job_sets_for_one_seed_are_two_tables(save, capsys):
     folder = save(
-        result("fcfs", 0),
-        result("fcfs", 1),
-        result("fcfs", 0, jct=50.0, scenario=scenario(sha256="b" * 64)),
+        result("fcfs", 0), result("fcfs", 1), result("fcfs", 0, jct=50.0, scenario=scenario(sha256="b" * 64))
     )
     tables = collected(folder)
     assert [table["seeds"] for table in tables] == [[0, 1], [0]]
@@ -189,9 +187,8 @@ def test_seeds_that_differ_are_said_and_only_common_ones_used(save, capsys):
     [table] = collected(folder)
     assert figures(table) == {"fcfs": 15.0, "arena": 5.0}
     assert table["seeds"] == [0, 1]
-    assert "seeds differ (fcfs: 0, 1, 2; arena: 0, 1, 7); the figures are over the common 0, 1" in (
-        capsys.readouterr().out
-    )
+    told = "seeds differ (fcfs: 0, 1, 2; arena: 0, 1, 7); the figures are over the common 0, 1"
+    assert told in capsys.readouterr().out
 
 
 def test_without_a_common_seed_there_are_no_ratios(save, capsys):
@@ -406,9 +403,8 @@ def test_bad_places_and_options(save, tmp_path, capsys):
     assert "config.yaml: no such file (--by a key" in refusal(capsys, folder, "--by", "plaser")
     assert "did you mean fcfs" in refusal(capsys, folder, "--reference", "fcsf")
     assert "is a folder" in refusal(capsys, folder, "--json", tmp_path)
-    assert "cannot be written" in refusal(
-        capsys, folder, "--csv", folder / "000" / "deep" / "result.json" / "x.csv"
-    )
+    below = folder / "000" / "deep" / "result.json" / "x.csv"
+    assert "cannot be written" in refusal(capsys, folder, "--csv", below)
     assert "unrecognized" in refusal(capsys, folder, "--jsno", "x")
 
 

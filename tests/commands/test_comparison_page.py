@@ -55,16 +55,8 @@ def outcome(**changes: Any) -> dict[str, Any]:
 def test_every_cell_of_the_page() -> None:
     # srtf: sqrt(1 h x 4 h) = 2 h; fcfs: sqrt(2 h x 8 h) = 4 h; the seeds: 1 h and 4 h, together 2 h.
     # Restarts, unfair share and GPUs at work are means over windows and seeds.
-    words = [
-        "windows=2",
-        "policies=[srtf,fcfs]",
-        "report=a.md",
-        "json=b.json",
-        "processes=2",
-        "split=a b",
-        "x='1'",
-    ]
-    assert evaluation.markdown(outcome(), words).splitlines() == [
+    words = ["windows=2", "policies=[srtf,fcfs]", "report=a.md", "json=b.json", "processes=2"]
+    assert evaluation.markdown(outcome(), [*words, "split=a b", "x='1'"]).splitlines() == [
         "`clustergym evaluate windows=2 'policies=[srtf,fcfs]' 'split=a b' \"x='1'\"`",
         "",
         "In parentheses: the least and the greatest of single training seeds.",
@@ -87,9 +79,8 @@ def test_single_seeds_are_said_to_be_none() -> None:
     made["policies"] = made["policies"][:2]
     made["groups"][0]["load"] = [0.5, 1.25]
     lines = evaluation.markdown(made, ["a=$'b'"]).splitlines()
-    assert (
-        lines[0] == "`clustergym evaluate 'a=$'\"'\"'b'\"'\"''`"
-    )  # What a shell would expand is not in double quotes.
+    # What a shell would expand is not in double quotes.
+    assert lines[0] == "`clustergym evaluate 'a=$'\"'\"'b'\"'\"''`"
     assert lines[2] == "Load 0.5 to 1.25, 2 windows of the test split:"
     assert evaluation.markdown(outcome(traces=["a.csv", "b.csv"]), []).splitlines()[4] == "2 traces:"
 
@@ -146,13 +137,8 @@ def test_loads_outside_0_and_100_are_refused(given: Any) -> None:
 
 
 def test_compared_metrics() -> None:
-    assert evaluation._list_compared_metrics(["jct_p99", "ftf_mean"], deadlines=False) == [
-        "jct_p99",
-        "ftf_mean",
-    ]
-    assert evaluation._list_compared_metrics(["deadline_satisfaction"], deadlines=True) == [
-        "deadline_satisfaction"
-    ]
+    for names, deadlines in ((["jct_p99", "ftf_mean"], False), (["deadline_satisfaction"], True)):
+        assert evaluation._list_compared_metrics(names, deadlines=deadlines) == names
     for given, line in (
         ([], "name some of jct_mean, jct_p99, slowdown_mean, ftf_mean, deadline_satisfaction"),
         ("jct_mean", "name some of"),
@@ -170,10 +156,8 @@ def test_a_tuned_row_names_the_values_chosen() -> None:
         {"name": "gandiva", "a": 1, "b": 2, "c": 4},
         {"name": "gandiva", "a": 1, "b": 3, "c": 4},
     ]
-    assert (
-        evaluation._label(entrant.label, entrant.knobs, entrant.choices()[1])
-        == "gandiva a=1 b=3 (tuned) c=4 (tuned)"
-    )
+    label = evaluation._label(entrant.label, entrant.knobs, entrant.choices()[1])
+    assert label == "gandiva a=1 b=3 (tuned) c=4 (tuned)"
 
 
 def test_cells_of_ratios() -> None:

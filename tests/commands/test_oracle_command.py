@@ -10,8 +10,6 @@ from refusals import Said, refused
 
 from clustergym.commands.oracle import main
 from clustergym.commands.oracle.common import human, print_figures
-from clustergym.common.errors import InputError
-from clustergym.common.writing import plain, write_json
 
 needs_data = needs("arena")
 
@@ -58,27 +56,13 @@ def test_figures_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert human("rows", 19686) == "19,686"
     assert human("regret", None) == "-"
     assert human("mape", float("nan")) == "-"
-    print_figures(
-        "a title", {"mape": 0.1, "by_family": {"[red]": {"rows": 3}, "moe": {"rows": 4, "mape": 0.2}}}
-    )
+    families = {"[red]": {"rows": 3}, "moe": {"rows": 4, "mape": 0.2}}
+    print_figures("a title", {"mape": 0.1, "by_family": families})
     text = capsys.readouterr().out
     assert text.startswith("a title\n")
     assert "by family" in text
     assert "[red]" in text
     assert "20.00 %" in text
-
-
-def test_json_has_no_infinities() -> None:
-    import numpy as np
-
-    figures = {"a": float("inf"), "b": [np.float64("nan"), np.int64(3)], 4: np.array([1.5, np.inf])}
-    assert plain(figures) == {"a": None, "b": [None, 3], "4": [1.5, None]}
-
-
-def test_a_file_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="--json: cannot be written"):
-        write_json(tmp_path / "file" / "a.json", {})
 
 
 @needs_data

@@ -18,16 +18,7 @@ TINY = TransformerShape("tiny", hidden=8, layers=2, heads=2, vocabulary=10, feed
 # A layer multiplies a token by 4 x 8 x 8 + 2 x 8 x 32 = 768 parameters, the output by 80: 6 x 1,616 FLOPs.
 # Causal attention of 4 tokens is 3 x 4 x 8 x (4 / 2) FLOPs a layer.
 FLOPS_PER_TOKEN = 6 * 1616 + 2 * 192
-MACHINE = Machine(
-    "toy",
-    bf16_tflops=1e-6,
-    memory_gb=2.0,
-    memory_gbs=1.0,
-    link_gbs=1.0,
-    nic_gbps=8.0,
-    power_w=1.0,
-    fp8_tflops=2e-6,
-)
+MACHINE = Machine("toy", 1e-6, 2.0, 1.0, 1.0, nic_gbps=8.0, power_w=1.0, fp8_tflops=2e-6)
 """A million FLOP/s in bf16, twice that in fp8."""
 NOTHING = StepParts(**{one.name: 0.0 for one in fields(StepParts)})
 
@@ -35,9 +26,8 @@ NOTHING = StepParts(**{one.name: 0.0 for one in fields(StepParts)})
 def step(seconds: float, gigabytes: float, fits: bool = True, **plan: Any) -> PlannedStep:
     """Return a step of which three quarters are linear layers, a quarter fixed."""
     parts = replace(NOTHING, linear_s=0.75 * seconds, fixed_s=0.25 * seconds)
-    return PlannedStep(
-        ParallelPlan(**plan), 0.5, gigabytes * 1e9, 1.9e9 if gigabytes < 1.9 or not fits else 9e9, parts
-    )
+    room = 1.9e9 if gigabytes < 1.9 or not fits else 9e9
+    return PlannedStep(ParallelPlan(**plan), 0.5, gigabytes * 1e9, room, parts)
 
 
 FITTING = [step(0.1 * at, 1.0, data=2, micro_batch=at) for at in range(1, 8)]
@@ -70,10 +60,8 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Return the lines that are no rules of tables, their cells apart by |."""
-    lines = [
-        line.strip(" │┃").replace("┃", "|").replace("│", "|") for line in capsys.readouterr().out.splitlines()
-    ]
-    lines = [" ".join(line.split()) for line in lines]
+    shown = capsys.readouterr().out.replace("┃", "|").replace("│", "|")
+    lines = [" ".join(line.strip(" |").split()) for line in shown.splitlines()]
     return [line for line in lines if line and line[0] not in "┏┡└╇╰"]
 
 

@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from boards import write_board
 from error_lines import error_line
+from python_process import run_python
 
 from clustergym.commands import collect, evaluate, run
 from clustergym.commands.leaderboard import main as leaderboard
@@ -75,18 +75,19 @@ def plugin(tmp_path, monkeypatch):
     sys.modules.pop("odd_policy", None)
 
 
-@pytest.mark.slow
-def test_a_policy_that_ends_the_process_is_bad_input_and_leaves_nothing(plugin, capsys):
-    assert run.main(["policy=odd", "policy.act=leave", "hydra.run.dir=out", *SMALL]) == 2
-    assert "error: policy odd: ended its process with exit status 0 in decision 2, at " in error_line(capsys)
-    assert not Path("out").exists()
+ENDS = [
+    ("leave", [], "ended its process with exit status 0"),
+    ("loop", ["run.decision_limit_s=0.3"], "took longer than 0.3 s"),
+]
 
 
 @pytest.mark.slow
-def test_a_policy_that_loops_is_bad_input_where_decisions_have_a_limit(plugin, capsys):
-    words = ["policy=odd", "policy.act=loop", "hydra.run.dir=out", "run.decision_limit_s=0.3", *SMALL]
-    assert run.main(words) == 2
-    assert "error: policy odd: took longer than 0.3 s in decision 2, at " in error_line(capsys)
+@pytest.mark.parametrize(("act", "limit", "said"), ENDS)
+def test_a_policy_that_ends_the_process_or_loops_is_bad_input_and_leaves_nothing(
+    act, limit, said, plugin, capsys
+):
+    assert run.main(["policy=odd", f"policy.act={act}", "hydra.run.dir=out", *limit, *SMALL]) == 2
+    assert f"error: policy odd: {said} in decision 2, at " in error_line(capsys)
     assert not Path("out").exists()
 
 
@@ -115,10 +116,7 @@ def test_a_sweep_goes_on_after_a_policy_that_ends_the_process(plugin, capsys):
 def test_an_entry_of_a_policy_that_ends_the_process_or_loops_is_not_written(plugin, capsys):
     folder = write_board(Path("boards")).board.folder
     add = ["--root", "boards", "add", "small", "mine", "policy=odd"]
-    for act, said in (
-        ("leave", "ended its process with exit status 0"),
-        ("loop", "took longer than 0.3 s"),
-    ):
+    for act, _, said in ENDS:
         capsys.readouterr()
         assert leaderboard([*add, f"policy.act={act}", "--decision-limit-s", "0.3"]) == 2
         assert f"error: philly-1: policy odd: {said} in decision 2" in error_line(capsys)
@@ -155,15 +153,8 @@ def test_a_killed_run_is_not_taken_for_finished(plugin, tmp_path, capsys):
 
 @pytest.mark.processes
 def test_out_of_memory_is_one_line_and_leaves_nothing(plugin, tmp_path):
-    most = 5 << 30
     words = ["policy=odd", "policy.act=allocate", "hydra.run.dir=out", *SMALL]
-    done = subprocess.run(
-        [sys.executable, "-m", "clustergym.run", *words],
-        env=plugin,
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)),
-    )
+    done = run_python("-m", "clustergym.run", *words, most_bytes=5 << 30, cwd=tmp_path, **plugin)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: out of memory: Unable to allocate 2.00 GiB")
     assert done.stderr.count("\n") == 1

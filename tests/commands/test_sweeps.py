@@ -72,13 +72,7 @@ def test_a_run_that_fails_does_not_stop_the_others(launcher, tmp_path, monkeypat
 
 
 def test_a_sweep_prints_its_table_once(tmp_path, capsys):
-    words = [
-        "-m",
-        f"hydra.sweep.dir={tmp_path / 'out'}",
-        "compare=null",
-        "trace=philly-like",
-        "trace.jobs=30",
-    ]
+    words = ["-m", f"hydra.sweep.dir={tmp_path / 'out'}", "compare=null", *SMALL[1:3]]
     assert main([*words, "policy=fcfs,las", "progress=false", "report=false"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("jct_mean ↓") == 1

@@ -1,23 +1,19 @@
 """`python -m clustergym.trace`: import, validate, slice; describe and generate are delegated."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from error_lines import error_line
+from python_process import run_python
 from refusals import Said, refused
 
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
-from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace import draw
 from clustergym.trace.native import read_trace
 from clustergym.trace.trace import cut_trace
 
-ROOT = Path(__file__).parents[2]
 HELIOS = (
     "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
     "1,u,v,6,64,1,COMPLETED,2020-04-02 00:00:30,2020-04-02 00:01:00,2020-04-02 00:03:00,120,30\n"
@@ -31,10 +27,7 @@ NATIVE = "job_id,submit_s,model_family,model_size,global_batch,iterations,gpus,d
 
 @pytest.fixture(autouse=True)
 def fake_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    def seconds(model: ModelClass, gpu_type: str, gpus: int) -> float:
-        return 0.5
-
-    monkeypatch.setattr(draw, "reference_times", lambda cluster: seconds)
+    monkeypatch.setattr(draw, "reference_times", lambda cluster: lambda *_: 0.5)
 
 
 @pytest.fixture
@@ -53,30 +46,13 @@ def native(tmp_path: Path) -> Path:
 
 def test_import_writes_and_says_what(helios: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, figures = helios.with_name("out.csv"), helios.with_name("figures.json")
-    arguments = [
-        "import",
-        str(helios),
-        "-o",
-        str(out),
-        "--rule",
-        "ares",
-        "--seed",
-        "3",
-        "--json",
-        str(figures),
-    ]
-    assert main(arguments) == 0
+    arguments = f"import {helios} -o {out} --rule ares --seed 3 --json {figures}"
+    assert main(arguments.split()) == 0
     shown = capsys.readouterr()
     printed = shown.out
     assert shown.err == "left out 1 job: CPU job\n"
     trace = read_trace(out)
-    for part in (
-        str(out),
-        "out.provenance.json",
-        "helios",
-        "jobs     2 over 1.0 h",
-        trace.sha256,
-    ):
+    for part in (str(out), "out.provenance.json", "helios", "jobs     2 over 1.0 h", trace.sha256):
         assert part in printed
     # 6 GPUs for 120 s are 8 for 90 s, at 0.5 s an iteration; 500 s on one GPU.
     assert trace.gpus.tolist() == [8, 1]
@@ -141,20 +117,8 @@ def test_slice_by_time_and_by_number(native: Path) -> None:
     out = native.with_name("out.csv")
     assert main(["slice", str(native), "-o", str(out), "--start-s", "20", "--end-s", "70"]) == 0
     assert read_trace(out).job_id == ("j2", "j3", "j4", "j5", "j6")
-    arguments = [
-        "slice",
-        str(native),
-        "-o",
-        str(out),
-        "--force",
-        "--start-s",
-        "20",
-        "--skip",
-        "1",
-        "--first",
-        "2",
-    ]
-    assert main([*arguments, "--rebase"]) == 0
+    arguments = f"slice {native} -o {out} --force --start-s 20 --skip 1 --first 2 --rebase"
+    assert main(arguments.split()) == 0
     part = read_trace(out)
     assert part.job_id == ("j3", "j4")
     assert part.submit_s.tolist() == [0, 10]
@@ -198,15 +162,8 @@ def test_the_same_import_in_two_processes_is_the_same_to_the_byte(helios: Path) 
     written = []
     for seed in ("1", "2"):
         out = helios.with_name(f"out{seed}.csv")
-        run = subprocess.run(
-            [sys.executable, "-m", "clustergym.trace", "import", str(helios), "-o", str(out)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert run.returncode == 0, run.stderr
-        assert run.stderr == "left out 1 job: CPU job\n"
+        words = ("-m", "clustergym.trace", "import", helios, "-o", out)
+        run = run_python(*words, PYTHONHASHSEED=seed)
+        assert (run.returncode, run.stderr) == (0, "left out 1 job: CPU job\n")
         written.append((out.read_bytes(), out.with_name(f"out{seed}.provenance.json").read_bytes()))
     assert written[0] == written[1]

@@ -34,17 +34,8 @@ def test_an_interval_of_whole_numbers(tmp_path):
     pytest.importorskip("optuna", reason="pip install 'clustergym[tune]'")
     file = tmp_path / "tuned.json"
     given = ["policy=arena", "trace=philly-like", "trace.jobs=10", "policy.search_depth=int(interval(1,3))"]
-    more = [
-        "--metric",
-        "throughput_mean",
-        "--trials",
-        "2",
-        "--out",
-        str(tmp_path / "out"),
-        "--json",
-        str(file),
-    ]
-    assert main([*given, *more]) == 0
+    more = f"--metric throughput_mean --trials 2 --out {tmp_path / 'out'} --json {file}"
+    assert main([*given, *more.split()]) == 0
     told = json.loads(file.read_text())
     assert {trial["values"]["policy.search_depth"] for trial in told["trials"]} <= {"1", "2", "3"}
     assert told["best"]["throughput_mean"] == max(trial["throughput_mean"] for trial in told["trials"])

@@ -22,11 +22,7 @@ def test_lines_and_figures():
     note_some()  # Nobody records: nothing happens.
     with recording() as notes:
         note_some()
-    assert notes.lines() == [
-        "left out 3 jobs: ran 0 s",
-        "not modelled: PreemptType",
-        r"not read: a, b\u202e",
-    ]
+    assert notes.lines() == ["left out 3 jobs: ran 0 s", "not modelled: PreemptType", r"not read: a, b\u202e"]
     assert notes.figures() == {
         "left_out": {"job: ran 0 s": 3},
         "not_modelled": {"PreemptType": 1},

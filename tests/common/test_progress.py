@@ -3,7 +3,7 @@
 import pytest
 
 from clustergym.commands import evaluate
-from clustergym.common import processes, progress
+from clustergym.common import progress
 
 FEW = [
     "policies=[fcfs, srtf]", "scenarios.origin=synthetic", "scenarios.jobs=[10,12]", "scenarios.gpus=8",
@@ -17,17 +17,6 @@ def test_counted_results_are_the_results(capsys, monkeypatch):
     assert capsys.readouterr().err.splitlines() == [f"windows: {done} of 3" for done in (1, 2, 3)]
     assert list(progress.track_results("windows", iter("abc"), 3, wanted=False)) == ["a", "b", "c"]
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    ("quota", "wanted"), [("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1), ("900000 100000", 8)]
-)
-def test_a_container_may_have_less_time_than_cores(quota, wanted, tmp_path, monkeypatch):
-    monkeypatch.setattr(processes.os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr(processes, "QUOTA", tmp_path / "cpu.max")
-    assert processes.cores() == 8
-    (tmp_path / "cpu.max").write_text(f"{quota}\n")
-    assert processes.cores() == wanted
 
 
 def test_short_work_says_nothing(capsys):

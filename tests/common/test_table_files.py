@@ -4,12 +4,11 @@ import gzip
 import hashlib
 import math
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from error_lines import line_of, refuses
 from refusals import Said, refused
 
 from clustergym.common import text_files
@@ -28,7 +27,6 @@ from clustergym.common.columns import (
     round_up_counts,
     texts,
 )
-from clustergym.common.errors import InputError
 from clustergym.common.text_files import (
     TextTable,
     decode,
@@ -42,13 +40,6 @@ from clustergym.common.text_files import (
 NAN = float("nan")
 
 
-def line_of(do: Callable[[], Any]) -> str:
-    """Return the line of the error that something raises."""
-    with pytest.raises(InputError) as error:
-        do()
-    return str(error.value)
-
-
 def table(**columns: list[str]) -> TextTable:
     """Return a table whose rows stand on lines 2, 4, 6 and so on of t.csv."""
     length = len(next(iter(columns.values())))
@@ -56,14 +47,8 @@ def table(**columns: list[str]) -> TextTable:
 
 
 def test_numbers() -> None:
-    assert [number(cell) for cell in ("1", "-1.5", "+.5", "2.", "1e3", "1.5E-2")] == [
-        1,
-        -1.5,
-        0.5,
-        2,
-        1000,
-        0.015,
-    ]
+    cells = ("1", "-1.5", "+.5", "2.", "1e3", "1.5E-2")
+    assert [number(cell) for cell in cells] == [1, -1.5, 0.5, 2, 1000, 0.015]
     for cell, message in (
         ("", "is empty"), ("nan", "'nan' is not a finite number"), ("1_0", "'1_0' is not a finite number"),
         ("٣", "'٣' is not a finite number"), ("1e999", "'1e999' is too large (limit 2^53)"),
@@ -110,20 +95,18 @@ def test_columns_of_numbers() -> None:
         (lambda: numbers(made, "b", low=4), "t.csv:2: b: 3 is below 4 (give at least 4)"),
         (lambda: integers(made, "b", high=3.5), "t.csv:4: b: 4 is above 3.5 (give at most 3.5)"),
     ):
-        assert line_of(do) == line
+        refuses(do, line)
 
 
 def test_bounds() -> None:
     values, lines = np.array([NAN, 1.0, 2.0]), [0, 0, 9]
     check_bounds(values, "f", lines, "x", low=1.0, high=2.0)
     check_bounds(values, "f", lines, "x")
-    assert (
-        line_of(lambda: check_bounds(values, "f", lines, "x", high=1.5))
-        == "f:9: x: 2 is above 1.5 (give at most 1.5)"
+    refuses(
+        lambda: check_bounds(values, "f", lines, "x", high=1.5), "f:9: x: 2 is above 1.5 (give at most 1.5)"
     )
-    assert (
-        line_of(lambda: check_bounds(values, "f", lines, "x", low=1.5))
-        == "f: x: 1 is below 1.5 (give at least 1.5)"
+    refuses(
+        lambda: check_bounds(values, "f", lines, "x", low=1.5), "f: x: 1 is below 1.5 (give at least 1.5)"
     )
 
 
@@ -135,15 +118,13 @@ def test_columns_of_times() -> None:
     spent = durations(made, start, end, "start", "end")
     assert spent[0] == 20.0
     assert math.isnan(spent[1])
-    assert (
-        line_of(lambda: dates(made, "start"))
-        == "t.csv:4: start: 'None' is not a time (give YYYY-MM-DD HH:MM:SS)"
-    )
+    refuses(lambda: dates(made, "start"), "t.csv:4: start: 'None' is not a time (give YYYY-MM-DD HH:MM:SS)")
     late = np.array([10.0, 5.0])
     assert durations(made, late, late, "start", "end").tolist() == [0.0, 0.0]
-    assert line_of(lambda: durations(made, late + np.array([0, 1]), late, "start", "end")) == (
+    refuses(
+        lambda: durations(made, late + np.array([0, 1]), late, "start", "end"),
         "t.csv:4: end: '1970-01-01 00:00:05' lies before start 'None'"
-        " (mend end or start, or leave the row out)"
+        " (mend end or start, or leave the row out)",
     )
 
 
@@ -189,24 +170,22 @@ def test_limits_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     path.write_text("a,b\n1,2\n3,4\n")
     assert len(read_csv(path, [])) == 2
     path.write_text("a,b\n1,2\n3,4\n5,6\n")
-    assert line_of(lambda: read_csv(path, [])) == "t.csv:4: more than 2 columns or 3 rows (give a part of it)"
+    refuses(lambda: read_csv(path, []), "t.csv:4: more than 2 columns or 3 rows (give a part of it)")
     path.write_text("a,b,c\n")
-    assert line_of(lambda: read_csv(path, [])) == "t.csv:1: more than 2 columns or 3 rows (give a part of it)"
+    refuses(lambda: read_csv(path, []), "t.csv:1: more than 2 columns or 3 rows (give a part of it)")
     monkeypatch.setattr(text_files, "LARGEST_BYTES", 8)
     path.write_text("a,b\n1,2\n")
     assert len(read_bytes(path)) == 8
     path.write_text("a,b\n1,2\n\n")
-    assert line_of(lambda: read_bytes(path)) == "t.csv: is larger than 8 bytes (give a part of it)"
+    refuses(lambda: read_bytes(path), "t.csv: is larger than 8 bytes (give a part of it)")
     packed = Path("t.gz")
     monkeypatch.setattr(text_files, "LARGEST_BYTES", 50)
     packed.write_bytes(gzip.compress(b"x" * 50))
     assert read_bytes(packed) == b"x" * 50
     packed.write_bytes(gzip.compress(b"x" * 51))
-    assert line_of(lambda: read_bytes(packed)) == "t.gz: holds more than 50 bytes (give a part of it)"
+    refuses(lambda: read_bytes(packed), "t.gz: holds more than 50 bytes (give a part of it)")
     packed.write_bytes(gzip.compress(b"x" * 20)[:-4])
-    assert (
-        line_of(lambda: read_bytes(packed)) == "t.gz: ends in the middle of its gzip stream (copy it again)"
-    )
+    refuses(lambda: read_bytes(packed), "t.gz: ends in the middle of its gzip stream (copy it again)")
     packed.write_bytes(b"plain")
     assert line_of(lambda: read_bytes(packed)).startswith("t.gz: is not a gzip file: Not a gzipped")
     member = gzip.compress(b"x" * 20)
@@ -216,32 +195,28 @@ def test_limits_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert line_of(lambda: read_bytes(packed)).startswith("t.gz: is not a gzip file, or only in part: Not a")
     monkeypatch.setattr(text_files, "LARGEST_BYTES", 200)
     packed.write_bytes(gzip.compress(b"x" * 101) * 2)
-    assert line_of(lambda: read_bytes(packed)) == "t.gz: holds more than 200 bytes (give a part of it)"
+    refuses(lambda: read_bytes(packed), "t.gz: holds more than 200 bytes (give a part of it)")
 
 
 def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("jobs.csv").write_text("\n \n")
     Path("folder.csv").mkdir()
-    assert line_of(lambda: read_bytes(Path("jbs.csv"))) == "jbs.csv: no such file (did you mean jobs.csv?)"
+    refuses(lambda: read_bytes(Path("jbs.csv")), "jbs.csv: no such file (did you mean jobs.csv?)")
     # A name without a suffix may be meant to be a folder's.
     assert line_of(lambda: read_bytes(Path("foldercsv"))).endswith("no such file (did you mean folder.csv?)")
-    assert (
-        line_of(lambda: read_bytes(Path("no/x"))) == "no/x: no such file (nor is there a folder no to read)"
+    refuses(lambda: read_bytes(Path("no/x")), "no/x: no such file (nor is there a folder no to read)")
+    refuses(
+        lambda: read_bytes(Path("jobs.csv/x")),
+        "jobs.csv/x: no such file (nor is there a folder jobs.csv to read)",
     )
-    assert line_of(lambda: read_bytes(Path("jobs.csv/x"))) == (
-        "jobs.csv/x: no such file (nor is there a folder jobs.csv to read)"
+    refuses(lambda: read_bytes(Path("folder.csv")), "folder.csv: is a folder, not a file (name a file in it)")
+    refuses(
+        lambda: read_bytes(Path("jobs.csv")),
+        "jobs.csv: the file is empty (check how it was written or copied)",
     )
-    assert (
-        line_of(lambda: read_bytes(Path("folder.csv")))
-        == "folder.csv: is a folder, not a file (name a file in it)"
-    )
-    assert line_of(lambda: read_bytes(Path("jobs.csv"))) == (
-        "jobs.csv: the file is empty (check how it was written or copied)"
-    )
-    assert (
-        line_of(lambda: read_bytes(Path("/dev/null")))
-        == "/dev/null: is not a regular file (save it to a file first)"
+    refuses(
+        lambda: read_bytes(Path("/dev/null")), "/dev/null: is not a regular file (save it to a file first)"
     )
     assert line_of(lambda: read_bytes(Path("a\0b"))).endswith(
         ": embedded null byte (give a file that can be read)"
@@ -252,11 +227,12 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     path = Path("t.csv")
     assert decode("\ufeffé\n".encode(), path) == "é\n"
     save = "(save it as UTF-8 text)"
-    assert line_of(lambda: decode(b"a\nb\0", path)) == f"t.csv:2: NUL byte: not a text file {save}"
-    assert line_of(lambda: decode(b"a\n\n\xe9", path)) == f"t.csv:3: byte 0xe9 is not UTF-8 {save}"
-    assert line_of(lambda: decode("é".encode("utf-16"), path)) == f"t.csv:1: byte 0xff is not UTF-8 {save}"
-    assert line_of(lambda: decode(b"\xef\xbb\xbf \n", path)) == (
-        "t.csv: the file is empty (check how it was written or copied)"
+    refuses(lambda: decode(b"a\nb\0", path), f"t.csv:2: NUL byte: not a text file {save}")
+    refuses(lambda: decode(b"a\n\n\xe9", path), f"t.csv:3: byte 0xe9 is not UTF-8 {save}")
+    refuses(lambda: decode("é".encode("utf-16"), path), f"t.csv:1: byte 0xff is not UTF-8 {save}")
+    refuses(
+        lambda: decode(b"\xef\xbb\xbf \n", path),
+        "t.csv: the file is empty (check how it was written or copied)",
     )
     file = tmp_path / "t"
     file.write_bytes(b"\xef\xbb\xbfa\n")

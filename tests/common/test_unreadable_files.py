@@ -13,14 +13,8 @@ from clustergym import __main__ as console
 from clustergym.common.paths import conf_dir, traces_dir
 
 TRAINED = Path(__file__).parents[2] / "clustergym" / "agents" / "trained" / "elastic.safetensors"
-SMALL = [
-    "compare=null",
-    "cluster=arena-16",
-    "trace=philly-like",
-    "trace.jobs=4",
-    "progress=false",
-    "report=false",
-]
+SMALL = ["compare=null", "cluster=arena-16", "trace=philly-like", "trace.jobs=4", "report=false"]
+SMALL += ["progress=false"]
 
 
 @pytest.fixture(scope="module")
@@ -38,19 +32,14 @@ def made(tmp_path_factory):
     return folder
 
 
+LEARNED = "run policy=learned policy.checkpoint=agent.safetensors compare=null"
 CASES = {
     "trace of run": ("trace.csv", "run policy=fcfs trace=file trace.path=trace.csv compare=null"),
     "trace of trace": ("trace.csv", "trace validate trace.csv"),
     "cluster of run": ("cluster.yaml", "run policy=fcfs cluster=file cluster.path=cluster.yaml compare=null"),
     "cluster of cluster": ("cluster.yaml", "cluster describe cluster.yaml"),
-    "checkpoint": (
-        "agent.safetensors",
-        "run policy=learned policy.checkpoint=agent.safetensors compare=null",
-    ),
-    "what describes it": (
-        "agent.yaml",
-        "run policy=learned policy.checkpoint=agent.safetensors compare=null",
-    ),
+    "checkpoint": ("agent.safetensors", LEARNED),
+    "what describes it": ("agent.yaml", LEARNED),
     "failures": ("failures.csv", "run policy=fcfs scenario.failures.path=failures.csv compare=null"),
     "oracle": ("times.csv", "run policy=fcfs oracle=table oracle.path=times.csv compare=null"),
     "result of collect": ("out/result.json", "collect out"),

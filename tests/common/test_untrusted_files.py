@@ -1,6 +1,5 @@
 """Every reader of a file that others may have made: pipes, devices, bombs and edits end in one line."""
 
-import contextlib
 import gzip
 import json
 import os
@@ -17,7 +16,6 @@ from refusals import Said, refused
 from clustergym.commands import collect, replay, run, trace
 from clustergym.commands.report import main as report
 from clustergym.common.errors import InputError, alike, visible, visible_all
-from clustergym.common.reading import read_json, read_regular
 from clustergym.oracle.table_cache import Store, pack
 
 Command = Callable[[Path], int]
@@ -367,27 +365,6 @@ def test_a_cached_table_is_not_unpacked(tmp_path: Path) -> None:
     (tmp_path / "k.npz").unlink()
     os.mkfifo(tmp_path / "k.npz")
     assert store.read("k", stack.shape) is None
-
-
-def test_reading(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    for content, said in (
-        (b"[" * 10**5, "RecursionError"),
-        (b"9" * 5000, "ValueError"),
-        (b"NaN", "NaN is not a JSON number"),
-        (b"\xff", "not UTF-8"),
-        (b"{", "not JSON"),
-        (b" " * 101 * 1024, "is larger than"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match=said):
-            read_json(path, 100 * 1024, "remedy")
-    with pytest.raises(InputError, match="No such file"):
-        read_regular(tmp_path / "none", 10, "mend")
-    with pytest.raises(InputError, match="null byte"):
-        read_regular(Path("a\0b"), 10, "mend")
-    with contextlib.suppress(OSError), pytest.raises(InputError, match="not a regular file"):
-        read_regular(Path("/dev/full"), 10, "mend")
 
 
 def test_what_is_visible() -> None:

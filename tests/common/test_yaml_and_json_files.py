@@ -3,12 +3,12 @@
 import gzip
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from error_lines import line_of, refuses
 from refusals import Said, refused
 
 from clustergym.common import kubernetes, processes, reading, writing, yaml_file
@@ -23,13 +23,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in an empty folder, so that names of files are short."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def line_of(do: Callable[[], Any]) -> str:
-    """Return the line of the error that something raises."""
-    with pytest.raises(InputError) as error:
-        do()
-    return str(error.value)
 
 
 def test_lines_of_a_mapping() -> None:
@@ -66,33 +59,29 @@ def test_yaml_at_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_file, "LARGEST_NODES", 11)
     assert parse_mapping(text, path).content == {"a": [1, 2, 3], "b": [1, 2, 3]}
     monkeypatch.setattr(yaml_file, "LARGEST_NODES", 10)
-    assert line_of(lambda: parse_mapping(text, path)) == (
-        "m.yaml:1: stands for more than 10 values once its aliases are written out (use fewer aliases)"
+    refuses(
+        lambda: parse_mapping(text, path),
+        "m.yaml:1: stands for more than 10 values once its aliases are written out (use fewer aliases)",
     )
     monkeypatch.setattr(yaml_file, "LARGEST_BYTES", 5)
     path.write_text("a: 12")
     assert read_mapping(path).content == {"a": 12}
     path.write_text("a: 123")
-    assert line_of(lambda: read_mapping(path)) == "m.yaml: is larger than 5 bytes (give a YAML file)"
+    refuses(lambda: read_mapping(path), "m.yaml: is larger than 5 bytes (give a YAML file)")
 
 
 def test_yaml_files_that_are_none() -> None:
     Path("mine.yaml").write_bytes(b"a: 1\nb: \xff\n")
     Path("mien.txt").touch()
-    assert (
-        line_of(lambda: read_mapping(Path("mine.yaml")))
-        == "mine.yaml:2: is not UTF-8 text (save it as UTF-8)"
+    refuses(lambda: read_mapping(Path("mine.yaml")), "mine.yaml:2: is not UTF-8 text (save it as UTF-8)")
+    refuses(lambda: read_mapping(Path("mien.yaml")), "mien.yaml: no such file (did you mean mine.yaml?)")
+    refuses(
+        lambda: read_mapping(Path("no/m.yaml")),
+        "no/m.yaml: no such file (there is no folder no that can be read)",
     )
-    assert (
-        line_of(lambda: read_mapping(Path("mien.yaml")))
-        == "mien.yaml: no such file (did you mean mine.yaml?)"
-    )
-    assert line_of(lambda: read_mapping(Path("no/m.yaml"))) == (
-        "no/m.yaml: no such file (there is no folder no that can be read)"
-    )
-    assert line_of(lambda: read_mapping(Path("."))) == ".: is a folder (give a YAML file)"
-    assert line_of(lambda: read_mapping(Path("/dev/null"))) == (
-        "/dev/null: is not a regular file (save it to a file first)"
+    refuses(lambda: read_mapping(Path(".")), ".: is a folder (give a YAML file)")
+    refuses(
+        lambda: read_mapping(Path("/dev/null")), "/dev/null: is not a regular file (save it to a file first)"
     )
 
 
@@ -107,14 +96,11 @@ READ = "j: not JSON that can be read: ValueError: "
         (b"NaN", READ + "NaN is not a JSON number (mend)"),
         (b"-Infinity", READ + "-Infinity is not a JSON number (mend)"),
         (b"1e999", READ + "1e999 is beyond the largest number (mend)"),
-        (
-            b"1" * 301,
-            f"{READ}{'1' * 20}… is a number of more than 300 digits (mend)",
-        ),
+        (b"1" * 301, f"{READ}{'1' * 20}… is a number of more than 300 digits (mend)"),
     ],
 )
 def test_json_that_is_refused(content: bytes, line: str) -> None:
-    assert line_of(lambda: reading.parse_json(content, Path("j"), "mend")) == line
+    refuses(lambda: reading.parse_json(content, Path("j"), "mend"), line)
 
 
 def test_json() -> None:
@@ -124,18 +110,14 @@ def test_json() -> None:
     path = Path("j")
     path.write_text("[1]")
     assert reading.read_json(path, 3, "mend") == [1]
-    assert line_of(lambda: reading.read_json(path, 2, "mend")) == "j: is larger than 2 bytes (mend)"
-    assert line_of(lambda: reading.read_json(Path("x"), 2, "mend")) == (
-        "x: cannot be read: No such file or directory (mend)"
+    refuses(lambda: reading.read_json(path, 2, "mend"), "j: is larger than 2 bytes (mend)")
+    refuses(
+        lambda: reading.read_json(Path("x"), 2, "mend"), "x: cannot be read: No such file or directory (mend)"
     )
-    assert (
-        line_of(lambda: reading.read_regular(Path("."), 2, "mend"))
-        == ".: cannot be read: Is a directory (mend)"
-    )
+    refuses(lambda: reading.read_regular(Path("."), 2, "mend"), ".: cannot be read: Is a directory (mend)")
+    assert "null byte" in line_of(lambda: reading.read_regular(Path("a\0b"), 2, "mend"))
     os.mkfifo("pipe")
-    assert (
-        line_of(lambda: reading.read_regular(Path("pipe"), 2, "mend")) == "pipe: is not a regular file (mend)"
-    )
+    refuses(lambda: reading.read_regular(Path("pipe"), 2, "mend"), "pipe: is not a regular file (mend)")
 
 
 def test_json_lines() -> None:
@@ -152,10 +134,10 @@ def test_json_lines() -> None:
         Path("none"), largest_bytes=99, longest_line_bytes=9, remedy="", packed=gzip.compress(b"{}")
     )
     assert list(packed) == [(1, {})]
-    assert line_of(lambda: read(longest=10)) == "l.gz:2: is longer than 10 bytes (mend)"
-    assert line_of(lambda: read(largest=19)) == "l.gz:2: the log unpacks to more than 19 bytes (mend)"
-    assert line_of(lambda: read(b"{}\n[]\n")) == "l.gz:2: is not a JSON object (mend)"
-    assert line_of(lambda: read(b"{}\n{\n")) == "l.gz:2: is not JSON (mend)"
+    refuses(lambda: read(longest=10), "l.gz:2: is longer than 10 bytes (mend)")
+    refuses(lambda: read(largest=19), "l.gz:2: the log unpacks to more than 19 bytes (mend)")
+    refuses(lambda: read(b"{}\n[]\n"), "l.gz:2: is not a JSON object (mend)")
+    refuses(lambda: read(b"{}\n{\n"), "l.gz:2: is not JSON (mend)")
     assert line_of(lambda: read(cut=-9)).startswith("l.gz: cannot be read: Compressed file ended before")
     path.write_bytes(b"plain")
     made = reading.read_json_lines(path, largest_bytes=9, longest_line_bytes=9, remedy="mend")
@@ -180,16 +162,15 @@ def test_plain_values() -> None:
 def test_files_are_written_all_or_none() -> None:
     Path("old").write_text("old")
     Path("folder").mkdir()
-    assert line_of(lambda: writing.write_files({Path("old"): b"new", Path("folder"): b""}, "--out")) == (
-        "folder: --out: is a folder (name a file in it)"
+    refuses(
+        lambda: writing.write_files({Path("old"): b"new", Path("folder"): b""}, "--out"),
+        "folder: --out: is a folder (name a file in it)",
     )
-    assert line_of(lambda: writing.write_files({Path("old"): b"new", Path("old/x"): b""}, "--out")) == (
-        "old/x: --out: cannot be written: Not a directory (make room, or name another file)"
+    refuses(
+        lambda: writing.write_files({Path("old"): b"new", Path("old/x"): b""}, "--out"),
+        "old/x: --out: cannot be written: Not a directory (make room, or name another file)",
     )
-    assert (
-        line_of(lambda: writing.write_json(Path("folder"), 1))
-        == "folder: --json: is a folder (name a file in it)"
-    )
+    refuses(lambda: writing.write_json(Path("folder"), 1), "folder: --json: is a folder (name a file in it)")
     assert Path("old").read_text() == "old"
 
     def write_half() -> None:
@@ -222,23 +203,15 @@ CLUSTER_QUEUE: dict[str, Any] = {
 
 def test_objects_of_kubernetes() -> None:
     one = KubernetesObject(Path("k"), CLUSTER_QUEUE)
-    assert (one.kind, one.name, one.text("spec.weight"), one.text("spec.none")) == (
-        "ClusterQueue",
-        "team",
-        "3",
-        "",
-    )
+    assert (one.kind, one.name) == ("ClusterQueue", "team")
+    assert (one.text("spec.weight"), one.text("spec.none")) == ("3", "")
     assert one.get("spec.weight", int, 0) == 3
     assert one.get("spec.none.deeper", int, 7) == 7
     assert (one.flag("spec", "on"), one.flag("spec", "weight"), one.flag("no", "on")) == (True, False, False)
     assert one.labels() == {"a": "1", "b": "x"}
     first, second = one.items("spec.groups")
-    assert (first.kind, first.name, first.get("size", int, 0), second.kind) == (
-        "ClusterQueue",
-        "team",
-        2,
-        "Other",
-    )
+    assert (first.kind, first.name, first.get("size", int, 0)) == ("ClusterQueue", "team", 2)
+    assert second.kind == "Other"
     assert one.items("spec.none") == []
     groups, other = CLUSTER_QUEUE["spec"]["groups"], "is of another type than expected:"
     nameless = KubernetesObject(Path("k"), {"metadata": {"name": []}})
@@ -251,7 +224,7 @@ def test_objects_of_kubernetes() -> None:
         (lambda: kubernetes.quantity(one, "x", 1000001), "x: '1000001' is no number of GPUs"),
         (lambda: kubernetes.quantity(one, "x", "٣"), "x: '٣' is no number of GPUs"),
     ):
-        assert line_of(do) == f"k: ClusterQueue team: {line} (print it with kubectl get KIND -A -o json)"
+        refuses(do, f"k: ClusterQueue team: {line} (print it with kubectl get KIND -A -o json)")
     assert line_of(lambda: nameless.name).startswith(f"k: metadata.name: {other} '[]' (print it")
     assert line_of(lambda: KubernetesObject(Path("k"), {"kind": ["x"]}).kind).startswith(f"k: kind: {other}")
     assert [kubernetes.quantity(one, "x", value) for value in ("0", 8, "1000000")] == [0, 8, 10**6]
@@ -264,11 +237,8 @@ def test_lists_of_kubernetes() -> None:
         path.write_text(text)
         return [one.kind for one in read_objects(path, ("A", "B"))]
 
-    assert (
-        read('{"items": [{"kind": "A"}, {"kind": "B"}]}')
-        == read(' [{"kind": "A"}, {"kind": "B"}]')
-        == ["A", "B"]
-    )
+    assert read('{"items": [{"kind": "A"}, {"kind": "B"}]}') == ["A", "B"]
+    assert read(' [{"kind": "A"}, {"kind": "B"}]') == ["A", "B"]
     assert read('{"kind": "A"}') == read("kind: A\n") == read("items:\n- kind: A\n") == ["A"]
     assert read("# printed\n---\nkind: A\n---\n---\nkind: B\n") == ["A", "B"]
     assert read('{"items": []}') == []
@@ -276,8 +246,8 @@ def test_lists_of_kubernetes() -> None:
         assert read('{"items": [{"kind": "C"}, {"kind": "A", "xq": 1, "spec": {"y": 2}}], "z": 3}') == ["A"]
     assert notes.lines() == ["left out 1 object: C is not read", "not read: List z, A xq"]
     printed = "(print it with kubectl get KIND -A -o json)"
-    assert line_of(lambda: read("[1]")) == f"k: is not a list of Kubernetes objects {printed}"
-    assert line_of(lambda: read("{}")) == f"k: kind: has an object without a kind {printed}"
+    refuses(lambda: read("[1]"), f"k: is not a list of Kubernetes objects {printed}")
+    refuses(lambda: read("{}"), f"k: kind: has an object without a kind {printed}")
 
 
 def test_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,8 +259,9 @@ def test_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
         quota.write_text(text)
         assert processes.cores() == cores
     assert [processes.check_processes(value) for value in (0, 3, "ray")] == [0, 3, "ray"]
-    assert line_of(lambda: processes.check_processes(-1)) == (
-        "processes: -1 is no count (give 0 for one per core, more, or ray)"
+    refuses(
+        lambda: processes.check_processes(-1),
+        "processes: -1 is no count (give 0 for one per core, more, or ray)",
     )
     assert line_of(lambda: processes.check_processes("two", "workers")).startswith(
         "workers: 'two' is no count"
@@ -304,8 +275,6 @@ def test_work_in_this_process() -> None:
     assert prepared == [1]
     assert list(processes.in_order(str, [3, 1, 2])) == ["3", "1", "2"]
     assert list(processes.in_order(str, [])) == []
-    with pytest.raises(InputError) as error, processes.report_lost_processes():
+    told = r"^processes: one was ended before its work was done \(give fewer if memory ran out\)$"
+    with pytest.raises(InputError, match=told), processes.report_lost_processes():
         raise processes.BrokenProcessPool
-    assert (
-        str(error.value) == "processes: one was ended before its work was done (give fewer if memory ran out)"
-    )

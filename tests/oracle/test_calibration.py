@@ -1,6 +1,5 @@
 """Fitting constants, the file they go to, and validation."""
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,19 +11,8 @@ from published_data import DATA, needs
 from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration import operator_fit as calibration
-from clustergym.oracle.calibration.operator_fit import (
-    PRIORS,
-    Calibrator,
-    robust,
-    vector,
-    with_vector,
-)
-from clustergym.oracle.calibration.validation import (
-    Rows,
-    predict_times,
-    read_rows,
-    validate,
-)
+from clustergym.oracle.calibration.operator_fit import PRIORS, Calibrator, robust, vector, with_vector
+from clustergym.oracle.calibration.validation import Rows, predict_times, read_rows, validate
 from clustergym.oracle.grid.constants import Constants, clock_share
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.catalog import load_catalog
@@ -123,19 +111,15 @@ def test_what_is_written_is_read_back_and_the_same_each_time(tmp_path: Path) -> 
 @pytest.mark.parametrize("run", [calibration.cross_validate, validate])
 def test_bad_measurements_are_one_clear_line(tmp_path: Path, run: object) -> None:
     assert callable(run)
-    cases = {
-        "column": (HEADER.replace("gpu_type", "gpu"), row("bert", "760M", 128, PLACES[0], 5.0), "gpu_type"),
-        "device": (HEADER, row("bert", "760M", 128, ("a400", 1, 1), 5.0), "did you mean"),
-        "model": (HEADER, row("bert", "760", 128, PLACES[0], 5.0), "did you mean 760M"),
-        "batch": (HEADER, row("bert", "760M", 0, PLACES[0], 5.0), "batch_size"),
-        "time": (HEADER, row("bert", "760M", 128, PLACES[0], -5.0), "not positive"),
-        "kind": (
-            HEADER,
-            row("bert", "760M", 128, PLACES[0], 5.0).replace("optimal", "estimated_dp"),
-            "measured",
-        ),
-    }
-    for header, line, message in cases.values():
+    good = row("bert", "760M", 128, PLACES[0], 5.0)
+    for header, line, message in (
+        (HEADER.replace("gpu_type", "gpu"), good, "gpu_type"),
+        (HEADER, row("bert", "760M", 128, ("a400", 1, 1), 5.0), "did you mean"),
+        (HEADER, row("bert", "760", 128, PLACES[0], 5.0), "did you mean 760M"),
+        (HEADER, row("bert", "760M", 0, PLACES[0], 5.0), "batch_size"),
+        (HEADER, row("bert", "760M", 128, PLACES[0], -5.0), "not positive"),
+        (HEADER, good.replace("optimal", "estimated_dp"), "measured"),
+    ):
         with pytest.raises(InputError, match=message) as caught:
             run(write_csv(tmp_path, line, header=header))
         assert "\n" not in str(caught.value)
@@ -222,8 +206,6 @@ def test_arena_names_are_the_catalogues(tmp_path: Path) -> None:
     rows = read_rows(write_csv(tmp_path, row("bert", "760M", 128, PLACES[0], 6.5)), CATALOG)
     assert rows.models == (ModelClass("gpt3", "760M", 128),)
     assert rows.layouts[0] == ("A100", 1, 1)
-    with (tmp_path / "measured.csv").open() as stream:
-        assert len(list(csv.reader(stream))) == 2
 
 
 def test_each_model_is_left_out_with_all_of_its_rows_and_no_other():

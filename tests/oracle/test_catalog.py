@@ -90,10 +90,8 @@ def test_measured_relaunch_seconds(catalog: Catalog) -> None:
 
 
 def test_every_family_of_the_published_traces_is_there(catalog: Catalog) -> None:
-    small = (
-        "resnet50 resnet18 yolov3 bert deepspeech2 neumf vgg16 inception3 gpt2 transformer recommendation lm"
-    )
-    for family in [*small.split(), "a3c", "cyclegan"]:
+    small = "resnet50 resnet18 yolov3 bert deepspeech2 neumf vgg16 inception3 gpt2 transformer"
+    for family in [*small.split(), "recommendation", "lm", "a3c", "cyclegan"]:
         spec = get(catalog, family)
         assert (spec.architecture, spec.family, catalog.sizes(family)) == ("dense", family, ("",))
         assert min(spec.parameters, spec.forward_flops_per_sample, spec.activation_bytes_per_sample) > 0
@@ -121,9 +119,8 @@ def test_extra_models_join_the_catalogue(tmp_path: Path) -> None:
     assert get(catalog, "mine").parameters == 1e6
     assert catalog.sizes("tiny_gpt") == ("tiny",)
     assert "gpt3" in catalog.families
-    assert load_catalog(extra=tmp_path / "mine.yaml").families == tuple(
-        sorted({*load_catalog().families, "mine"})
-    )
+    mine = load_catalog(extra=tmp_path / "mine.yaml").families
+    assert mine == tuple(sorted({*load_catalog().families, "mine"}))
     assert catalog.fingerprint() != load_catalog().fingerprint()
 
 
@@ -151,10 +148,4 @@ def test_malformed_files_end_in_one_line(tmp_path: Path, given: dict[str, list[s
     assert old in text
     (tmp_path / "mine.yaml").write_text(text.replace(old, new))
     with said.of_error(tmp_path):
-        get(load_catalog(extra=tmp_path), "mine")
-
-
-def test_binary_junk(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00\x80junk")
-    with pytest.raises(InputError, match="UTF-8"):
         get(load_catalog(extra=tmp_path), "mine")

@@ -86,8 +86,7 @@ def test_rows_do_not_depend_on_company(oracle: GridOracle, tables: OracleTables)
 
 
 def test_a_model_larger_than_any_allocation_is_infeasible_everywhere(oracle: GridOracle) -> None:
-    model = ModelClass("gpt3", "39B", 128)
-    found = oracle.tables([model], cluster("A10"), [1, 2, 4])
+    found = oracle.tables([ModelClass("gpt3", "39B", 128)], cluster("A10"), [1, 2, 4])
     assert np.isinf(found.execution).all()
     assert np.isinf(found.profiled).all()
 

@@ -1,8 +1,8 @@
 """Plans and placements of Morphling's tables: the reader, the figures by hand, and the published rows."""
 
-import os
 from pathlib import Path
 
+import published_data
 import pytest
 from refusals import Said, refused
 
@@ -11,7 +11,7 @@ from clustergym.commands.oracle import main
 from clustergym.oracle.calibration.placements import placement_figures, read_placements, validate_placements
 from clustergym.oracle.models.shape import ParallelPlan
 
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "morphling"
+DATA = published_data.DATA / "morphling"
 
 
 def folder(path: Path, *rows: str, model: str = "bert") -> Path:
@@ -43,15 +43,8 @@ def test_figures_by_hand(tmp_path: Path) -> None:
     assert found["seconds"]["mape"] == pytest.approx((0.1 + 0.2 + 0 + 1 / 3) / 4)
     # `ga` is chosen twice: right on one node, a ninth slower on two.
     assert found["plans"]["all"] == found["plans"]["bert"]
-    assert found["plans"]["bert"] == pytest.approx(
-        {
-            "placements": 2,
-            "lost_median": 1 / 18,
-            "lost_mean": 1 / 18,
-            "lost_most": 1 / 9,
-            "within_5_percent": 0.5,
-        }
-    )
+    lost = {"lost_median": 1 / 18, "lost_mean": 1 / 18, "lost_most": 1 / 9, "within_5_percent": 0.5}
+    assert found["plans"]["bert"] == pytest.approx({"placements": 2, **lost})
     # 0.30 / 0.22 against 1.5, and 1.2 against 1.08.
     off = [0.30 / 0.22 / 1.5 - 1, 1.2 / 1.08 - 1]
     assert found["ratios"]["mape"] == pytest.approx((abs(off[0]) + off[1]) / 2)
@@ -73,7 +66,7 @@ def test_a_folder_without_tables(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "has no table of placements" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"Morphling's published step times are not in {DATA}")
+@published_data.needs("morphling")
 def test_published_step_times(capsys: pytest.CaptureFixture[str]) -> None:
     rows = read_placements(DATA)
     assert len(rows) == 453

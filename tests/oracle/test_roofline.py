@@ -19,7 +19,7 @@ from clustergym.oracle.models.catalog import ARENA_FAMILIES, load_catalog
 from clustergym.oracle.models.model_spec import SHAPE, ModelClass
 from clustergym.oracle.roofline.devices import Devices, Layout
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle, best_times
-from clustergym.oracle.roofline.work import UniformPlan, Work, sample_bytes, state_bytes
+from clustergym.oracle.roofline.work import Work
 
 DATA = published_data.DATA / "arena"
 needs_data = needs("arena")
@@ -218,18 +218,3 @@ def test_against_measured_hardware() -> None:
     # Measured: 0.84 to 1.00. With the anomalies, wide_resnet-500M has 0.75, the others 0.87 or more.
     assert len(ranks) == 10
     assert min(ranks.values()) > 0.8, ranks
-
-
-@needs_data
-def test_data_parallel_memory_against_measurements() -> None:
-    with (DATA / "arena_dp_memory.csv").open() as stream:
-        rows = [row for row in csv.DictReader(stream) if row["recorded"] == "1"]
-    classes = [ModelClass(ARENA_FAMILIES[row["model_family"]], row["params"], 1) for row in rows]
-    batch = np.array([float(row["batch_size"]) for row in rows])
-    work = Work.from_specs([CATALOG.get(model) for model in classes], batch.tolist())
-    plan = UniformPlan(1, 1, np.array([float(row["dp_degree"]) for row in rows]))
-    samples = np.ceil(np.ceil(batch / plan.data) / 16)
-    gigabytes = (state_bytes(work, plan) + samples * sample_bytes(work, plan)) / 1e9
-    error = np.abs(gigabytes / np.array([float(row["memory_gb"]) for row in rows]) - 1)
-    # Measured: 4.7 %.
-    assert np.median(error) < 0.06

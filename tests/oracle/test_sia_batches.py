@@ -55,10 +55,10 @@ def test_a_gradient_that_rounds_to_nothing_leaves_only_noise(folder: Path) -> No
     assert read_training(folder / "cifar10").by_noise(32)[0] == pytest.approx(10)
 
 
-def tables_of(folder: Path, batch: int):
+def tables_of(folder: Path, batch: int, choice: str = "fixed"):
     cluster = ClusterSpec("one", (NodeGroup(load_gpu_types()["T4"], 1, 1),), Fabric())
     classes = [ModelClass("resnet18", "", batch)]
-    return SiaProfileOracle(folder, calibrated=False).tables(classes, cluster, [1])
+    return SiaProfileOracle(folder, choice, calibrated=False).tables(classes, cluster, [1])
 
 
 def test_batches_of_a_class_by_hand(folder: Path) -> None:
@@ -89,27 +89,21 @@ def test_classes_without_a_choice(folder: Path, change: str) -> None:
             path.write_text("progress,iteration\n100,100\n")
         elif change == "no files":
             path.unlink()
-    if change == "best":
-        cluster = ClusterSpec("one", (NodeGroup(load_gpu_types()["T4"], 1, 1),), Fabric())
-        oracle = SiaProfileOracle(folder, "best")
-        assert oracle.tables([ModelClass("resnet18", "", 32)], cluster, [1]).batches is None
-    else:
-        assert tables_of(folder, batch).batches is None
+    assert tables_of(folder, batch, "best" if change == "best" else "fixed").batches is None
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("rows", "message"),
     [
-        (f"{HEADER}\n40,40,x,1\n100,100,1,3\n", ":2: grad_sqr: 'x' is not"),
-        (f"{HEADER}\n40,40,1,-1\n100,100,1,3\n", ":2: grad_var: -1 is below 0"),
-        (f"{HEADER}\n40,40,1,1\n30,100,1,3\n", ":3: progress: falls"),
+        ("40,40,x,1\n100,100,1,3", ":2: grad_sqr: 'x' is not"),
+        ("40,40,1,-1\n100,100,1,3", ":2: grad_var: -1 is below 0"),
+        ("40,40,1,1\n30,100,1,3", ":3: progress: falls"),
     ],
 )
-def test_malformed_statistics_end_in_one_line(folder: Path, content: str, message: str) -> None:
-    (folder / "cifar10" / "validation-8.csv").write_text(content)
-    with pytest.raises(InputError) as error:
+def test_malformed_statistics_end_in_one_line(folder: Path, rows: str, message: str) -> None:
+    (folder / "cifar10" / "validation-8.csv").write_text(f"{HEADER}\n{rows}\n")
+    with pytest.raises(InputError, match=message):
         tables_of(folder, 32)
-    assert message in str(error.value)
 
 
 def test_job_lengths_validated_or_by_the_noise_scale(folder: Path, tmp_path: Path) -> None:

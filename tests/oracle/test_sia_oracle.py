@@ -185,14 +185,8 @@ def test_published_profiles_give_the_isolated_run_times() -> None:
 def test_every_published_profile_is_read() -> None:
     oracle = SiaProfileOracle(DATA / "profiles", "best")
     # NeuMF comes first: four GPUs train it no faster than one.
-    batches = {
-        "neumf": 16384,
-        "bert": 192,
-        "deepspeech2": 320,
-        "resnet18": 2048,
-        "resnet50": 6400,
-        "yolov3": 256,
-    }
+    batches = {"neumf": 16384, "bert": 192, "deepspeech2": 320, "resnet18": 2048, "resnet50": 6400}
+    batches["yolov3"] = 256
     classes = [ModelClass(family, "", batch) for family, batch in batches.items()]
     for gpu in SUFFIXES:
         tables = oracle.tables(classes, cluster_of(gpu, nodes=4, per_node=4), [1, 2, 4])
@@ -203,13 +197,8 @@ def test_every_published_profile_is_read() -> None:
 @needs_data
 def test_the_command_runs() -> None:
     profiles = f"{DATA}/profiles"
-    scenario = build_scenario(
-        compose(
-            [
-                *("policy=sia", "cluster=sia-64", "trace=file", "oracle=sia", f"oracle.path={profiles}"),
-                *(f"trace.path={DATA}/workloads/philly/workload-1.csv", f"trace.sia_profiles={profiles}"),
-            ]
-        )
-    )
+    words = ["policy=sia", "cluster=sia-64", "trace=file", "oracle=sia", f"oracle.path={profiles}"]
+    words += [f"trace.path={DATA}/workloads/philly/workload-1.csv", f"trace.sia_profiles={profiles}"]
+    scenario = build_scenario(compose(words))
     assert len(scenario.trace) == 160
     assert np.isfinite(scenario.reference_iteration_time_s).all()

@@ -91,9 +91,7 @@ def test_a_file_without_kinds_is_all_there_is(tmp_path: Path) -> None:
 def test_a_placement_profiled_twice_counts_with_its_least_time(tmp_path: Path) -> None:
     rows = ("bert,1.3B,128,a40,1,2,2,optimal,12.5,1,x", "bert,1.3B,128,a40,1,2,2,optimal,12.0,1,y")
     assert times(write(tmp_path, *rows))[1, 0] == 12.0
-
-
-def test_a_row_repeated_is_harmless(tmp_path: Path) -> None:
+    # A row repeated is harmless.
     assert times(write(tmp_path, ROWS[0], ROWS[0]))[1, 0] == 12.5
 
 
@@ -192,13 +190,6 @@ def test_two_times_of_one_placement_are_refused(tmp_path: Path) -> None:
     (tmp_path / "measured.csv").write_text("\n".join((HEADER, ROWS[0], ROWS[0].replace("12.5", "12.6"), "")))
     with pytest.raises(InputError, match="csv:3: iteration_time_s: the same placement as line 2"):
         TableOracle(tmp_path / "measured.csv")
-
-
-def test_files_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="folder"):
-        TableOracle(tmp_path)
-    with pytest.raises(InputError, match="no such file"):
-        TableOracle(tmp_path / "none.csv")
 
 
 def profile_rows() -> list[dict[str, str]]:

@@ -129,10 +129,8 @@ def test_stacks_by_source_and_date(tmp_path):
     assert stacks[:5] == ["fsdp-2023", "fsdp-2025", "megatron-2025", "megatron-2026", "dgxc-2025"]
     # 2024 is as near to 2023 as to 2025: the newer one.
     assert stacks[5:] == ["megatron-2025", "fsdp-2023", "megatron-2026", "fsdp-2023", "fsdp-2023"]
-    rows = read_throughput(
-        table(tmp_path / "t.csv", {"date_or_release": "26.02"}, {"date_or_release": "26.04.01"})
-    )
-    assert [row.id for row in newest(rows)] == ["r1"]
+    releases = ({"date_or_release": "26.02"}, {"date_or_release": "26.04.01"})
+    assert [row.id for row in newest(read_throughput(table(tmp_path / "t.csv", *releases)))] == ["r1"]
 
 
 def test_selective_recomputation_of_torchtitan_is_half_of_the_forward_pass(tmp_path):
@@ -177,10 +175,9 @@ def test_a_fit_finds_the_constants_that_made_the_rows(tmp_path):
     """Rows made with constants of ours: the fit predicts them, though priors pull at what rows do not
     tell."""
     same = {"source": "llm-foundry", "precision": "bf16", "activation_checkpointing": "none"}
-    axes = product(
-        ("mpt-125M", "mpt-1B", "mpt-7B"), ("A100-80", "H100-80"), ("512", "4096", "16384"), ("1", "4")
-    )
     names = ("model", "gpu_type", "sequence_length", "micro_batch")
+    models, gpu_types = ("mpt-125M", "mpt-1B", "mpt-7B"), ("A100-80", "H100-80")
+    axes = product(models, gpu_types, ("512", "4096", "16384"), ("1", "4"))
     changes = [same | dict(zip(names, values, strict=True)) for values in axes]
     path = tmp_path / "t.csv"
     truth = load_stack("fsdp-2023").constants
@@ -211,11 +208,11 @@ def test_rows_of_any_columns_without_a_plan(tmp_path):
     # Further columns are left alone; of optional ones only the batch is needed. The plan is the search's.
     path, target = tmp_path / "t.csv", tmp_path / "out.json"
     columns = "id,colour,model,gpu_type,gpus,tokens_per_s_per_gpu,global_batch_sequences,sequence_length"
-    rows = [
+    rows = (
         "a,red,llama3-8B,H100,8,12000,128,8192",
         "b,,llama3-405B,H100,8,,8,8192",
         ",,mpt-7B,A100,8,x,7,2048",
-    ]
+    )
     path.write_text("\n".join((columns, *rows)) + "\n")
     assert main(["validate", "--data", str(path), "--json", str(target)]) == 0
     fits, large, odd = json.loads(target.read_text())["rows"]
@@ -242,18 +239,8 @@ def test_fit_stack_writes_a_stack_that_validate_takes(tmp_path, capsys):
 
 def test_explain_shows_plan_parts_and_what_does_not_fit(tmp_path, capsys):
     target = tmp_path / "plan.json"
-    words = [
-        "explain",
-        "--model",
-        "llama3-70B",
-        "--gpus",
-        "64xH100",
-        "--batch",
-        "1024",
-        "--json",
-        str(target),
-    ]
-    assert main(words) == 0
+    words = f"explain --model llama3-70B --gpus 64xH100 --batch 1024 --json {target}"
+    assert main(words.split()) == 0
     printed, shown = capsys.readouterr().out, json.loads(target.read_text())
     for part in ("time by part", "next best plans", "plans do not fit", "MFU", "tokens/s/GPU"):
         assert part in printed

@@ -73,24 +73,14 @@ def test_errors_by_hand():
         {"predicted": 50.0, "predicted_search": 40.0, "fits": True},
     ]
     found = figures(rows, made)
-    assert [found[name] for name in ("measured_rows", "expressed", "refused", "slower_than_published")] == [
-        5,
-        5,
-        1,
-        1,
-    ]
-    assert found["most_gpus"] == 64
+    names = ("measured_rows", "expressed", "refused", "slower_than_published", "most_gpus")
+    assert [found[name] for name in names] == [5, 5, 1, 1, 64]
     errors = {name: (one["rows"], one["mape"], one["median_ape"]) for name, one in found["errors"].items()}
     assert errors["dense"] == pytest.approx((3, 0.8 / 3, 0.2))
     assert errors["dense, newest release"] == pytest.approx((2, 0.15, 0.15))
-    assert (
-        errors["experts, newest release"] == errors["experts, all releases"] == pytest.approx((1, 0.4, 0.4))
-    )
-    rows_of = {
-        name: {key: one["rows"] for key, one in found[name].items()} for name in found if name[:3] == "by_"
-    }
-    assert rows_of == {
-        "by_source": {"s": 3, "t": 1},
-        "by_gpu_type": {"H100": 4},
-    }
+    for name in ("experts, newest release", "experts, all releases"):
+        assert errors[name] == pytest.approx((1, 0.4, 0.4))
+    groups = [name for name in found if name[:3] == "by_"]
+    rows_of = {name: {key: one["rows"] for key, one in found[name].items()} for name in groups}
+    assert rows_of == {"by_source": {"s": 3, "t": 1}, "by_gpu_type": {"H100": 4}}
     assert found["by_source"]["t"]["mape"] == pytest.approx(0.4)

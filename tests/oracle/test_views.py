@@ -48,10 +48,7 @@ def test_scaled_values_carry_six_digits() -> None:
 def test_each_class_and_type_has_its_own_base() -> None:
     times = np.array([[[8, 8, 8, 8], [INF, 8, 8, 8]], [[INF, INF, 8, 8], [INF] * 4]], dtype=np.float64)
     seen = linear(times, np.isfinite(times), COUNTS)
-    assert seen.tolist() == [
-        [[8, 4, 2, 1], [INF, 8, 4, 2]],
-        [[INF, INF, 8, 4], [INF] * 4],
-    ]
+    assert seen.tolist() == [[[8, 4, 2, 1], [INF, 8, 4, 2]], [[INF, INF, 8, 4], [INF] * 4]]
 
 
 TIMES = arrays.arrays(np.float64, (2, 3, 4), elements=st.one_of(st.floats(1e-3, 1e6), st.just(INF)))

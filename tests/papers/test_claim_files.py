@@ -43,12 +43,8 @@ claims:
     assert (change.shown_paper, change.fair, change.as_published, change.verdict) == (
         *("2 points", -3.0, None, "reversed"),
     )
-    assert [claim.why for claim in (ratio, change, absent, never)] == [
-        "not known",
-        "not known",
-        "",
-        "needs GPUs",
-    ]
+    whys = [claim.why for claim in (ratio, change, absent, never)]
+    assert whys == ["not known", "not known", "", "needs GPUs"]
     assert (absent.verdict, never.verdict) == ("not run", "not simulated")
 
 

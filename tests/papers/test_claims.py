@@ -73,10 +73,8 @@ def test_the_sign_is_judged_where_the_text_states_no_size(direction, neutral, ou
 
 
 def test_both_settings_are_told_where_they_differ():
-    assert (
-        PaperClaim("x", "Fig. 1", -50.0, fair=10.0, as_published=-50.0).verdict
-        == "reproduced (fair: reversed)"
-    )
+    differs = PaperClaim("x", "Fig. 1", -50.0, fair=10.0, as_published=-50.0)
+    assert differs.verdict == "reproduced (fair: reversed)"
     assert PaperClaim("x", "Fig. 1", -50.0, fair=-50.0, as_published=-50.0).verdict == "reproduced"
 
 
@@ -90,9 +88,8 @@ def test_without_a_figure_of_the_papers():
 
 
 def test_a_claim_comes_back_from_its_row():
-    claim = PaperClaim(
-        "x", "Fig. 1", -50.0, fair=10.0, unit="x", neutral=None, why="y", decimals=3, quick=False
-    )
+    more = {"unit": "x", "neutral": None, "why": "y", "decimals": 3, "quick": False}
+    claim = PaperClaim("x", "Fig. 1", -50.0, fair=10.0, **more)
     assert PaperClaim.from_row(claim.plain()) == claim
     assert claim.plain()["verdict"] == "larger"
 

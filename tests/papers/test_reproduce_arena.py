@@ -25,13 +25,8 @@ def jcts(*seconds):
 
 def test_lists_are_padded_to_the_reference_with_the_greatest_jct_of_all():
     # The greatest is slow's 40. slow: 40, 40, 40; some: (4 + 6 + 40) / 3; none: 40. more has 4 jobs: 7.
-    runs = {
-        "reference": jcts(10, 20, 30),
-        "slow": jcts(40),
-        "some": jcts(4, 6),
-        "none": jcts(),
-        "more": jcts(7, 7, 7, 7),
-    }
+    runs = {"reference": jcts(10, 20, 30), "slow": jcts(40), "some": jcts(4, 6), "none": jcts()}
+    runs["more"] = jcts(7, 7, 7, 7)
     found = compute_padded_jct(runs, "reference")
     assert found == pytest.approx({"reference": 20, "slow": 40, "some": 50 / 3, "none": 40, "more": 7})
     assert compute_padded_jct(runs, "none") == {}
@@ -113,27 +108,15 @@ def test_claims_without_runs_say_so(paper, figures):
 
 def test_claims_on_deadlines():
     # arena meets 0.6 and elasticflow 0.3: 2 times, where the paper has 1.69. Padded: 10 against (5 + 10) / 2.
+    names = ("deadline_satisfaction", "throughput_mean", "throughput_peak")
     figures = {
-        "elasticflow": {
-            "deadline_satisfaction": 0.3,
-            "throughput_mean": 10.0,
-            "throughput_peak": 20.0,
-            **jcts(5),
-        },
-        "arena": {
-            "deadline_satisfaction": 0.6,
-            "throughput_mean": 13.6,
-            "throughput_peak": 10.0,
-            **jcts(10, 10),
-        },
+        "elasticflow": dict(zip(names, (0.3, 10.0, 20.0), strict=True)) | jcts(5),
+        "arena": dict(zip(names, (0.6, 13.6, 10.0), strict=True)) | jcts(10, 10),
     }
     runs = arena_sections.deadlines().runs
     found = {spec: figures[name] for (name, setting), spec in runs.items() if setting == FAIR}
-    rows = [
-        row
-        for row in judge_claims("arena", arena_figures(found, 664))
-        if row.source.startswith("section 5.6")
-    ]
+    judged = judge_claims("arena", arena_figures(found, 664))
+    rows = [row for row in judged if row.source.startswith("section 5.6")]
     assert [row.fair for row in rows] == pytest.approx([2.0, 1.36, 0.5, 100 / 3])
     assert [row.as_published for row in rows] == [None] * 4
     assert [row.verdict for row in rows] == ["larger", "smaller", "reversed", "reversed"]

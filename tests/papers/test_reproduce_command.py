@@ -27,9 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, Op
         return SimpleNamespace(SUMMARY=f"summary of {paper}", reproduce=run)
 
     monkeypatch.setattr(reproduce, "_module", module)
-    monkeypatch.setattr(
-        reproduce, "claims_text", lambda paper, quick, claims: f"{paper} {quick} {len(claims)}"
-    )
+    monkeypatch.setattr(reproduce, "claims_text", lambda paper, quick, found: f"{paper} {quick} {len(found)}")
     monkeypatch.setattr(reproduce, "find_claims", lambda folder: {"sia": [CLAIM]})
     monkeypatch.setattr(reproduce, "joint_page", lambda claims, quick: f"joint {quick}")
     monkeypatch.setattr(reproduce, "verdict_table", lambda claims, quick: "the verdicts")
@@ -46,19 +44,8 @@ def files() -> dict[str, str]:
 
 def test_a_page_of_ones_own(asked: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setenv("CLUSTERGYM_DATA", "/published")
-    words = [
-        "fgd",
-        "--quick",
-        "--policies",
-        "fgd,,best-fit",
-        "--workloads",
-        "a",
-        "--seeds",
-        "42,43",
-        "--workers",
-        "2",
-    ]
-    assert main([*words, "--out", "mine/page.md", "--work", "done"]) == 0
+    words = ["fgd", "--quick", "--policies", "fgd,,best-fit", "--workloads", "a", "--seeds", "42,43"]
+    assert main([*words, "--workers", "2", "--out", "mine/page.md", "--work", "done"]) == 0
     options = Options(Path("/published"), True, ("fgd", "best-fit"), Path("done"), 2, ("a",), (42, 43))
     assert asked == [("fgd", options)]
     # Its claims are not the paper's, so that neither they nor the page of all claims is written.

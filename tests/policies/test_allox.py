@@ -8,25 +8,12 @@ from clustergym.policies.allox import AlloX, Releases, match
 from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from round_scenarios import (
-    assert_counts_jobs_without_profiles,
-    first_view,
-    random_scenarios,
-    run_to_the_end,
-)
-from scenarios import Job, small_scenario
+from round_scenarios import assert_counts_jobs_without_profiles, first_view, random_scenarios, run_to_the_end
+from scenarios import Job, ends, small_scenario
 
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventType
 
 SECOND = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0}}}
-
-
-def ends(run):
-    trace = run.simulation.scenario.trace
-    return {
-        trace.job_id[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE
-    }
 
 
 def run(scenario, **parameters):

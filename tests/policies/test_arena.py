@@ -12,7 +12,8 @@ from clustergym.policies.shared.scaling_ilp import best_scalings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, decided, price, small_scenario
+from round_scenarios import first_decided
+from scenarios import Job, decided, ends, price, small_scenario, times_of
 
 from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
@@ -26,10 +27,15 @@ CONCAVE = {"m": {"X": {1: 18.0, 2: 10.0, 4: 6.0, 8: 4.0}}}
 
 
 def first_decision(scenario, **parameters):
+    return first_decided(scenario, Arena(**parameters))
+
+
+def view_at_300(scenario):
+    """Return the View at 300 s, when the last job comes, of two that hold 4 GPUs each since 0."""
     simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
-    view = simulation.advance()
-    decision = Arena(**parameters).schedule(view)
-    return decided(scenario, decision)
+    simulation.advance()
+    simulation.apply(Decision.of([(0, 0, 4), (1, 0, 4)]))
+    return simulation.advance()
 
 
 def test_a_lone_job_takes_twice_its_request_and_what_stays_idle():
@@ -54,14 +60,9 @@ def test_a_job_launches_by_scaling_down_the_one_with_least_loss():
         Job("c", 300, 10_000, gpus=2, family="two"),
     ]
     scenario = small_scenario(jobs, {"X": (1, 8)}, times, rounds=300.0)
-    simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
-    policy = Arena()
-    simulation.advance()
-    simulation.apply(Decision.of([(0, 0, 4), (1, 0, 4)]))
-    view = simulation.advance()
-    assert view is not None
+    view = view_at_300(scenario)
     assert view.now_s == 300.0
-    assert decided(scenario, policy.schedule(view)) == {"a": ("X", 4), "b": ("X", 2), "c": ("X", 2)}
+    assert decided(scenario, Arena().schedule(view)) == {"a": ("X", 4), "b": ("X", 2), "c": ("X", 2)}
 
 
 @pytest.mark.parametrize(("depth", "launched"), [(1, False), (2, True)])
@@ -74,12 +75,8 @@ def test_search_depth_limits_how_many_jobs_are_scaled(depth, launched):
         Job("c", 300, 10_000, gpus=4, family="four"),
     ]
     scenario = small_scenario(jobs, {"X": (1, 8)}, times, rounds=300.0)
-    simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
-    policy = Arena(search_depth=depth)
-    view = simulation.advance()
-    simulation.apply(policy.schedule(view))
-    view = simulation.advance()
-    assert ("c" in decided(scenario, policy.schedule(view))) is launched
+    decision = Arena(search_depth=depth).schedule(view_at_300(scenario))
+    assert ("c" in decided(scenario, decision)) is launched
 
 
 @pytest.mark.parametrize(("repay", "checkpoint_s", "gpus"), [(True, 19, 8), (True, 21, 4), (False, 21, 8)])
@@ -87,9 +84,7 @@ def test_a_scaling_up_repays_its_restart_if_it_must(repay, checkpoint_s, gpus):
     # Both start on 4; at 300 b ends and a has 10 iterations left: 8 GPUs save 10 x (6 - 4) = 20 s.
     jobs = [Job("a", 0, 60, gpus=4), Job("b", 0, 50, gpus=4, family="b")]
     times = {**CONCAVE, "b": {"X": {4: 6.0}}}
-    costs = Costs(search="proxy", profile={})
-    restarts = {"m": float(checkpoint_s)}
-    scenario = small_scenario(jobs, {"X": (1, 8)}, times, checkpoint_s=restarts, costs=costs)
+    scenario = small_scenario(jobs, {"X": (1, 8)}, times, checkpoint_s={"m": float(checkpoint_s)})
     run = simulate(scenario, Arena(round_s=None, repay_restarts=repay), Buddy(defragment_s=None))
     held = [e.gpus for e in run.simulation.log.events if e.job == 0 and e.iteration_time_s]
     assert held == ([4, 8] if gpus == 8 else [4])
@@ -122,10 +117,7 @@ def test_raw_throughput_spares_the_job_of_many_samples(throughput, halved):
         Job("c", 300, 10_000, gpus=2, family="two"),
     ]
     scenario = small_scenario(jobs, {"X": (1, 8)}, times, rounds=300.0)
-    simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
-    simulation.advance()
-    simulation.apply(Decision.of([(0, 0, 4), (1, 0, 4)]))
-    decision = decided(scenario, Arena(throughput=throughput).schedule(simulation.advance()))
+    decision = decided(scenario, Arena(throughput=throughput).schedule(view_at_300(scenario)))
     assert decision == {"fast": ("X", 4), "slow": ("X", 4), "c": ("X", 2), halved: ("X", 2)}
 
 
@@ -137,9 +129,8 @@ PASSING = {"two": {"X": {2: 10.0}}, "four": {"X": {4: 10.0}}, "eight": {"X": {8:
 def starts_of(jobs, **parameters):
     """Return when each job of 8 GPUs' jobs first starts, and who was preempted; rounds of 300 s."""
     scenario = small_scenario(jobs, {"X": (1, 8)}, PASSING, rounds=300.0)
-    events = simulate(scenario, Arena(**parameters), Buddy()).simulation.log.events
-    starts = {jobs[e.job].job_id: e.time_s for e in events if e.event_type == EventType.START}
-    return starts, [jobs[e.job].job_id for e in events if e.event_type == EventType.PREEMPT]
+    run = simulate(scenario, Arena(**parameters), Buddy())
+    return times_of(run, EventType.START), list(times_of(run, EventType.PREEMPT))
 
 
 @pytest.mark.parametrize(
@@ -172,9 +163,8 @@ def test_jobs_run_to_completion_however_long_the_head_waits():
     times = {"m": {"X": {4: 1.0}}}
     jobs = [Job("long", 0, 400_000, gpus=4), Job("wait", 300, 1000, gpus=4, priority=9)]
     run = simulate(small_scenario(jobs, {"X": (1, 4)}, times, rounds=300.0), Arena(), Buddy())
-    events = run.simulation.log.events
-    assert {e.job: e.time_s for e in events if e.event_type == EventType.START} == {0: 0.0, 1: 400_200.0}
-    assert not [e for e in events if e.event_type == EventType.PREEMPT]
+    assert times_of(run, EventType.START) == {"long": 0.0, "wait": 400_200.0}
+    assert not times_of(run, EventType.PREEMPT)
 
 
 def test_the_queue_of_highest_priority_goes_first():
@@ -190,10 +180,7 @@ def test_the_queue_of_highest_priority_goes_first():
 def test_a_job_that_cannot_be_launched_anywhere_blocks_nobody():
     # head takes 10 s and has 5; it is not dropped before it has waited a round.
     times = {"m": {"X": {4: 1.0}}, "one": {"X": {1: 1.0}}}
-    jobs = [
-        Job("head", 0, 10, gpus=4, deadline_s=5, priority=1),
-        Job("low", 0, 10, family="one"),
-    ]
+    jobs = [Job("head", 0, 10, gpus=4, deadline_s=5, priority=1), Job("low", 0, 10, family="one")]
     scenario = small_scenario(jobs, {"X": (1, 8)}, times, rounds=300.0)
     assert first_decision(scenario, objective="deadline") == {"low": ("X", 1)}
 
@@ -307,10 +294,10 @@ def test_urgent_jobs_go_first_in_their_queue_if_they_may(parameters, order):
 
 
 @pytest.mark.parametrize(
-    ("opportunistic", "ends"),
+    ("opportunistic", "expected"),
     [(True, {"r": 100, "h": 200, "s": 1102}), (False, {"r": 100, "s": 1002, "h": 1102})],
 )
-def test_jobs_beside_a_blocked_head_are_suspended_when_it_fits(opportunistic, ends):
+def test_jobs_beside_a_blocked_head_are_suspended_when_it_fits(opportunistic, expected):
     # r holds 2 of 4 until 100; h needs 4 and waits; s starts beside it at 2 on the other 2. Suspended
     # at 100 after 9.8 of 100 iterations, s resumes at 200: 902 s more. Else h waits for s.
     times = {"two": {"X": {2: 10.0}}, "four": {"X": {4: 10.0}}}
@@ -321,10 +308,7 @@ def test_jobs_beside_a_blocked_head_are_suspended_when_it_fits(opportunistic, en
     ]
     scenario = small_scenario(jobs, {"X": (1, 4)}, times)
     run = simulate(scenario, Arena(opportunistic=opportunistic, round_s=None), Buddy())
-    found = {
-        jobs[e.job].job_id: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE
-    }
-    assert found == ends
+    assert ends(run) == expected
 
 
 def test_what_ran_beside_a_head_that_has_started_is_not_suspended_for_another():
@@ -335,10 +319,9 @@ def test_what_ran_beside_a_head_that_has_started_is_not_suspended_for_another():
         Job("s", 2, 20, gpus=2, family="two"),
         Job("late", 3, 10, gpus=4, family="four"),
     ]
-    run = simulate(
-        small_scenario(jobs, {"X": (1, 4)}, times), Arena(opportunistic=True, round_s=None), Buddy()
-    )
-    assert not any(e.event_type == EventType.PREEMPT for e in run.simulation.log.events)
+    scenario = small_scenario(jobs, {"X": (1, 4)}, times)
+    run = simulate(scenario, Arena(opportunistic=True, round_s=None), Buddy())
+    assert not times_of(run, EventType.PREEMPT)
 
 
 def test_a_job_that_is_to_be_profiled_waits_for_gpus_that_growth_has_taken():

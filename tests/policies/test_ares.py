@@ -10,13 +10,12 @@ from fluid_finish import fluid_finish_s, virtual_finish
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, decided, small_scenario
+from round_scenarios import first_decided
+from scenarios import Job, ends, small_scenario
 
 import clustergym
-from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
-from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventType
 
 # Throughput per GPU against that on 2: 1, 0.833 on 4, 0.625 on 8.
@@ -24,46 +23,31 @@ CONCAVE = {"m": {"X": {2: 10.0, 4: 6.0, 8: 4.0}}}
 LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}}
 
 
-def allotments(scenario, policy):
-    """Return what the policy decides first: job id -> (type, GPUs)."""
-    view = Simulation(scenario, Buddy(), policy.information_class).advance()
-    policy.reset(view.setting, np.random.default_rng(0))
-    return decided(scenario, policy.schedule(view))
-
-
-def ends(run):
-    return {
-        run.simulation.scenario.trace.job_id[event.job]: event.time_s
-        for event in run.simulation.log.events
-        if event.event_type == EventType.COMPLETE
-    }
-
-
 @pytest.mark.parametrize(("alpha", "gpus"), [(0.9, 2), (0.8, 4), (0.75, 4), (0.6, 8)])
 def test_a_job_doubles_while_it_is_efficient(alpha, gpus):
     scenario = small_scenario([Job("a", 0, 100, gpus=2)], {"X": (1, 8)}, CONCAVE)
-    assert allotments(scenario, Ares(alpha=alpha)) == {"a": ("X", gpus)}
+    assert first_decided(scenario, Ares(alpha=alpha)) == {"a": ("X", gpus)}
 
 
 def test_no_doubling_beyond_one_that_is_not_efficient():
     # Against 1 GPU: 0.5 on 2, 0.9 on 4.
     times = {"m": {"X": {1: 9.0, 2: 9.0, 4: 2.5}}}
     scenario = small_scenario([Job("a", 0, 100)], {"X": (1, 4)}, times)
-    assert allotments(scenario, Ares()) == {"a": ("X", 1)}
+    assert first_decided(scenario, Ares()) == {"a": ("X", 1)}
 
 
 def test_the_first_doubles_into_what_there_is_and_the_next_take_the_rest():
     # 7 GPUs in order of size: a doubles to 4, b has 2 of its 4 left, c none of its request.
     jobs = [Job("b", 0, 200, gpus=2), Job("a", 0, 100, gpus=2), Job("c", 0, 300, gpus=2)]
     scenario = small_scenario(jobs, {"X": (1, 7)}, CONCAVE)
-    assert allotments(scenario, Ares()) == {"a": ("X", 4), "b": ("X", 2)}
+    assert first_decided(scenario, Ares()) == {"a": ("X", 4), "b": ("X", 2)}
 
 
 def test_the_fastest_type_with_room_is_taken_whatever_was_asked_for():
     times = {"m": {"X": {1: 4.0, 2: 2.0}, "Y": {1: 3.0, 2: 1.5}}}
     jobs = [Job("a", 0, 10, gpu_type="X"), Job("b", 0, 20, gpu_type="Y")]
     scenario = small_scenario(jobs, {"X": (1, 2), "Y": (1, 2)}, times)
-    assert allotments(scenario, Ares()) == {"a": ("Y", 2), "b": ("X", 2)}
+    assert first_decided(scenario, Ares()) == {"a": ("Y", 2), "b": ("X", 2)}
 
 
 def test_size_is_by_the_mean_speed_of_the_types():
@@ -73,7 +57,7 @@ def test_size_is_by_the_mean_speed_of_the_types():
     jobs = [Job("a", 0, 60, gpu_type="X"), Job("b", 0, 100, family="n")]
     scenario = small_scenario(jobs, {"X": (1, 1), "Y": (1, 1)}, times)
     policy = Ares()
-    assert allotments(scenario, policy) == {"b": ("X", 1), "a": ("Y", 1)}
+    assert first_decided(scenario, policy) == {"b": ("X", 1), "a": ("Y", 1)}
     assert policy._queue._finish[:2].tolist() == pytest.approx([180.0, 100.0])
 
 
@@ -104,7 +88,7 @@ def test_doublings_are_of_the_request_as_it_is():
     for gpus, chosen in ((8, 6), (5, 3)):
         scenario = small_scenario([Job("a", 0, 100, gpus=3)], {"X": (1, gpus)}, times, counts_rule="any")
         policy = Ares()
-        assert allotments(scenario, policy) == {"a": ("X", chosen)}
+        assert first_decided(scenario, policy) == {"a": ("X", chosen)}
         assert policy._queue._finish[:1].tolist() == pytest.approx([900.0])
 
 
@@ -116,14 +100,8 @@ def test_a_running_job_grows_whatever_the_restart_costs_but_by_the_guard(checkpo
     # As published it restarts even for 60 s, which costs more than it saves. By the guard it has held its
     # GPUs for 20 restarts of 1 s, but not of 2 s, when b ends, and nothing happens after that.
     jobs = [Job("a", 0, 50, gpus=2), Job("b", 0, 10, gpus=2, family="two")]
-    costs = Costs(search="proxy", profile={})
-    scenario = small_scenario(
-        jobs,
-        {"X": (1, 4)},
-        {**LINEAR, "two": {"X": {2: 2.0}}},
-        checkpoint_s={"m": checkpoint_s},
-        costs=costs,
-    )
+    times = {**LINEAR, "two": {"X": {2: 2.0}}}
+    scenario = small_scenario(jobs, {"X": (1, 4)}, times, checkpoint_s={"m": checkpoint_s})
     done = ends(simulate(scenario, Ares(guard=guard, round_s=None), Buddy(defragment_s=None)))
     assert done == {"b": 20.0, "a": end_s}
 
@@ -236,7 +214,7 @@ def test_work_conserving_caps_then_hands_out_what_is_left():
     # have at most 2 x 8 / 2 = 8, by alpha 4 each. Eight have at most 2: four get 2, four wait.
     def decided(n):
         jobs = [Job(f"j{i}", 0, 100 + i) for i in range(n)]
-        return allotments(small_scenario(jobs, {"X": (1, 8)}, CURVED), conserving())
+        return first_decided(small_scenario(jobs, {"X": (1, 8)}, CURVED), conserving())
 
     assert decided(1) == {"j0": ("X", 8)}
     assert decided(2) == {"j0": ("X", 4), "j1": ("X", 4)}
@@ -248,7 +226,7 @@ def test_work_conserving_shrinks_a_large_request_rather_than_let_it_wait():
     # c, which asks for 8, the 2 that are left, and d waits.
     jobs = [Job("a", 0, 10), Job("b", 0, 6, gpus=2), Job("c", 0, 90, gpus=8), Job("d", 0, 200)]
     scenario = small_scenario(jobs, {"X": (1, 10)}, CURVED)
-    assert allotments(scenario, conserving()) == {"b": ("X", 4), "a": ("X", 4), "c": ("X", 2)}
+    assert first_decided(scenario, conserving()) == {"b": ("X", 4), "a": ("X", 4), "c": ("X", 2)}
 
 
 @given(random_scenarios(), st.booleans())
@@ -268,8 +246,7 @@ def test_jobs_of_unknown_size_end_too(scenario, work_conserving, pool):
 
 
 @pytest.mark.parametrize(
-    ("pool", "decided"),
-    [(0.0, {"known": ("X", 4)}), (0.5, {"unknown": ("X", 2), "known": ("X", 2)})],
+    ("pool", "decided"), [(0.0, {"known": ("X", 4)}), (0.5, {"unknown": ("X", 2), "known": ("X", 2)})]
 )
 def test_jobs_of_unknown_size_go_first_on_their_pool(pool, decided):
     # The unknown one counts at the mean of the known, 40 GPU s: it comes second, and known doubles to
@@ -280,7 +257,7 @@ def test_jobs_of_unknown_size_go_first_on_their_pool(pool, decided):
     hidden = scenario.tables.data_parallel.copy()
     hidden[[model.family == "u" for model in scenario.tables.classes]] = np.inf
     scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=hidden))
-    assert allotments(scenario, Ares(unknown_pool=pool)) == decided
+    assert first_decided(scenario, Ares(unknown_pool=pool)) == decided
 
 
 @pytest.mark.slow

@@ -10,27 +10,19 @@ from clustergym.policies.shared.reservations import Reservations, demands
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from round_scenarios import without_profiles
-from scenarios import Job, decided, price, small_scenario
+from round_scenarios import first_decided, without_profiles
+from scenarios import Job, ends, price, small_scenario, times_of
 
 from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
-from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
-from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventType
 
 LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 4.0, 2: 2.0, 4: 1.0}}}
 
 
-def times_of(run, kind):
-    ids = run.simulation.scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == kind}
-
-
 def first_decision(scenario, **parameters):
-    simulation = Simulation(scenario, Buddy(), InformationClass.DATA_PARALLEL)
-    return decided(scenario, ElasticFlow(**parameters).schedule(simulation.advance()))
+    return first_decided(scenario, ElasticFlow(**parameters))
 
 
 # a needs all 4 GPUs for its 100 iterations to end by 110 (on 2 it would take 200 s). From 100 on,
@@ -44,7 +36,7 @@ THREE = [
 
 def test_admission_drops_what_cannot_meet_its_deadline_beside_the_admitted():
     run = simulate(small_scenario(THREE, {"X": (1, 4)}, LINEAR), ElasticFlow(round_s=None), Buddy())
-    assert times_of(run, EventType.COMPLETE) == {"a": 100.0, "c": 200.0}
+    assert ends(run) == {"a": 100.0, "c": 200.0}
     assert times_of(run, EventType.DROP) == {"b": 0.0}
 
 
@@ -53,18 +45,15 @@ def test_a_new_job_must_not_cost_an_admitted_one_its_deadline():
     # is half done, would end at 150.
     jobs = [Job("a", 0, 100, gpus=4, deadline_s=110), Job("late", 50, 50, gpus=4, deadline_s=105)]
     run = simulate(small_scenario(jobs, {"X": (1, 4)}, LINEAR), ElasticFlow(round_s=None), Buddy())
-    assert times_of(run, EventType.COMPLETE) == {"a": 100.0}
+    assert ends(run) == {"a": 100.0}
     assert times_of(run, EventType.DROP) == {"late": 50.0}
 
 
 def test_loosened_drops_nothing():
     # b's 150 s are doubled: by 300. From 100 on, 2 GPUs would do, and it gets the 2 left over as well.
-    run = simulate(
-        small_scenario(THREE[:2], {"X": (1, 4)}, LINEAR),
-        ElasticFlow(mode="loosened", least_slack=0.5, round_s=None),
-        Buddy(),
-    )
-    assert times_of(run, EventType.COMPLETE) == {"a": 100.0, "b": 200.0}
+    policy = ElasticFlow(mode="loosened", least_slack=0.5, round_s=None)
+    run = simulate(small_scenario(THREE[:2], {"X": (1, 4)}, LINEAR), policy, Buddy())
+    assert ends(run) == {"a": 100.0, "b": 200.0}
 
 
 def test_without_a_deadline_a_job_is_allowed_a_multiple_of_its_run_time():
@@ -97,7 +86,7 @@ def test_scaling_up_must_repay_its_restart(checkpoint_s, end_s):
     jobs = [Job("a", 0, 100, deadline_s=9000), Job("b", 0, 50, deadline_s=9000)]
     scenario = small_scenario(jobs, {"X": (1, 4)}, LINEAR, checkpoint_s={"m": checkpoint_s})
     run = simulate(scenario, ElasticFlow(round_s=None), Buddy())
-    assert times_of(run, EventType.COMPLETE) == {"a": end_s, "b": 100.0}
+    assert ends(run) == {"a": end_s, "b": 100.0}
 
 
 def test_jobs_stay_on_the_type_they_request_and_any_goes_where_least_waits():
@@ -127,9 +116,8 @@ def test_strict_needs_deadlines_by_name():
 @settings(max_examples=60, deadline=None)
 @given(scenario=random_scenarios(data_parallel_fits=False), slack=st.sampled_from([0.5, 1.0, 4.0]))
 def test_loosened_finishes_every_job(scenario, slack):
-    assert all_left(
-        simulate(scenario, ElasticFlow(mode="loosened", least_slack=slack, round_s=None), Buddy())
-    )
+    policy = ElasticFlow(mode="loosened", least_slack=slack, round_s=None)
+    assert all_left(simulate(scenario, policy, Buddy()))
 
 
 @settings(max_examples=60, deadline=None)
@@ -139,8 +127,7 @@ def test_strict_drops_a_job_at_its_first_decision_or_never(scenario):
         return
     run = simulate(scenario, ElasticFlow(round_s=None), Buddy())
     assert all_left(run, drops=True)
-    launched = {e.job for e in run.simulation.log.events if e.iteration_time_s}
-    assert not launched & {e.job for e in run.simulation.log.events if e.event_type == EventType.DROP}
+    assert not times_of(run, EventType.START).keys() & times_of(run, EventType.DROP).keys()
 
 
 COUNTS = np.array([1, 2, 4, 8])
@@ -189,7 +176,7 @@ def test_a_job_that_fits_only_with_more_gpus_than_requested_goes_where_it_fits()
     profile[:, 0] = np.inf
     scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=profile))
     run = simulate(scenario, ElasticFlow(mode="loosened", round_s=None), Buddy())
-    assert times_of(run, EventType.COMPLETE) == {"a": 100.0}
+    assert ends(run) == {"a": 100.0}
 
 
 def test_a_guess_before_all_types_are_profiled_does_not_bind_a_job():

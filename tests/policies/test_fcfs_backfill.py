@@ -9,7 +9,7 @@ from clustergym.policies.shared.reservations import FreeTimeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, small_scenario
+from scenarios import Job, small_scenario, times_of
 
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
@@ -22,8 +22,7 @@ FLAT = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}, "Y": {1: 1.0, 2: 1.0}}}
 def starts(jobs, groups, backfill, queue="gpu_type"):
     scenario = small_scenario(jobs, groups, FLAT)
     policy = FcfsWithOptions(round_s=None, backfill=backfill, queue=queue)
-    events = simulate(scenario, policy, Buddy()).simulation.log.events
-    return {scenario.trace.job_id[e.job]: e.time_s for e in events if e.event_type == EventType.START}
+    return times_of(simulate(scenario, policy, Buddy()), EventType.START)
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,12 @@ from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.fcfs_backfill import FcfsWithOptions
 from clustergym.policies.srtf import ShortestRemainingTimeFirst
-from scenarios import Job, small_scenario
+from scenarios import Job, ends, small_scenario
 
 from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventType
 
 LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 8.0, 2: 4.0}}}
-
-
-def ends(run):
-    return {
-        run.simulation.scenario.trace.job_id[e.job]: e.time_s
-        for e in run.simulation.log.events
-        if e.event_type == EventType.COMPLETE
-    }
 
 
 def test_fcfs_does_not_backfill():
@@ -100,9 +91,7 @@ def test_srtf_preempts_for_a_shorter_job_and_counts_restarts():
     # long resumes with a checkpoint of 5 s: 30 + 5 + 90 = 125.
     jobs = [Job("long", 0, 100, gpus=4), Job("short", 10, 20, gpus=4, family="s")]
     times = {**LINEAR, "s": {"X": {4: 1.0}}}
-    scenario = small_scenario(
-        jobs, {"X": (1, 4)}, times, checkpoint_s={"m": 5.0}, costs=Costs(search="proxy", profile={})
-    )
+    scenario = small_scenario(jobs, {"X": (1, 4)}, times, checkpoint_s={"m": 5.0})
     run = simulate(scenario, ShortestRemainingTimeFirst(round_s=None), Buddy())
     assert ends(run) == {"short": 30.0, "long": 125.0}
 

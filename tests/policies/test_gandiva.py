@@ -6,16 +6,9 @@ from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, small_scenario
+from scenarios import Job, ends, small_scenario
 
-from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventType
-
-
-def ends(run):
-    ids = run.simulation.scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE}
 
 
 def run_small(jobs, groups, times, rounds=10.0, policy=None, **more):
@@ -82,15 +75,8 @@ def test_by_the_guard_a_slice_lasts_for_20_restarts(guard, expected):
 def test_by_the_guard_a_trial_waits_for_20_restarts(guard, end_s):
     # At 10, 97.5 iterations are left: after a restart of 20 s they take 195 s on 2 GPUs. By the guard a keeps
     # its GPU for 20 x 20 s, in which it does all.
-    costs = Costs(search="proxy", profile={})
-    run = run_small(
-        [Job("a", 0, 100)],
-        {"X": (1, 2)},
-        {"m": {"X": {1: 4.0, 2: 2.0}}},
-        policy=Gandiva(guard=guard),
-        checkpoint_s={"m": 20.0},
-        costs=costs,
-    )
+    times, policy = {"m": {"X": {1: 4.0, 2: 2.0}}}, Gandiva(guard=guard)
+    run = run_small([Job("a", 0, 100)], {"X": (1, 2)}, times, policy=policy, checkpoint_s={"m": 20.0})
     assert ends(run) == {"a": end_s}
 
 

@@ -13,20 +13,12 @@ from round_scenarios import (
     run_to_the_end,
     without_profiles,
 )
-from scenarios import Job, small_scenario
+from scenarios import Job, ends, small_scenario
 
 from clustergym.policies import gavel
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventType
 
 SECOND = {"m": {"X": {1: 1.0}}}
-
-
-def ends(run):
-    trace = run.simulation.scenario.trace
-    return {
-        trace.job_id[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE
-    }
 
 
 def shares(scenario, objective, second_stage=False):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scenarios
 from clustergym.policies.gavel import FIFO, OBJECTIVES, Gavel
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared import packed_programs
@@ -15,7 +16,6 @@ from clustergym.policies import gavel
 from clustergym.results.measured_run import make_result
 from clustergym.results.metrics.intervals import Outcome
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventType
 
 TIMES = {"a": {"X": {1: 1.0}}, "b": {"X": {1: 2.0}}}
 
@@ -68,9 +68,7 @@ def test_the_least_finish_ratio_and_the_greatest_total():
 
 
 def ends(scenario, policy):
-    run = simulate(scenario, policy, Buddy())
-    ids = scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE}
+    return scenarios.ends(simulate(scenario, policy, Buddy()))
 
 
 def two_like_jobs(kept, rounds="policy"):
@@ -109,13 +107,7 @@ def test_all_objectives_decide_legally_and_all_jobs_end(objective):
     times = {"a": {"X": {1: 1.0, 2: 0.6}, "Y": {1: 2.0}}, "b": {"X": {1: 3.0}, "Y": {1: 2.5}}}
     rng = np.random.default_rng(4)
     jobs = [
-        Job(
-            f"j{at}",
-            100.0 * at,
-            int(rng.integers(100, 4000)),
-            gpus=1 + (at % 5 == 0),
-            family="ab"[at % 5 > 2],
-        )
+        Job(f"j{at}", 100.0 * at, int(rng.integers(100, 4000)), 1 + (at % 5 == 0), family="ab"[at % 5 > 2])
         for at in range(14)
     ]
     plain = small_scenario(jobs, {"X": (1, 2), "Y": (1, 2)}, times, rounds="policy", oversize="drop")

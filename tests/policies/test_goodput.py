@@ -22,14 +22,8 @@ TIMES = {"m": {"X": {1: 8.0, 2: 5.0, 4: 4.0, 8: 3.0}, "Y": {1: 16.0, 2: 12.0, 4:
 
 
 def simulation_of(jobs, checkpoint_s=0.0, groups=None, times=TIMES):
-    scenario = small_scenario(
-        jobs,
-        groups or {"X": (1, 8), "Y": (1, 4)},
-        times,
-        checkpoint_s={"m": checkpoint_s},
-        costs=Costs(search="proxy", profile={}),
-        rounds=60.0,
-    )
+    groups, restarts = groups or {"X": (1, 8), "Y": (1, 4)}, {"m": checkpoint_s}
+    scenario = small_scenario(jobs, groups, times, checkpoint_s=restarts, rounds=60.0)
     return Simulation(scenario, Buddy(defragment_s=None), InformationClass.BOOTSTRAP)
 
 

@@ -8,20 +8,13 @@ from clustergym.policies.srtf import ShortestRemainingTimeFirst
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, decided, small_scenario
+from round_scenarios import first_decided
+from scenarios import Job, small_scenario
 
-from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
-from clustergym.sim.engine import Simulation
 
 # Speedup k^(1/2): 8 s on one GPU.
 ROOT = {"m": {"X": {k: 8 / k**0.5 for k in (1, 2, 4, 8, 16)}}}
-
-
-def allotments(scenario, policy):
-    view = Simulation(scenario, Buddy(), policy.information_class).advance()
-    policy.reset(view.setting, np.random.default_rng(0))
-    return decided(scenario, policy.schedule(view))
 
 
 def test_optimal_shares_by_hand():
@@ -74,7 +67,7 @@ def test_hesrpt_rounds_shares_down_and_hands_out_the_rest():
     # longest takes 1 and b cannot double; 2 more for c: 4.
     jobs = [Job("a", 0, 100), Job("b", 0, 200), Job("c", 0, 300)]
     scenario = small_scenario(jobs, {"X": (2, 8)}, ROOT)
-    assert allotments(scenario, HighEfficiencySrpt()) == {"a": ("X", 8), "b": ("X", 4), "c": ("X", 4)}
+    assert first_decided(scenario, HighEfficiencySrpt()) == {"a": ("X", 8), "b": ("X", 4), "c": ("X", 4)}
 
 
 @pytest.mark.parametrize(("checkpoint_s", "gpus"), [(1.0, [8, 16]), (1000.0, [8])])
@@ -82,8 +75,7 @@ def test_by_the_guard_hesrpt_grows_a_running_job_only_where_that_repays_its_rest
     # a (short, 16 x 3/4 = 12 GPUs: 8) ends; b holds 4, then 8 (left over), and then could have 16.
     jobs = [Job("a", 0, 100, family="a"), Job("b", 0, 400)]
     times = {**ROOT, "a": ROOT["m"]}
-    costs = Costs(search="proxy", profile={})
-    scenario = small_scenario(jobs, {"X": (2, 8)}, times, checkpoint_s={"m": checkpoint_s}, costs=costs)
+    scenario = small_scenario(jobs, {"X": (2, 8)}, times, checkpoint_s={"m": checkpoint_s})
     log = simulate(scenario, HighEfficiencySrpt(guard=True, round_s=None), Buddy()).simulation.log.events
     assert [e.gpus for e in log if e.job == 1 and e.iteration_time_s] == gpus
 
@@ -93,10 +85,10 @@ def test_elastic_srtf_shrinks_to_what_is_free_and_grows_into_what_is_left():
     times = {"m": {"X": {2: 10.0, 4: 6.0, 8: 4.0}}}
     jobs = [Job("a", 0, 10, gpus=4), Job("b", 0, 100, gpus=8)]
     policy = ShortestRemainingTimeFirst(elastic=True)
-    assert allotments(small_scenario(jobs, {"X": (1, 8)}, times), policy) == {"a": ("X", 4), "b": ("X", 4)}
-    assert allotments(small_scenario(jobs[:1], {"X": (1, 8)}, times), policy) == {"a": ("X", 8)}
+    assert first_decided(small_scenario(jobs, {"X": (1, 8)}, times), policy) == {"a": ("X", 4), "b": ("X", 4)}
+    assert first_decided(small_scenario(jobs[:1], {"X": (1, 8)}, times), policy) == {"a": ("X", 8)}
     rigid = ShortestRemainingTimeFirst()
-    assert allotments(small_scenario(jobs, {"X": (1, 8)}, times), rigid) == {"a": ("X", 4)}
+    assert first_decided(small_scenario(jobs, {"X": (1, 8)}, times), rigid) == {"a": ("X", 4)}
 
 
 def test_elastic_srtf_leaves_a_running_job_its_surplus_while_nobody_needs_it():

@@ -145,12 +145,7 @@ def test_256_gpus_stranded_by_halves_of_racks_are_halved_by_four_moves() -> None
     assert sorted(empty) == [2, 2, 3, 3, 3, 3, 8, 8]
 
 
-JOBS = [
-    Job("a", 0.0, 500, 8),
-    Job("c", 1.0, 10, 8),
-    Job("b", 2.0, 500, 8),
-    Job("g", 20.0, 100, 16),
-]
+JOBS = [Job("a", 0.0, 500, 8), Job("c", 1.0, 10, 8), Job("b", 2.0, 500, 8), Job("g", 20.0, 100, 16)]
 
 
 def run_of(every_s: float | None = None, **parameters: object) -> object:
@@ -160,13 +155,9 @@ def run_of(every_s: float | None = None, **parameters: object) -> object:
     group = replace(scenario.cluster.groups[0], nodes_per_domain=4)
     segments = np.ones(scenario.tables.execution.shape[:3], dtype=np.int64)
     segments[:, :, scenario.tables.counts.tolist().index(16)] = 16
+    cluster, tables = replace(scenario.cluster, groups=(group,)), replace(scenario.tables, segments=segments)
     kept = () if every_s is None else (Checkpoints(every_s),)
-    scenario = replace(
-        scenario,
-        cluster=replace(scenario.cluster, groups=(group,)),
-        tables=replace(scenario.tables, segments=segments),
-        disturbances=kept,
-    )
+    scenario = replace(scenario, cluster=cluster, tables=tables, disturbances=kept)
     policy = FcfsWithOptions(round_s=None, **parameters)
     return simulate(scenario, policy, Buddy(defragment_s=None)).simulation
 

@@ -9,18 +9,16 @@ from hypothesis import given, settings
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, allotments, small_scenario
 
-from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 
-COSTS = Costs(search="proxy", profile={})
 STEEP = {1: 4.0, 2: 2.0, 4: 1.0}
 FLAT = {1: 4.0, 2: 3.5, 4: 3.48}
 
 
 def simulation_of(jobs, groups, times):
-    scenario = small_scenario(jobs, groups, times, costs=COSTS, rounds=60.0)
+    scenario = small_scenario(jobs, groups, times, rounds=60.0)
     return Simulation(scenario, Buddy(defragment_s=None), InformationClass.PROFILED)
 
 

@@ -5,17 +5,14 @@ from clustergym.policies.optimus import Optimus
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, allotments, small_scenario
 
-from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventType
 
-COSTS = Costs(search="proxy", profile={})
-
 
 def simulation_of(jobs, groups, times, checkpoint_s=None):
-    scenario = small_scenario(jobs, groups, times, checkpoint_s=checkpoint_s, costs=COSTS, rounds=60.0)
+    scenario = small_scenario(jobs, groups, times, checkpoint_s=checkpoint_s, rounds=60.0)
     return Simulation(scenario, Buddy(defragment_s=None), InformationClass.DATA_PARALLEL)
 
 
@@ -89,7 +86,7 @@ def test_a_job_without_a_profile_runs_as_requested():
     # "n" fits on 2 and 4 GPUs, but not in pure data parallelism.
     jobs = [Job("a", 0, 100, gpus=2, family="n"), Job("b", 0, 100)]
     times = {"m": {"X": {1: 4.0, 2: 3.0}}, "n": {"X": {2: 2.0, 4: 1.0}}}
-    scenario = small_scenario(jobs, {"X": (1, 4)}, times, costs=COSTS, rounds="policy")
+    scenario = small_scenario(jobs, {"X": (1, 4)}, times, rounds="policy")
     profile = scenario.tables.data_parallel.copy()
     profile[[model.family == "n" for model in scenario.tables.classes]] = float("inf")
     object.__setattr__(scenario.tables, "data_parallel", profile)

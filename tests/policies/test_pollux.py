@@ -7,23 +7,16 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.pollux import Pollux, fit_time_s, goodput_of_share
 from clustergym.policies.shared.gene_limits import GeneLimits
-from clustergym.policies.shared.genetic import (
-    GeneticSearch,
-    _sort_allowed_first,
-    breed,
-    repair_genes,
-)
+from clustergym.policies.shared.genetic import GeneticSearch, _sort_allowed_first, breed, repair_genes
 from clustergym.policies.shared.goodput import restart_factor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, allotments, small_scenario
 
-from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.engine import Simulation
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0}, "Y": {1: 16.0, 2: 8.0, 4: 4.0}}}
-COSTS = Costs(search="proxy", profile={})
 
 
 def policy_of(simulation, **parameters):
@@ -33,7 +26,7 @@ def policy_of(simulation, **parameters):
 
 
 def simulation_of(jobs, groups, times=LINEAR):
-    scenario = small_scenario(jobs, groups, times, costs=COSTS, rounds=60.0)
+    scenario = small_scenario(jobs, groups, times, rounds=60.0)
     return Simulation(scenario, Buddy(defragment_s=None), InformationClass.BOOTSTRAP)
 
 
@@ -87,9 +80,7 @@ def test_the_fair_share_is_rounded_up():
 def test_waiting_jobs_have_the_restart_factor_too(restart_s, started, factor):
     # At 60 both are 60 s old. b never ran: 60 / (60 + 30) everywhere. a was moved from 1 to 2 X once, at
     # 30: (60 - 30) / (60 + 30) on all but what it holds.
-    scenario = small_scenario(
-        [Job("a", 0, 1000), Job("b", 0, 1000)], {"X": (1, 4)}, LINEAR, costs=COSTS, rounds=30.0
-    )
+    scenario = small_scenario([Job("a", 0, 1000), Job("b", 0, 1000)], {"X": (1, 4)}, LINEAR, rounds=30.0)
     simulation = Simulation(scenario, Buddy(defragment_s=None), InformationClass.BOOTSTRAP)
     for gpus in (1, 2):
         simulation.advance()

@@ -3,35 +3,27 @@
 Jobs take 8 GPU-seconds an iteration on a cluster of 8 GPUs; the first letter of a job is its tenant.
 """
 
-from dataclasses import replace
-
 import pytest
+import scenarios
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
+from queue_quotas import with_tenants
 from refusals import refused
 from scenarios import Job, small_scenario
 
-from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventType
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(queues):
     def run(text, jobs, rounds="event", **parameters):
         """Return the run's end of each job, and the policy's counters."""
-        path = tmp_path / "queues.yaml"
-        path.write_text(text)
-        scenario = small_scenario(jobs, {"X": (1, 8)}, LINEAR, rounds=rounds, checkpoint_s={"m": 0.0})
-        trace = replace(scenario.trace, virtual_cluster=tuple(job.job_id[0] for job in jobs))
-        tenants = Tenants.from_queues(str(path), trace, scenario.cluster.gpu_types)
+        scenario = small_scenario(jobs, {"X": (1, 8)}, LINEAR, rounds=rounds)
         policy = Quotas(**parameters)
-        done = simulate(replace(scenario, trace=trace, tenants=tenants), policy, Buddy())
-        events = done.simulation.log.events
-        ends = {trace.job_id[e.job]: e.time_s for e in events if e.event_type == EventType.COMPLETE}
-        return ends, policy.counters()
+        done = simulate(with_tenants(scenario, queues(text)), policy, Buddy())
+        return scenarios.ends(done), policy.counters()
 
     return run
 
@@ -113,10 +105,19 @@ def test_a_job_started_in_place_of_another_is_no_safer_than_that(run):
     assert ends == {"b1": 70, "a2": 110, "a1": 290}
 
 
-def test_a_parents_preemption_delay_holds_for_its_children(run):
-    tree = "queues:\n  a: {}\n  p: {quota: 8, preemption_delay_s: 30}\n  b: {parent: p, quota: 8}\n"
+@pytest.mark.parametrize(
+    "tree",
+    [
+        "a: {reclaim_min_runtime_s: 30}\n  b: {quota: 8}",
+        "a: {}\n  b: {quota: 8, preemption_delay_s: 30}",
+        # A parent's delay holds for its children.
+        "a: {}\n  p: {quota: 8, preemption_delay_s: 30}\n  b: {parent: p, quota: 8}",
+    ],
+)
+def test_no_job_is_stopped_before_its_minimum_run_time_or_the_others_delay(run, tree):
+    # At 10 a1 has run for 10 s only: b1 waits. Decisions fall on events: on b2's arrival at 40.
     jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 10, gpus=8), Job("b2", 40, 1, gpus=8)]
-    ends, _ = run(tree, jobs, reclaim="stop")
+    ends, _ = run(f"queues:\n  {tree}\n", jobs, reclaim="stop")
     assert ends == {"b1": 50, "b2": 51, "a1": 61}
 
 

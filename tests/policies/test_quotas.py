@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -12,50 +11,31 @@ from clustergym.policies.quotas import Quotas
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs import with_pairs
+from queue_quotas import with_tenants
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, small_scenario
+from scenarios import Job, ends, small_scenario
 
 from clustergym.commands.replay import main as replay
 from clustergym.commands.run import main as run_command
 from clustergym.common.errors import InputError
 from clustergym.results.metrics.intervals import read_intervals
 from clustergym.scenario.tenants.division import Division
-from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventType
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
 """Seconds an iteration: 8 GPU-seconds on any count."""
 
 
-def with_tenants(scenario, tenants, queues="virtual_cluster"):
-    trace = replace(scenario.trace, virtual_cluster=tuple(tenants))
-    return replace(
-        scenario, trace=trace, tenants=Tenants.from_queues(queues, trace, scenario.cluster.gpu_types)
-    )
-
-
 def run(jobs, policy, queues="virtual_cluster", checkpoint_s=0.0, rounds="event"):
     """Simulate jobs whose tenants are the first letters of their names, on 8 GPUs."""
     scenario = small_scenario(jobs, {"X": (1, 8)}, LINEAR, rounds=rounds, checkpoint_s={"m": checkpoint_s})
-    return simulate(with_tenants(scenario, [job.job_id[0] for job in jobs], queues), policy, Buddy())
-
-
-def ends(done):
-    ids = done.simulation.scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in done.simulation.log.events if e.event_type == EventType.COMPLETE}
-
-
-def written(tmp_path, text):
-    path = tmp_path / "queues.yaml"
-    path.write_text(text)
-    return str(path)
+    return simulate(with_tenants(scenario, queues), policy, Buddy())
 
 
 def test_queues_let_no_job_share_a_gpu_in_a_scenario_with_pairs():
     jobs = [Job(name, 10 * at, 30, gpus=4) for at, name in enumerate(("a1", "a2", "b1", "b2"))]
     scenario = small_scenario(jobs, {"X": (1, 8)}, LINEAR, rounds="event")
-    alone = with_tenants(scenario, [job.job_id[0] for job in jobs])
+    alone = with_tenants(scenario)
     runs = [
         simulate(given, Quotas(within="gavel packed=true"), Buddy())
         for given in (alone, with_pairs(alone, {("m", "m"): (1.0, 1.0)}))
@@ -107,48 +87,34 @@ def test_the_job_that_loses_least_gpu_time_is_shrunk_by_what_is_lacking(jobs, re
     scenario = small_scenario(
         trace, {"X": (1, 8)}, TWICE, rounds=10.0, horizon_s=15.0, checkpoint_s={"m": 3.0, "slow": 9.0}
     )
-    scenario = with_tenants(scenario, [job.job_id[0] for job in trace])
-    done = simulate(scenario, Quotas(within=within), Buddy())
+    done = simulate(with_tenants(scenario), Quotas(within=within), Buddy())
     changed = [e for e in done.simulation.log.events if e.time_s == 10 and e.job < len(jobs)]
     assert {trace[e.job].job_id: e.gpus for e in changed} == left
 
 
-def test_a_job_keeps_its_gpus_until_its_eviction_is_over(tmp_path):
+def test_a_job_keeps_its_gpus_until_its_eviction_is_over(queues):
     # a2 is to stop from 10 on, and does at 40, when the next job comes: b1 runs until 60, and b2 after it.
-    path = written(tmp_path, "eviction_s: 20\nqueues:\n  a: {}\n  b: {quota: 4}\n")
+    path = queues("eviction_s: 20\nqueues:\n  a: {}\n  b: {quota: 4}\n")
     jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 0, 50, gpus=4), Job("b1", 10, 10, gpus=4)]
     jobs.append(Job("b2", 40, 5, gpus=4))
     # b1 takes 20 s, b2 10 s; a2 was stopped at 40 with 30 of 50 iterations to do, and goes on at 70.
     assert ends(run(jobs, Quotas(reclaim="stop"), path)) == {"b1": 60, "b2": 70, "a1": 100, "a2": 130}
 
 
-def test_a_queue_keeps_its_quota_and_borrows_within_its_limit(tmp_path):
+def test_a_queue_keeps_its_quota_and_borrows_within_its_limit(queues):
     # a deserves 6 of 8 GPUs, b may never have more than 2.
-    path = written(tmp_path, "queues:\n  a: {quota: 6}\n  b: {limit: 2}\n")
+    path = queues("queues:\n  a: {quota: 6}\n  b: {limit: 2}\n")
     jobs = [Job(f"b{at}", 0, 10, gpus=2) for at in (1, 2)] + [Job("a1", 0, 10, gpus=4)]
     # b1 takes 40 s and b2 follows it; a1 takes 20 s beside b1.
     assert ends(run(jobs, Quotas(), path)) == {"a1": 20, "b1": 40, "b2": 80}
 
 
-def test_no_job_is_stopped_before_its_minimum_run_time(tmp_path):
-    path = written(tmp_path, "queues:\n  a: {reclaim_min_runtime_s: 30}\n  b: {quota: 8}\n")
-    # At 10 a1 has run for 10 s only: b1 waits. Decisions fall on events: on c's arrival at 40.
-    jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 10, gpus=8), Job("b2", 40, 1, gpus=8)]
-    assert ends(run(jobs, Quotas(reclaim="stop"), path)) == {"b1": 50, "b2": 51, "a1": 61}
-
-
-def test_nobody_is_stopped_for_a_job_before_its_delay(tmp_path):
-    path = written(tmp_path, "queues:\n  a: {}\n  b: {quota: 8, preemption_delay_s: 30}\n")
-    jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 10, gpus=8), Job("b2", 40, 1, gpus=8)]
-    assert ends(run(jobs, Quotas(reclaim="stop"), path)) == {"b1": 50, "b2": 51, "a1": 61}
-
-
-def test_queues_that_do_not_fit_the_trace_or_cluster_are_one_line(tmp_path):
+def test_queues_that_do_not_fit_the_trace_or_cluster_are_one_line(queues):
     jobs = [Job("a1", 0, 5)]
-    path = written(tmp_path, "queues:\n  a: {quota: {Y: 4}}\n")
+    path = queues("queues:\n  a: {quota: {Y: 4}}\n")
     with pytest.raises(InputError, match=r"queues.yaml: queues.a: the cluster has no Y"):
         run(jobs, Quotas(), path)
-    path = written(tmp_path, "queues:\n  b: {}\n")
+    path = queues("queues:\n  b: {}\n")
     with pytest.raises(InputError, match=r"queues.yaml: a1: no queue takes virtual_cluster 'a'"):
         run(jobs, Quotas(), path)
 
@@ -159,20 +125,13 @@ WITHIN = ("fcfs", "srtf", "srtf elastic=true", "ares", "ares work_conserving=tru
 @settings(max_examples=25, deadline=None)
 @given(random_scenarios(), st.sampled_from(WITHIN), st.sampled_from(["shrink", "stop", "never"]), st.data())
 def test_every_job_of_drawn_scenarios_ends_under_quotas(scenario, within, reclaim, data):
-    tenants = data.draw(
-        st.lists(st.sampled_from("abc"), min_size=len(scenario.trace), max_size=len(scenario.trace))
-    )
-    scenario = with_tenants(scenario, tenants)
+    n = len(scenario.trace)
+    tenants = data.draw(st.lists(st.sampled_from("abc"), min_size=n, max_size=n))
+    scenario = with_tenants(scenario, tenants=tenants)
     done = simulate(scenario, Quotas(within=within, reclaim=reclaim), Buddy())
     assert all_left(done)
     again = simulate(scenario, Quotas(within=within, reclaim=reclaim), Buddy())
     assert again.simulation.log.digest == done.simulation.log.digest
-
-
-def test_without_queues_it_says_what_to_give():
-    scenario = small_scenario([Job("a", 0.0, 10)], {"X": (1, 8)}, LINEAR)
-    with pytest.raises(InputError, match=r"scenario\.queues: is null, and quotas divides GPUs among queues"):
-        simulate(scenario, Quotas(), Buddy())
 
 
 @pytest.mark.slow
@@ -192,10 +151,9 @@ def test_one_queue_is_the_policy_itself():
 @settings(max_examples=20, deadline=None)
 @given(random_scenarios(), st.sampled_from(["fcfs", "ares"]), st.data())
 def test_a_steady_policy_that_is_not_asked_again_decides_as_if_it_were(scenario, within, data):
-    tenants = data.draw(
-        st.lists(st.sampled_from("abc"), min_size=len(scenario.trace), max_size=len(scenario.trace))
-    )
-    scenario = with_tenants(scenario, tenants)
+    n = len(scenario.trace)
+    tenants = data.draw(st.lists(st.sampled_from("abc"), min_size=n, max_size=n))
+    scenario = with_tenants(scenario, tenants=tenants)
     done = simulate(scenario, Quotas(within=within), Buddy())
     assert done.simulation.log.digest == simulate(scenario, Asked(within), Buddy()).simulation.log.digest
 
@@ -280,7 +238,7 @@ def test_nobody_lacks_gpus_of_his_quota_for_longer_than_others_are_protected(
         for at, (who, when, work) in enumerate(sorted(jobs, key=lambda j: j[1]))
     ]
     scenario = small_scenario(trace, {"X": (1, 8)}, LINEAR, rounds=ROUND_S, checkpoint_s={"m": RESTART_S})
-    scenario = with_tenants(scenario, [job.job_id[0] for job in trace], str(path))
+    scenario = with_tenants(scenario, str(path))
     done = simulate(scenario, Quotas(within=within, division=rule, reclaim=reclaim), Buddy())
     assert all_left(done)
     simulation = done.simulation
@@ -315,14 +273,8 @@ def longest_short_s(intervals, own, quota):
 def test_a_run_under_quotas_is_replayed_from_another_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "queues.yaml").write_text("unknown: rest\nqueues:\n  rest: {}\n  6214e9: {quota: 8}\n")
-    words = [
-        "policy=quotas",
-        "policy.within=srtf",
-        "scenario.queues=queues.yaml",
-        "compare=null",
-        "report=false",
-    ]
-    assert run_command(["trace=philly-like-160-distributed", *words, "hydra.run.dir=out"]) == 0
+    words = "trace=philly-like-160-distributed policy=quotas policy.within=srtf scenario.queues=queues.yaml"
+    assert run_command([*words.split(), "compare=null", "report=false", "hydra.run.dir=out"]) == 0
     assert "6214e9" in capsys.readouterr().out
     (tmp_path / "else").mkdir()
     monkeypatch.chdir(tmp_path / "else")

@@ -6,23 +6,14 @@ from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.elastic import Scaling, VirtualCluster
 from scenarios import Job, small_scenario
 
-from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.engine import Simulation
-
-COSTS = Costs(search="proxy", profile={})
 
 
 def view_of(jobs, held, times, checkpoint_s=0.0, gpus=8):
     """Return the View at 60 s of jobs on one type that have held so many GPUs each since 0."""
-    scenario = small_scenario(
-        jobs,
-        {"X": (1, gpus)},
-        {"m": {"X": times}},
-        checkpoint_s={"m": checkpoint_s},
-        costs=COSTS,
-        rounds=60.0,
-    )
+    table, restarts = {"m": {"X": times}}, {"m": checkpoint_s}
+    scenario = small_scenario(jobs, {"X": (1, gpus)}, table, checkpoint_s=restarts, rounds=60.0)
     simulation = Simulation(scenario, Buddy(defragment_s=None), InformationClass.PROFILED)
     simulation.advance()
     simulation.apply(Decision.of([(job, 0, count) for job, count in held.items()]))

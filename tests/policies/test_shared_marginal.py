@@ -2,23 +2,22 @@
 
 import numpy as np
 import pytest
+import scenarios
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.marginal import Target, per_gpu_efficiency, times_or_guess
 from round_scenarios import without_profiles
 from scenarios import Job, small_scenario
 
-from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.engine import Simulation
 
-COSTS = Costs(search="proxy", profile={})
 TIMES = {"fast": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}, "slow": {"X": {1: 8.0, 2: 4.0, 4: 3.0}}}
 
 
 def view_of(jobs, groups, held=None, times=TIMES, checkpoint_s=0.0):
     """Return the first View, or the one at 60 s of jobs that have held {job: (type, GPUs)} since 0."""
     restarts = dict.fromkeys(times, checkpoint_s)
-    scenario = small_scenario(jobs, groups, times, checkpoint_s=restarts, costs=COSTS, rounds=60.0)
+    scenario = small_scenario(jobs, groups, times, checkpoint_s=restarts, rounds=60.0)
     simulation = Simulation(scenario, Buddy(defragment_s=None), InformationClass.PROFILED)
     view = simulation.advance()
     if held is None:
@@ -28,9 +27,7 @@ def view_of(jobs, groups, held=None, times=TIMES, checkpoint_s=0.0):
 
 
 def allotments(target):
-    decision = target.decision()
-    columns = (decision.job.tolist(), decision.gpu_type.tolist(), decision.gpus.tolist())
-    return {job: (kind, gpus) for job, kind, gpus in zip(*columns, strict=True)}
+    return scenarios.allotments(target.decision())
 
 
 def every(view):
@@ -132,7 +129,7 @@ def test_efficiency_per_gpu_is_relative_to_the_request():
 def test_only_a_job_of_which_no_time_is_known_is_guessed():
     # b takes 40 x 4 s; c has 20 iterations: 8 s each at its request of 2 is as long. It has no other time.
     jobs = [Job("b", 0, 40, gpus=2, family="slow"), Job("c", 0, 20, gpus=2, family="fast")]
-    scenario = without_profiles(small_scenario(jobs, {"X": (1, 4)}, TIMES, costs=COSTS), "fast")
+    scenario = without_profiles(small_scenario(jobs, {"X": (1, 4)}, TIMES), "fast")
     view = Simulation(scenario, Buddy(), InformationClass.DATA_PARALLEL).advance()
     inf = np.inf
     assert times_or_guess(view)[:, 0].tolist() == [[8.0, 4.0, 3.0], [inf, 8.0, inf]]

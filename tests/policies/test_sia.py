@@ -8,18 +8,16 @@ from clustergym.policies.shared.integer_programs import SolverError
 from clustergym.policies.sia import Sia
 from scenarios import Job, allotments, small_scenario
 
-from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventType
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0}, "Y": {1: 16.0, 2: 8.0, 4: 4.0}}}
-COSTS = Costs(search="proxy", profile={})
 
 
 def simulation_of(jobs, groups, times=LINEAR, checkpoint_s=0.0):
-    scenario = small_scenario(jobs, groups, times, checkpoint_s={"m": checkpoint_s}, costs=COSTS, rounds=60.0)
+    scenario = small_scenario(jobs, groups, times, checkpoint_s={"m": checkpoint_s}, rounds=60.0)
     return Simulation(scenario, Buddy(defragment_s=None), InformationClass.BOOTSTRAP)
 
 
@@ -95,7 +93,7 @@ def test_it_learns_that_a_job_does_not_scale():
     # scales linearly, gets the GPU: b's rows are 1, 2 and a's 1, 1.02.
     times = {"m": {"X": {1: 8.0, 2: 7.9}}, "linear": {"X": {1: 8.0, 2: 4.0}}}
     jobs = [Job("a", 0, 1000), Job("b", 130, 1000, family="linear")]
-    scenario = small_scenario(jobs, {"X": (1, 3)}, times, costs=COSTS, rounds=60.0)
+    scenario = small_scenario(jobs, {"X": (1, 3)}, times, rounds=60.0)
     run = simulate(scenario, Sia(), Buddy(defragment_s=None))
     held = {0: [], 1: []}
     for event in run.simulation.log.events:

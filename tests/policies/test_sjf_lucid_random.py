@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scenarios
 from clustergym.policies.lucid import Lucid
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.random import RandomLegal
@@ -18,9 +19,7 @@ TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 8.0, 2: 4.0}}}
 
 
 def ends(scenario, policy, seed=0):
-    run = simulate(scenario, policy, Buddy(), seed)
-    ids = scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE}
+    return scenarios.ends(simulate(scenario, policy, Buddy(), seed))
 
 
 def test_sjf_starts_the_shortest_and_preempts_nobody():

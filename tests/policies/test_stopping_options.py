@@ -10,12 +10,12 @@ from clustergym.policies.capacity import Capacity
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
 from clustergym.policies.shared.notices import decide_with_notice
+from queue_quotas import with_tenants
 from scenarios import Job, Script, small_scenario
 
 from clustergym.common.errors import InputError
 from clustergym.scenario.disturbances.checkpoints import Checkpoints
 from clustergym.scenario.policy import Decision, InformationClass
-from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import follow, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.engines import chosen_engine
@@ -39,13 +39,9 @@ MAKE = {
 
 
 @pytest.fixture
-def scenario(tmp_path):
-    path = tmp_path / "queues.yaml"
-    path.write_text(QUEUES)
+def scenario(queues):
     base = small_scenario(JOBS, {"X": (2, 4)}, FLAT, checkpoint_s={"m": 20.0})
-    trace = replace(base.trace, virtual_cluster=tuple(name[0] for name in base.trace.job_id))
-    tenants = Tenants.from_queues(str(path), trace, base.cluster.gpu_types)
-    return replace(base, trace=trace, tenants=tenants, disturbances=(Checkpoints(60.0),))
+    return replace(with_tenants(base, queues(QUEUES)), disturbances=(Checkpoints(60.0),))
 
 
 def run(scenario, policy):

@@ -15,8 +15,9 @@ from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from queue_quotas import with_tenants
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, small_scenario
+from scenarios import Job, ends, small_scenario, times_of
 
 from clustergym.common.errors import InputError
 from clustergym.scenario.disturbances.time_limits import TimeLimits
@@ -29,35 +30,12 @@ FLAT = {"m": {"X": dict.fromkeys(COUNTS, 1.0)}}
 """Run time = iterations, whatever the count."""
 
 
-def with_tenants(scenario, queues="virtual_cluster"):
-    """Let the first letter of a job's name say whose it is."""
-    trace = replace(scenario.trace, virtual_cluster=tuple(name[0] for name in scenario.trace.job_id))
-    return replace(
-        scenario, trace=trace, tenants=Tenants.from_queues(queues, trace, scenario.cluster.gpu_types)
-    )
-
-
 def run(jobs, policy, queues="virtual_cluster", gpus=8, limits_s=None, nodes=1, **more):
     scenario = small_scenario(jobs, {"X": (nodes, gpus // nodes)}, FLAT, **more)
     if limits_s is not None:
         limits = np.array([limits_s.get(job.job_id, np.nan) for job in jobs])
         scenario = replace(scenario, trace=replace(scenario.trace, time_limit_s=limits))
     return simulate(with_tenants(scenario, queues), policy, Buddy())
-
-
-def times(done, kind=EventType.COMPLETE):
-    ids = done.simulation.scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in done.simulation.log.events if e.event_type == kind}
-
-
-@pytest.fixture
-def queues(tmp_path):
-    def write(text):
-        path = tmp_path / "queues.yaml"
-        path.write_text(text)
-        return str(path)
-
-    return write
 
 
 # KAI
@@ -69,9 +47,9 @@ def test_kai_takes_back_what_a_queue_has_above_its_share():
     jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 0, 50, gpus=4), Job("b1", 10, 20, gpus=4)]
     policy = Kai(round_s=None)
     done = run(jobs, policy)
-    assert times(done, EventType.PREEMPT) == {"a2": 10}
+    assert times_of(done, EventType.PREEMPT) == {"a2": 10}
     # b1 ends at 30, when a2, of which 10 s were done, goes on.
-    assert times(done) == {"b1": 30, "a1": 50, "a2": 70}
+    assert ends(done) == {"b1": 30, "a1": 50, "a2": 70}
     assert policy.counters() == {"jobs_stopped_to_reclaim": 1}
 
 
@@ -79,7 +57,7 @@ def test_kai_reclaims_for_whole_gangs_within_the_share_only(queues):
     # Shares of 4 and 4 by quota: b's gang of 8 is more than its share, so a keeps its job, though it has 8.
     path = queues("queues:\n  a: {quota: 4}\n  b: {quota: 4}\n")
     jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 20, gpus=8)]
-    assert times(run(jobs, Kai(round_s=None), path)) == {"a1": 50, "b1": 70}
+    assert ends(run(jobs, Kai(round_s=None), path)) == {"a1": 50, "b1": 70}
 
 
 def test_kai_takes_what_is_beyond_quota_for_a_queue_within_its_own(queues):
@@ -90,8 +68,8 @@ def test_kai_takes_what_is_beyond_quota_for_a_queue_within_its_own(queues):
     )
     jobs = [Job(name, 0, 50, gpus=gpus) for name, gpus in (("b1", 2), ("b2", 2), ("c1", 4), ("c2", 4))]
     done = run([*jobs, Job("a1", 10, 20, gpus=4)], Kai(round_s=None), path, gpus=12, nodes=3)
-    assert times(done, EventType.PREEMPT) == {"b1": 10, "b2": 10}
-    assert times(done) == {"a1": 30, "c1": 50, "c2": 50, "b1": 70, "b2": 70}
+    assert times_of(done, EventType.PREEMPT) == {"b1": 10, "b2": 10}
+    assert ends(done) == {"a1": 30, "c1": 50, "c2": 50, "b1": 70, "b2": 70}
 
 
 def test_kai_takes_nothing_from_a_queue_that_holds_just_its_quota(queues):
@@ -102,8 +80,8 @@ def test_kai_takes_nothing_from_a_queue_that_holds_just_its_quota(queues):
     )
     jobs = [Job("a1", 0, 50, gpus=4), Job("c1", 0, 50, gpus=4), Job("b1", 10, 20, gpus=4)]
     done = run(jobs, Kai(round_s=None), path)
-    assert times(done, EventType.PREEMPT) == {}
-    assert times(done) == {"a1": 50, "c1": 50, "b1": 70}
+    assert times_of(done, EventType.PREEMPT) == {}
+    assert ends(done) == {"a1": 50, "c1": 50, "b1": 70}
 
 
 @pytest.mark.parametrize(("safe_s", "begins", "stopped"), [(1000, 50, {}), (0, 10, {"q2": 10})])
@@ -117,20 +95,20 @@ def test_kai_lets_no_queue_pass_one_beside_it_that_has_less_of_its_share(queues,
     jobs = [Job(name, 0, 50, gpus=gpus) for name, gpus in (("q1", 4), ("q2", 2), ("x1", 4), ("x2", 2))]
     jobs += [Job("p1", 10, 20, gpus=2), Job("r1", 10, 20, gpus=8)]
     done = run(jobs, Kai(round_s=None), path, gpus=12, nodes=3, counts_rule="any")
-    assert times(done, EventType.START)["p1"] == begins
-    assert times(done, EventType.PREEMPT) == stopped
+    assert times_of(done, EventType.START)["p1"] == begins
+    assert times_of(done, EventType.PREEMPT) == stopped
 
 
 def test_kai_keeps_a_job_for_its_minimum_run_time(queues):
     path = queues("queues:\n  a: {reclaim_min_runtime_s: 30}\n  b: {quota: 8}\n")
     jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 10, gpus=8)]
     # Rounds of 20 s: at 20 a1 has run for 20 s, at 40 for 40 s. It has 10 s left from 60 on.
-    assert times(run(jobs, Kai(), path, rounds=20.0)) == {"b1": 50, "a1": 70}
+    assert ends(run(jobs, Kai(), path, rounds=20.0)) == {"b1": 50, "a1": 70}
 
 
 def test_kai_prefers_higher_priority_in_a_queue():
     jobs = [Job("a1", 0, 50, gpus=8), Job("a2", 10, 10, gpus=8, priority=1), Job("a3", 10, 10, gpus=8)]
-    assert times(run(jobs, Kai(round_s=None))) == {"a2": 20, "a1": 60, "a3": 70}
+    assert ends(run(jobs, Kai(round_s=None))) == {"a2": 20, "a1": 60, "a3": 70}
 
 
 # Kueue
@@ -147,7 +125,7 @@ def test_kueue_divides_300_gpus_as_its_example(queues):
     # Each queue first has 75, one in turn; then those with less than their share take it back.
     policy = Kueue(fair_sharing=True, reclaim_within_cohort="any")
     done = simulate(with_tenants(scenario, path), policy, Buddy())
-    started = Counter(name[0] for name in times(done, EventType.START))
+    started = Counter(name[0] for name in times_of(done, EventType.START))
     assert started == {"1": 30, "2": 30, "3": 90, "4": 150}
 
 
@@ -157,10 +135,10 @@ def test_kueue_preempts_borrowers_as_its_rules_say(queues):
     jobs += [Job("b1", 10, 20, gpus=4)]
     # a borrows 4; b1 stays within its quota of 4: a3 and a2, which were admitted last, give way.
     done = run(jobs, Kueue(reclaim_within_cohort="any", round_s=None), path)
-    assert times(done, EventType.PREEMPT) == {"a2": 10, "a3": 10}
-    assert times(done) == {"b1": 30, "a1": 50, "a2": 70, "a3": 70}
+    assert times_of(done, EventType.PREEMPT) == {"a2": 10, "a3": 10}
+    assert ends(done) == {"b1": 30, "a1": 50, "a2": 70, "a3": 70}
     for never in (Kueue(), Kueue(reclaim_within_cohort="lower_priority")):
-        assert times(run(jobs, never, path))["b1"] == 70
+        assert ends(run(jobs, never, path))["b1"] == 70
 
 
 def test_kueue_puts_back_whom_it_need_not_preempt(queues):
@@ -169,7 +147,7 @@ def test_kueue_puts_back_whom_it_need_not_preempt(queues):
     jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 0, 50, gpus=2), Job("b0", 0, 50, gpus=2)]
     policy = Kueue(reclaim_within_cohort="any", round_s=None)
     done = run([*jobs, Job("b1", 10, 20, gpus=4)], policy, path)
-    assert times(done, EventType.PREEMPT) == {"a1": 10}
+    assert times_of(done, EventType.PREEMPT) == {"a1": 10}
     assert policy.counters() == {"jobs_stopped_in_other_queues": 1}
 
 
@@ -178,33 +156,33 @@ def test_kueue_borrows_by_preemption_without_fair_sharing_if_told(queues):
     path = queues("queues:\n  a: {quota: 4}\n  b: {quota: 4}\n")
     jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 20, gpus=8, priority=1)]
     plain = Kueue(reclaim_within_cohort="any", round_s=None)
-    assert times(run(jobs, plain, path)) == {"a1": 50, "b1": 70}
+    assert ends(run(jobs, plain, path)) == {"a1": 50, "b1": 70}
     borrows = replace(plain, borrow_within_cohort="lower_priority")
-    assert times(run(jobs, borrows, path)) == {"b1": 30, "a1": 70}
+    assert ends(run(jobs, borrows, path)) == {"b1": 30, "a1": 70}
     # a1 has priority 0, above the highest that may be stopped for it.
-    assert times(run(jobs, replace(borrows, borrow_max_priority=-1), path)) == {"a1": 50, "b1": 70}
+    assert ends(run(jobs, replace(borrows, borrow_max_priority=-1), path)) == {"a1": 50, "b1": 70}
 
 
 @pytest.mark.parametrize(("queueing", "second"), [("strict", 70), ("best_effort", 11)])
 def test_kueue_lets_jobs_pass_a_blocked_one_or_not(queueing, second):
     jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 1, 10, gpus=8), Job("a3", 1, 10, gpus=4)]
     done = run(jobs, Kueue(queueing=queueing, round_s=None))
-    assert times(done) == {"a1": 50, "a2": 60, "a3": second}
+    assert ends(done) == {"a1": 50, "a2": 60, "a3": second}
 
 
 @pytest.mark.parametrize(
-    ("whom", "ends"),
+    ("whom", "expected"),
     [
         ("never", {"a1": 50, "a3": 60, "a2": 70}),
         ("lower_priority", {"a3": 11, "a1": 60, "a2": 70}),
         ("lower_or_newer", {"a3": 11, "a1": 60, "a2": 70}),
     ],
 )
-def test_kueue_preempts_in_a_queue_as_told(whom, ends, queues):
+def test_kueue_preempts_in_a_queue_as_told(whom, expected, queues):
     path = queues("queues:\n  a: {quota: 8}\n")
     jobs = [Job("a1", 0, 50, gpus=8), Job("a2", 1, 10, gpus=8), Job("a3", 1, 10, gpus=8, priority=1)]
     # In the queue a3 comes before a2 in any case, by its priority.
-    assert times(run(jobs, Kueue(within_cluster_queue=whom, round_s=None), path)) == ends
+    assert ends(run(jobs, Kueue(within_cluster_queue=whom, round_s=None), path)) == expected
 
 
 def test_kueue_preempts_nobody_for_a_job_beyond_its_quota(queues):
@@ -212,9 +190,9 @@ def test_kueue_preempts_nobody_for_a_job_beyond_its_quota(queues):
     path = queues("queues:\n  a: {quota: 4}\n  b: {quota: 4}\n")
     jobs = [Job("a1", 0, 50, gpus=8), Job("a3", 1, 10, gpus=8, priority=1)]
     lower = Kueue(within_cluster_queue="lower_priority", reclaim_within_cohort="any", round_s=None)
-    assert times(run(jobs, lower, path)) == {"a1": 50, "a3": 60}
+    assert ends(run(jobs, lower, path)) == {"a1": 50, "a3": 60}
     borrows = replace(lower, borrow_within_cohort="lower_priority")
-    assert times(run(jobs, borrows, path)) == {"a3": 11, "a1": 60}
+    assert ends(run(jobs, borrows, path)) == {"a3": 11, "a1": 60}
 
 
 def test_kueue_tries_one_head_of_each_queue_in_a_cycle(queues):
@@ -223,15 +201,10 @@ def test_kueue_tries_one_head_of_each_queue_in_a_cycle(queues):
     First cycle: a1 and b1, within their quotas. Second: a2 and b2 both borrow 4, and a2 is earlier.
     """
     path = queues("queues:\n  c: {quota: 12}\n  a: {parent: c, quota: 4}\n  b: {parent: c, quota: 4}\n")
-    jobs = [
-        Job("a1", 0, 50, gpus=4),
-        Job("a2", 0, 50, gpus=4),
-        Job("b1", 0, 50, gpus=4),
-        Job("b2", 0, 50, gpus=4),
-    ]
+    jobs = [Job(name, 0, 50, gpus=4) for name in ("a1", "a2", "b1", "b2")]
     policy = Kueue(round_s=None)
     done = run(jobs, policy, path, gpus=12, nodes=3)
-    assert times(done, EventType.START) == {"a1": 0, "a2": 0, "b1": 0, "b2": 50}
+    assert times_of(done, EventType.START) == {"a1": 0, "a2": 0, "b1": 0, "b2": 50}
 
 
 def test_kueue_holds_the_place_that_others_left_for_a_job(queues):
@@ -240,7 +213,7 @@ def test_kueue_holds_the_place_that_others_left_for_a_job(queues):
     jobs = [Job("a1", 0, 50, gpus=8), Job("a2", 10, 20, gpus=8, priority=1)]
     policy = Kueue(within_cluster_queue="lower_priority", round_s=None)
     done = run(jobs, policy, path)
-    assert times(done) == {"a2": 30, "a1": 70}
+    assert ends(done) == {"a2": 30, "a1": 70}
     assert policy.counters() == {"jobs_stopped_in_own_queue": 1}
 
 
@@ -249,7 +222,7 @@ def test_kueue_keeps_what_is_told_to_stop_until_it_has_ended(queues):
     path = queues("eviction_s: 5\nqueues:\n  a: {quota: 0}\n  b: {quota: 8}\n")
     jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 20, gpus=8)]
     policy = Kueue(reclaim_within_cohort="any")
-    assert times(run(jobs, policy, path, rounds=5.0)) == {"b1": 35, "a1": 70}
+    assert ends(run(jobs, policy, path, rounds=5.0)) == {"b1": 35, "a1": 70}
 
 
 # Capacity
@@ -261,15 +234,15 @@ def test_capacity_lends_all_but_guarantees_and_takes_back_what_is_deserved(queue
     path = queues("queues:\n  a: {quota: 2}\n  b: {quota: 6, guarantee: 2}\n")
     jobs = [Job(f"a{at}", 0, 50, gpus=2) for at in (1, 2, 3, 4)] + [Job("b1", 10, 20, gpus=4)]
     done = run(jobs, Capacity(round_s=None), path)
-    assert times(done, EventType.PREEMPT) == {"a3": 10}
+    assert times_of(done, EventType.PREEMPT) == {"a3": 10}
     # At 30 all but 2 are free again: a3 (40 s left) starts, not a4; at 50 a4 has a1's.
-    assert times(done) == {"b1": 30, "a1": 50, "a2": 50, "a3": 70, "a4": 100}
+    assert ends(done) == {"b1": 30, "a1": 50, "a2": 50, "a3": 70, "a4": 100}
 
 
 def test_capacity_never_exceeds_its_cap_and_reclaims_no_more_than_is_deserved(queues):
     path = queues("queues:\n  a: {quota: 4}\n  b: {quota: 4, limit: 4}\n")
     jobs = [Job("b1", 0, 50, gpus=4), Job("b2", 0, 50, gpus=4), Job("a1", 10, 20, gpus=4)]
-    assert times(run(jobs, Capacity(round_s=None), path)) == {"a1": 30, "b1": 50, "b2": 100}
+    assert ends(run(jobs, Capacity(round_s=None), path)) == {"a1": 30, "b1": 50, "b2": 100}
 
 
 def test_capacity_does_not_take_back_for_a_parent_that_has_what_it_deserves(queues):
@@ -280,7 +253,7 @@ def test_capacity_does_not_take_back_for_a_parent_that_has_what_it_deserves(queu
     )
     jobs = [Job("q1", 0, 50, gpus=4), Job("q2", 0, 50, gpus=2), Job("x1", 0, 50, gpus=2)]
     done = run([*jobs, Job("p1", 10, 20, gpus=2)], Capacity(round_s=None), path)
-    assert times(done) == {"q1": 50, "q2": 50, "x1": 50, "p1": 70}
+    assert ends(done) == {"q1": 50, "q2": 50, "x1": 50, "p1": 70}
 
 
 # Slurm
@@ -305,7 +278,7 @@ EXACT = {job.job_id: float(job.iterations) for job in NEEDS}
 )
 def test_slurm_fills_in_where_time_limits_let_it(backfill, expected):
     policy = SlurmMultifactor(backfill=backfill, **AGE, round_s=None)
-    assert times(run(NEEDS, policy, limits_s=EXACT), EventType.START) == expected
+    assert times_of(run(NEEDS, policy, limits_s=EXACT), EventType.START) == expected
 
 
 @pytest.mark.parametrize(("backfill", "second", "late"), [("easy", 203, 3), ("conservative", 100, 150)])
@@ -316,14 +289,14 @@ def test_slurm_reserves_for_all_that_wait_or_for_the_head_alone(backfill, second
     jobs += [Job("second", 2, 50, gpus=8), Job("late", 3, 200, gpus=2)]
     limits_s = {job.job_id: float(job.iterations) for job in jobs}
     policy = SlurmMultifactor(backfill=backfill, **AGE, round_s=None)
-    starts = times(run(jobs, policy, limits_s=limits_s), EventType.START)
+    starts = times_of(run(jobs, policy, limits_s=limits_s), EventType.START)
     assert starts == {"a": 0, "b": 0, "head": 50, "second": second, "late": late}
 
 
 def test_slurm_reserves_by_time_limits_not_by_run_times():
     # Jay says 30 s and runs 8: it must wait until Head has begun.
     policy = SlurmMultifactor(backfill="easy", **AGE, round_s=None)
-    assert times(run(NEEDS, policy, limits_s=EXACT | {"Jay": 30.0}), EventType.START)["Jay"] == 15
+    assert times_of(run(NEEDS, policy, limits_s=EXACT | {"Jay": 30.0}), EventType.START)["Jay"] == 15
 
 
 def test_slurm_orders_queues_by_what_they_have_used():
@@ -335,8 +308,8 @@ def test_slurm_orders_queues_by_what_they_have_used():
     jobs = [Job("a1", 0, 100, gpus=8), Job("a2", 10, 10, gpus=8), Job("b1", 60, 10, gpus=8)]
     for fair_share in ("fair_tree", "classic"):
         fair = SlurmMultifactor(weight_fair_share=10.0, fair_share=fair_share, **OFTEN)
-        assert times(run(jobs, fair)) == {"a1": 100, "b1": 110, "a2": 120}
-    assert times(run(jobs, SlurmMultifactor(**AGE, round_s=None))) == {"a1": 100, "a2": 110, "b1": 120}
+        assert ends(run(jobs, fair)) == {"a1": 100, "b1": 110, "a2": 120}
+    assert ends(run(jobs, SlurmMultifactor(**AGE, round_s=None))) == {"a1": 100, "a2": 110, "b1": 120}
 
 
 def test_slurm_counts_size_and_quality_of_service():
@@ -344,9 +317,9 @@ def test_slurm_counts_size_and_quality_of_service():
     jobs += [Job("a4", 3, 10, gpus=8)]
     urgent = SlurmMultifactor(weight_job_size=100.0, round_s=None)
     # a3 has 1000 for its priority; of the others a4, by 100 x 8/8 against 100 x 2/8.
-    assert times(run(jobs, urgent)) == {"a1": 10, "a3": 20, "a4": 30, "a2": 40}
+    assert ends(run(jobs, urgent)) == {"a1": 10, "a3": 20, "a4": 30, "a2": 40}
     small = replace(urgent, favor_small=True)
-    assert times(run(jobs, small)) == {"a1": 10, "a3": 20, "a2": 30, "a4": 40}
+    assert ends(run(jobs, small)) == {"a1": 10, "a3": 20, "a2": 30, "a4": 40}
 
 
 def test_slurm_counts_age_up_to_its_greatest():
@@ -383,7 +356,7 @@ def test_jobs_are_killed_at_their_time_limits_and_have_all_of_them_after_a_preem
     )
     done = simulate(with_tenants(scenario, path), Capacity(round_s=None), Buddy())
     # a1 has done 10 s at 10, resumes at 30 and has 40 s left of 45: it ends. b1 needs all of its limit.
-    assert times(done) == {"b1": 30, "a1": 70}
+    assert ends(done) == {"b1": 30, "a1": 70}
     (drop,) = [e for e in done.simulation.log.events if e.event_type == EventType.DROP]
     assert (drop.time_s, drop.reason) == (115.000001, "time limit")
 
@@ -420,10 +393,7 @@ def test_every_job_of_drawn_scenarios_ends_and_no_queue_is_above_its_limit(
     )
     n = len(scenario.trace)
     tenants = data.draw(st.lists(st.sampled_from("abc"), min_size=n, max_size=n))
-    trace = replace(scenario.trace, virtual_cluster=tuple(tenants))
-    scenario = replace(
-        scenario, trace=trace, tenants=Tenants.from_queues(str(path), trace, scenario.cluster.gpu_types)
-    )
+    scenario = with_tenants(scenario, str(path), tenants)
     done = simulate(scenario, replace(POLICIES[name]), Buddy())
     assert all_left(done)
     held = {}
@@ -443,10 +413,9 @@ def test_every_job_of_drawn_scenarios_ends_and_no_queue_is_above_its_limit(
     assert again.simulation.log.digest == done.simulation.log.digest
 
 
-@pytest.mark.parametrize("name", sorted(POLICIES))
-def test_without_queues_it_says_what_to_give(name):
+@pytest.mark.parametrize("policy", [*POLICIES.values(), Quotas()])
+def test_without_queues_it_says_what_to_give(policy):
     scenario = small_scenario([Job("a", 0.0, 10)], {"X": (1, 8)}, FLAT)
-    policy = replace(POLICIES[name])
     told = f"scenario.queues: is null, and {policy.name} divides GPUs among queues .*=virtual_cluster"
     with pytest.raises(InputError, match=told):
         simulate(scenario, policy, Buddy())
@@ -464,10 +433,10 @@ def test_backfill_by_limits_delays_no_reservation(rows, backfill):
     jobs = [Job(f"a{at}", float(when), work, gpus=gpus) for at, (when, work, gpus) in enumerate(sorted(rows))]
     limits_s = {job.job_id: float(job.iterations) for job in jobs}
     policy = SlurmMultifactor(backfill=backfill, **AGE, round_s=None)
-    starts = times(run(jobs, policy, limits_s=limits_s), EventType.START)
+    starts = times_of(run(jobs, policy, limits_s=limits_s), EventType.START)
     if backfill == "conservative":
         for until in range(1, len(jobs)):
-            alone = times(run(jobs[:until], policy, limits_s=limits_s), EventType.START)
+            alone = times_of(run(jobs[:until], policy, limits_s=limits_s), EventType.START)
             assert all(starts[name] <= at_s for name, at_s in alone.items())
         return
     # The head at a time is the first that waits: it starts when the jobs that started before it became the
@@ -497,8 +466,8 @@ def test_a_job_that_is_stopped_for_another_keeps_its_gpus_until_its_eviction_is_
     jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 0, 50, gpus=4), Job("b1", 10, 20, gpus=4)]
     policy = Kai()
     done = run(jobs, policy, path, rounds=1.0)
-    assert times(done, EventType.PREEMPT) == {"a2": 15}
-    assert times(done) == {"b1": 35, "a1": 50, "a2": 70}
+    assert times_of(done, EventType.PREEMPT) == {"a2": 15}
+    assert ends(done) == {"b1": 35, "a1": 50, "a2": 70}
     assert policy.counters() == {"jobs_stopped_to_reclaim": 1}
 
 
@@ -536,7 +505,7 @@ def test_slurm_backfills_only_at_its_interval():
     for interval_s, begins in ((0.0, 10), (30.0, 30)):
         policy = SlurmMultifactor(weight_fair_share=0.0, backfill_interval_s=interval_s)
         done = run(jobs, policy, limits_s=limits, rounds=1.0)
-        assert times(done, EventType.START) == {"a1": 0, "a2": 100, "a3": begins, "a4": begins}
+        assert times_of(done, EventType.START) == {"a1": 0, "a2": 100, "a3": begins, "a4": begins}
 
 
 def test_slurm_rounds_reservations_down():
@@ -545,7 +514,7 @@ def test_slurm_rounds_reservations_down():
     limits = {"a1": 100, "a2": 60, "a3": 70}
     for resolution_s, begins in ((0.0, 10), (60.0, 110)):
         policy = SlurmMultifactor(**{**AGE, "backfill_resolution_s": resolution_s})
-        assert times(run(jobs, policy, limits_s=limits, rounds=1.0), EventType.START)["a3"] == begins
+        assert times_of(run(jobs, policy, limits_s=limits, rounds=1.0), EventType.START)["a3"] == begins
 
 
 def test_slurm_divides_shares_anew_at_its_interval_only():
@@ -554,4 +523,4 @@ def test_slurm_divides_shares_anew_at_its_interval_only():
     jobs = [Job("a1", 0, 10, gpus=8), Job("a2", 1, 10, gpus=8), Job("b1", 2, 10, gpus=8)]
     for interval_s, first in ((0.0, "b1"), (60.0, "a2")):
         done = run(jobs, SlurmMultifactor(fair_share_interval_s=interval_s), rounds=1.0)
-        assert times(done, EventType.START)[first] == 10
+        assert times_of(done, EventType.START)[first] == 10

@@ -9,24 +9,13 @@ from clustergym.policies.shared.integer_programs import Choices
 from clustergym.policies.themis import AUCTIONS, Themis
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from round_scenarios import (
-    assert_counts_jobs_without_profiles,
-    random_scenarios,
-    run_to_the_end,
-)
-from scenarios import Job, small_scenario
+from round_scenarios import assert_counts_jobs_without_profiles, random_scenarios, run_to_the_end
+from scenarios import Job, ends, small_scenario
 
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
 
 SECOND = {"m": {"X": {1: 1.0}}}
-
-
-def ends(run):
-    trace = run.simulation.scenario.trace
-    return {
-        trace.job_id[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE
-    }
 
 
 @pytest.mark.parametrize(

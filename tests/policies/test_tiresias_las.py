@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scenarios
 from clustergym.policies.las import LeastAttainedService
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.queues import find_queue_index
@@ -12,7 +13,6 @@ from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventType
 from clustergym.sim.stalls import StalledError
 
 FOUR = {"m": {"X": {4: 1.0}}}
@@ -24,9 +24,7 @@ def run(jobs, policy, rounds="event", checkpoint_s=0.0):
 
 
 def ends(jobs, policy, rounds="event", checkpoint_s=0.0):
-    done = run(jobs, policy, rounds, checkpoint_s)
-    ids = done.simulation.scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in done.simulation.log.events if e.event_type == EventType.COMPLETE}
+    return scenarios.ends(run(jobs, policy, rounds, checkpoint_s))
 
 
 @pytest.mark.parametrize(("submit_s", "expected"), [(20, {"a": 100, "b": 120}), (30, {"a": 120, "b": 50})])

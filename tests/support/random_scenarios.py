@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
+from queue_quotas import with_tenants
 from scenarios import Job, price, small_scenario
 
 from clustergym.results.measured_run import measure_run
@@ -11,7 +12,6 @@ from clustergym.results.metrics.intervals import Outcome
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.registry import find_class
 from clustergym.scenario.scenario import Scenario
-from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import Run
 
 GROUPS = {"X": (3, 4), "Y": (2, 2)}
@@ -71,7 +71,4 @@ def with_queues_for(policy: str, scenario: Scenario) -> Scenario:
     """Return the scenario, with two queues of tenants that submit in turn if the policy needs queues."""
     if not find_class("policy", policy).needs_queues:
         return scenario
-    tenants = tuple("ab"[row % 2] for row in range(len(scenario.trace)))
-    trace = replace(scenario.trace, virtual_cluster=tenants)
-    queues = Tenants.from_queues("virtual_cluster", trace, scenario.cluster.gpu_types)
-    return replace(scenario, trace=trace, tenants=queues)
+    return with_tenants(scenario, tenants=["ab"[row % 2] for row in range(len(scenario.trace))])

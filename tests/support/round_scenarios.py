@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from clustergym.policies.placers.buddy import Buddy
 from hypothesis import strategies as st
-from scenarios import Job, small_scenario
+from scenarios import Job, decided, small_scenario
 
 from clustergym.oracle.base import OracleTables
 from clustergym.scenario.costs import Costs
@@ -85,3 +85,10 @@ def first_view(scenario: Scenario, policy: Policy) -> Any:
     view = Simulation(scenario, Buddy(), policy.information_class, policy.round_s).advance()
     assert view is not None
     return view
+
+
+def first_decided(scenario: Scenario, policy: Policy) -> dict[str, tuple[str, int]]:
+    """Return what a policy decides first: job id -> (GPU type, GPUs)."""
+    view = first_view(scenario, policy)
+    policy.reset(view.setting, np.random.default_rng(0))
+    return decided(scenario, policy.schedule(view))

@@ -12,6 +12,8 @@ from clustergym.scenario.disturbances.failures import Failures
 from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
 from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
+from clustergym.sim.drive import Run
+from clustergym.sim.log import EventType
 from clustergym.trace.trace import Trace
 
 Times = Mapping[str, Mapping[str, Mapping[int, float]]]
@@ -140,6 +142,17 @@ class Script(Policy):
             return Decision.keep(view)
         wanted = self.entries.pop(view.now_s)
         return Decision.of((self.row[job], self.kind[kind], gpus) for job, (kind, gpus) in wanted.items())
+
+
+def times_of(run: Run, kind: EventType) -> dict[str, float]:
+    """Return when an event of some type befell each job that had one, the last such event, by job id."""
+    ids = run.simulation.scenario.trace.job_id
+    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == kind}
+
+
+def ends(run: Run) -> dict[str, float]:
+    """Return when each job that completed did, by job id."""
+    return times_of(run, EventType.COMPLETE)
 
 
 def allotments(decision: Decision) -> dict[int, tuple[int, int]]:

@@ -45,14 +45,8 @@ def test_describe_prints_and_writes_the_same_figures(tmp_path, capsys):
     assert figures["offered_load"]["by_gpu_type"]["RTX2080Ti"] == pytest.approx(1.0, rel=0.01)
     assert figures["gpus"]["share"]["1"] == pytest.approx(0.4375)
     assert sum(figures["model_share"].values()) == pytest.approx(1.0)
-    for expected in (
-        "resnet18",
-        "8.0 h",
-        "Fano factor",
-        "burstiness",
-        "Offered load on ares-64",
-        figures["sha256"][:16],
-    ):
+    words = ("resnet18", "8.0 h", "Fano factor", "burstiness", "Offered load on ares-64")
+    for expected in (*words, figures["sha256"][:16]):
         assert expected in shown
 
 
@@ -84,13 +78,8 @@ def test_warnings_name_what_does_not_fit():
     load = {"overall": 0.5, "by_gpu_type": {"X": 0.5}, "infeasible_requests": 3, "fits_nowhere": 1}
     lines = warnings({"offered_load": load, "cluster": "small"})
     assert [line.split(" jobs")[0] for line in lines] == ["3", "1"]
-    unbounded = {
-        **load,
-        "overall": None,
-        "by_gpu_type": {"X": None},
-        "infeasible_requests": 0,
-        "fits_nowhere": 0,
-    }
+    none = {"overall": None, "by_gpu_type": {"X": None}}
+    unbounded = {**load, **none, "infeasible_requests": 0, "fits_nowhere": 0}
     assert "unbounded" in warnings({"offered_load": unbounded, "cluster": "small"})[0]
 
 

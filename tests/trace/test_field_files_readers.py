@@ -1,11 +1,11 @@
 """Files as people post them, of Hugging Face, Kueue and Kubernetes: read right, or named."""
 
-import os
 from pathlib import Path
 
 import pytest
 import yaml
 from clustergym.operators.commands.twin import main as twin_main
+from published_data import find_published
 
 from clustergym.commands.cluster import main as cluster_main
 from clustergym.commands.trace import main as trace_main
@@ -13,14 +13,9 @@ from clustergym.common.left_out import recording
 from clustergym.oracle.models.shape_files import load_transformer
 from clustergym.trace.readers import kueue
 
-FIELD = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "field"
-
 
 def field(name: str) -> str:
-    path = FIELD / name
-    if not path.exists():
-        pytest.skip(f"{path} is not here; set CLUSTERGYM_DATA")
-    return str(path)
+    return str(find_published(f"field/{name}"))
 
 
 PARAMETERS = {
@@ -56,10 +51,8 @@ def test_weights_stop_policy_and_quotas_of_amd(tmp_path: Path, capsys: pytest.Ca
     words = ["rules", field("11-kueue-queues.yaml"), "-o", str(tmp_path), "--fair-sharing"]
     assert twin_main(words) == 0
     queues = yaml.safe_load((tmp_path / "queues.yaml").read_text())["queues"]
-    assert {name: queues[name].get("weight") for name in ("vision", "speech")} == {
-        "vision": 0.5,
-        "speech": 1.5,
-    }
+    weights = {name: queues[name].get("weight") for name in ("vision", "speech")}
+    assert weights == {"vision": 0.5, "speech": 1.5}
     assert queues["amd"]["quota"] == {"MI300X": 16}
     assert "not modelled: stopPolicy Hold of ClusterQueue vision" in capsys.readouterr().err
 
@@ -73,10 +66,8 @@ def test_several_documents(tmp_path: Path) -> None:
 def test_nodes_of_amd_and_of_mig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "cluster.yaml"
     assert cluster_main(["import", field("12-k8s-nodes-amd.yaml"), "-o", str(out)]) == 0
-    nodes = {
-        node["gpu_type"]: node["count"] * node["gpus_per_node"]
-        for node in yaml.safe_load(out.read_text())["nodes"]
-    }
+    listed = yaml.safe_load(out.read_text())["nodes"]
+    nodes = {node["gpu_type"]: node["count"] * node["gpus_per_node"] for node in listed}
     assert nodes.pop("MI300X") == 8
     # n3's A100s of 80 GB; n2's 56 MIG devices are no GPUs.
     assert list(nodes.values()) == [4]
@@ -104,10 +95,8 @@ status:
 
 
 def read_workload(folder: Path, **words: str) -> tuple[kueue.RecordedJobs, list[str]]:
-    text = WORKLOAD
-    for word, value in (
-        {"GPU": "amd.com/gpu", "COUNT": "", "REASON": "Succeeded", "MESSAGE": ""} | words
-    ).items():
+    text, usual = WORKLOAD, {"GPU": "amd.com/gpu", "COUNT": "", "REASON": "Succeeded", "MESSAGE": ""}
+    for word, value in (usual | words).items():
         text = text.replace(word, value)
     (folder / "w.yaml").write_text(text)
     with recording() as notes:

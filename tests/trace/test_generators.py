@@ -17,11 +17,7 @@ from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.errors import InputError
 from clustergym.common.paths import conf_dir, traces_dir
 from clustergym.trace.generators import DeadlineOptions, generate, load_source, source_names
-from clustergym.trace.generators.arrivals import (
-    _with_memory,
-    arrival_times,
-    in_bursts,
-)
+from clustergym.trace.generators.arrivals import _with_memory, arrival_times, in_bursts
 from clustergym.trace.generators.sizes import ARENA_SHARES, draw_durations, draw_gpus, draw_virtual_clusters
 from clustergym.trace.generators.synthesis import oracle_fingerprint
 from clustergym.trace.native import read_trace

@@ -8,18 +8,11 @@ from log_samples import ACME, ALIBABA_2025, ALIBABA_2026, KALOS, SUPERCLOUD, SWF
 from published_data import find_published
 
 from clustergym.common.errors import InputError
-from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.formats import FORMATS, ReadOptions, find_format, load_trace
 from clustergym.trace.readers import acme, alibaba_2025, alibaba_2026, supercloud, swf
 from clustergym.trace.trace import Trace
 
-
-def one_second(model: ModelClass, gpu_type: str, gpus: int) -> float:
-    """Seconds per iteration of anything on anything."""
-    return 1.0
-
-
-OPTIONS = ReadOptions(reference_time_s=one_second, gpu_types=(), power_of_two=False)
+OPTIONS = ReadOptions(reference_time_s=lambda *_: 1.0, gpu_types=(), power_of_two=False)
 KEEP = replace(OPTIONS, outcomes="keep")
 
 
@@ -77,11 +70,7 @@ def test_swf_is_found_out_by_its_lines_too(tmp_path: Path) -> None:
 def test_supercloud(tmp_path: Path) -> None:
     trace = load(tmp_path, SUPERCLOUD, KEEP)
     assert trace.provenance["format"] == "supercloud"
-    assert trace.provenance["left_out"] == {
-        "CPU job": 1,
-        "never ran": 1,
-        "without a count of its GPUs": 1,
-    }
+    assert trace.provenance["left_out"] == {"CPU job": 1, "never ran": 1, "without a count of its GPUs": 1}
     assert trace.provenance["origin"] == "2021-01-01T00:00:00"
     assert trace.job_id == ("1", "2", "3")
     # tres_alloc counts Volta as 1002 and Tesla as 1001; its energy (3) is Slurm's "no value".

@@ -39,16 +39,9 @@ def test_optional_columns_may_be_missing_and_ties_keep_their_order(tmp_path: Pat
 
 
 def test_gpu_types_get_their_canonical_name(tmp_path: Path) -> None:
-    text = (
-        MINIMAL.replace("gpus\n", "gpus,gpu_type\n")
-        .replace("10,4\n", "10,4,a100\n")
-        .replace(",1,1\n", ",1,1,\n")
-    )
-    assert read_trace(write(tmp_path, text.replace("7.0,2\n", "7.0,2,rtx\n"))).gpu_type == (
-        "",
-        "A100",
-        "RTX2080Ti",
-    )
+    text = MINIMAL.replace("gpus\n", "gpus,gpu_type\n").replace("10,4\n", "10,4,a100\n")
+    text = text.replace(",1,1\n", ",1,1,\n").replace("7.0,2\n", "7.0,2,rtx\n")
+    assert read_trace(write(tmp_path, text)).gpu_type == ("", "A100", "RTX2080Ti")
 
 
 _words = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), max_size=8).map(str.strip)

@@ -11,20 +11,13 @@ from published_data import find_published
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
 from clustergym.common.paths import traces_dir
-from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.drawn_outcomes import with_drawn_outcomes, with_outcomes
 from clustergym.trace.formats import ReadOptions, load_trace
 from clustergym.trace.native import read_trace, write_trace
 from clustergym.trace.outcomes import CHOICES, SHARES, compute_shares, draw_asked
 from clustergym.trace.trace import Trace
 
-
-def one_second(model: ModelClass, gpu_type: str, gpus: int) -> float:
-    """Seconds per iteration of anything on anything."""
-    return 1.0
-
-
-KEEP = ReadOptions(reference_time_s=one_second, gpu_types=(), outcomes="keep")
+KEEP = ReadOptions(reference_time_s=lambda *_: 1.0, gpu_types=(), outcomes="keep")
 
 LOG = """submit_time,duration,gpus,job_id,outcome
 0,100,4,a,completed
@@ -78,19 +71,14 @@ def test_what_a_job_asked_for_is_drawn_evenly_and_by_the_seed(tmp_path: Path) ->
 
 def test_unless_they_are_kept_outcomes_change_nothing_of_a_trace(tmp_path: Path) -> None:
     ignored = loaded(tmp_path, options=replace(KEEP, outcomes="ignore"))
-    without = loaded(
-        tmp_path, "\n".join(line.rsplit(",", 1)[0] for line in LOG.splitlines()) + "\n", ignoring()
-    )
+    text = "\n".join(line.rsplit(",", 1)[0] for line in LOG.splitlines()) + "\n"
+    without = loaded(tmp_path, text, replace(KEEP, outcomes="ignore"))
     assert ignored.outcome is None
     assert ignored.sha256 == without.sha256
     kept = loaded(tmp_path)
     assert kept.as_ran().sha256 == ignored.sha256
     assert kept.sha256 != ignored.sha256
     assert not ignored.provenance["outcomes"]["kept"]
-
-
-def ignoring() -> ReadOptions:
-    return replace(KEEP, outcomes="ignore")
 
 
 def test_outcomes_survive_the_native_format(tmp_path: Path) -> None:

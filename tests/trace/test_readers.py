@@ -1,6 +1,7 @@
 """Every reader on small inputs, with the numbers worked out by hand."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,7 @@ from clustergym.trace.options import types_to_draw
 from clustergym.trace.readers import helios, pai, philly
 from clustergym.trace.trace import Trace
 
-
-def one_second(model: ModelClass, gpu_type: str, gpus: int) -> float:
-    """Seconds per iteration of anything on anything."""
-    return 1.0
-
-
-OPTIONS = ReadOptions(reference_time_s=one_second, gpu_types=())
+OPTIONS = ReadOptions(reference_time_s=lambda *_: 1.0, gpu_types=())
 
 
 def load(folder: Path, name: str, text: str, options: ReadOptions = OPTIONS) -> Trace:
@@ -81,8 +76,7 @@ def test_philly_keeps_gpu_time_when_counts_are_rounded_up(tmp_path: Path) -> Non
 
 
 def test_philly_keeps_counts_as_recorded_on_request(tmp_path: Path) -> None:
-    options = ReadOptions(reference_time_s=one_second, gpu_types=(), power_of_two=False)
-    trace = load(tmp_path, "philly.csv", PHILLY, options)
+    trace = load(tmp_path, "philly.csv", PHILLY, replace(OPTIONS, power_of_two=False))
     assert trace.gpus.tolist() == [3, 1]
     assert trace.iterations.tolist() == [2951, 66]
 
@@ -263,8 +257,7 @@ def test_gavel_ten_fields(tmp_path: Path) -> None:
 
 
 def test_gavel_steps_of_workers(tmp_path: Path) -> None:
-    options = ReadOptions(reference_time_s=one_second, gavel_steps="worker")
-    trace = load(tmp_path, "small.trace", GAVEL_10, options)
+    trace = load(tmp_path, "small.trace", GAVEL_10, replace(OPTIONS, gavel_steps="worker"))
     # 5 x 8 samples, 90 / 8 steps rounded up; 4 x 1, 77; 128 x 4, 1001 / 4 rounded up.
     assert trace.global_batch.tolist() == [40, 4, 512]
     assert trace.iterations.tolist() == [12, 77, 251]

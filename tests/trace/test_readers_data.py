@@ -9,13 +9,7 @@ from clustergym.trace.formats import ReadOptions, load_trace
 from clustergym.trace.readers import philly
 from clustergym.trace.trace import Trace
 
-
-def seconds(model: ModelClass, gpu_type: str, gpus: int) -> float:
-    """Seconds per iteration of anything."""
-    return 2.0 / gpus
-
-
-OPTIONS = ReadOptions(reference_time_s=seconds, gpu_types=("A100", "A40"))
+OPTIONS = ReadOptions(reference_time_s=lambda model, gpu_type, gpus: 2.0 / gpus, gpu_types=("A100", "A40"))
 
 
 def load(name: str) -> Trace:

@@ -8,17 +8,11 @@ from log_samples import ACME, ALIBABA_2025, ALIBABA_2026, SUPERCLOUD, SWF
 from refusals import Said, refused
 
 from clustergym.commands.trace import main
-from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace import draw
 from clustergym.trace.formats import FORMATS, load_trace
 
 OF_SCHEDULERS = {"kueue", "sacct", "slurmdbd"}
 """What schedulers print of themselves: damaged in tests/support/readers.py."""
-
-
-def seconds(model: ModelClass, gpu_type: str, gpus: int) -> float:
-    """Seconds per iteration of anything."""
-    return 1.0
 
 
 HEADER = "job_id,submit_s,model_family,model_size,global_batch,iterations,gpu_type,gpus,deadline_s"
@@ -33,24 +27,11 @@ PHILLY = (
     "2017-10-09 07:01:55,66.0,1,66.0,x\n"
     "2017-10-09 07:02:55,6,2,12,y\n"
 )
+ATTEMPT = {"start_time": "2017-10-07 01:00:10", "end_time": "2017-10-07 01:00:40"}
+ENDS = {"submitted_time": "2017-10-07 01:00:00", "user": "u"}
+ATTEMPTS = {"attempts": [ATTEMPT | {"detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}]}]}
 PHILLY_JSON = json.dumps(
-    [
-        {
-            "status": "Pass",
-            "vc": "v",
-            "jobid": f"application_{number}",
-            "attempts": [
-                {
-                    "start_time": "2017-10-07 01:00:10",
-                    "end_time": "2017-10-07 01:00:40",
-                    "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}],
-                }
-            ],
-            "submitted_time": "2017-10-07 01:00:00",
-            "user": "u",
-        }
-        for number in range(2)
-    ],
+    [{"status": "Pass", "vc": "v", "jobid": f"application_{at}"} | ATTEMPTS | ENDS for at in range(2)],
     indent=0,
 )
 HELIOS = (
@@ -109,14 +90,8 @@ GOOD = {
     "alibaba-2026": ALIBABA_2026,
 }
 """A small file of each format."""
-OTHERS = {
-    "pai-tasks": PAI_TASKS,
-    "parts": PARTS,
-    "pods": PODS,
-    "outcomes": OUTCOMES,
-    "raw": "",
-    "raw-json": "",
-}
+OTHERS = {"pai-tasks": PAI_TASKS, "parts": PARTS, "pods": PODS, "outcomes": OUTCOMES}
+OTHERS |= {"raw": "", "raw-json": ""}
 NAMES = {
     "arena-simulate": "simulate_trace.csv",
     "philly-json": "x.json",
@@ -141,7 +116,7 @@ def written(form: str, text: str, folder: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def fake_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draw, "reference_times", lambda cluster: seconds)
+    monkeypatch.setattr(draw, "reference_times", lambda cluster: lambda *_: 1.0)
 
 
 def _fails(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:

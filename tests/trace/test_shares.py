@@ -3,16 +3,13 @@
 import gzip
 import json
 
-import published_data
 import pytest
 from error_lines import error_line
-from published_data import needs
 
 from clustergym.commands.cluster import main as cluster_command
 from clustergym.commands.trace import main
 from clustergym.trace.formats import ReadOptions, load_trace
 
-OPENB = published_data.DATA / "openb"
 COLUMNS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,pod_phase"
 HEAD = f"{COLUMNS},creation_time,deletion_time,scheduled_time\n"
 PODS = (
@@ -61,14 +58,8 @@ def test_describe_tells_of_shares(pods, tmp_path, capsys):
     assert main(["describe", str(pods), "--cluster", str(cluster), "--json", str(figures_file)]) == 0
     figures, shown = json.loads(figures_file.read_text()), capsys.readouterr().out
     assert figures["gpus"]["share"] == {"0": 1 / 3, "0.5": 1 / 3, "2": 1 / 3}
-    assert figures["requests"]["a part of a GPU"] == {
-        "jobs": 1,
-        "job_share": 1 / 3,
-        "gpu_share": 0.2,
-        "gpus": 0.5,
-        "cores": 4.0,
-        "memory_gib": 2.0,
-    }
+    part = {"jobs": 1, "job_share": 1 / 3, "gpu_share": 0.2, "gpus": 0.5, "cores": 4.0, "memory_gib": 2.0}
+    assert figures["requests"]["a part of a GPU"] == part
     assert list(figures["requests"]) == ["no GPU", "a part of a GPU", "several GPUs"]
     # 0.5 x 50 s + 2 x 101 s in 100 s on 4 GPUs; (2 x 90 + 4 x 50 + 16 x 101) core-seconds on 72 cores.
     load = figures["offered_load"]
@@ -90,14 +81,8 @@ def test_nodes_are_a_cluster(tmp_path, capsys):
     assert cluster_command(["describe", str(path), "--json", str(figures_file)]) == 0
     figures = json.loads(figures_file.read_text())
     assert (figures["gpus"], figures["nodes"], figures["cpu_milli"]) == (4, 3, 72000)
-    assert figures["shapes"][0] == {
-        "model": "T4",
-        "gpus_per_node": 2,
-        "cpu_milli": 32000,
-        "memory_mib": 65536,
-        "nodes": 2,
-        "gpus": 4,
-    }
+    shape = {"model": "T4", "gpus_per_node": 2, "cpu_milli": 32000, "memory_mib": 65536}
+    assert figures["shapes"][0] == shape | {"nodes": 2, "gpus": 4}
     assert "4 GPUs that can be divided" in capsys.readouterr().out
 
 
@@ -120,11 +105,3 @@ def test_the_command_keeps_pais_shares(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "0.333" in shown
     assert "a part of a GPU      1" in shown
-
-
-@needs("openb")
-def test_openbs_default_list():
-    trace = load_trace(OPENB / "pods" / "openb_pod_list_default.csv.gz")
-    # Of 8,152 pods 897 were never scheduled.
-    assert len(trace) == 8152 - 897
-    assert trace.provenance["left_out"] == {"never scheduled": 897}

@@ -264,11 +264,6 @@ def test_workloads_of_kueue():
     assert [(job.job_id, job.account) for job in pending] == [("vision/c", "team-vision")]
 
 
-def test_gpus_of_each_kind_of_text():
-    assert parse_gres("gres/gpu=4").by_type == {"": 4}
-    assert parse_gres("gpu:h100:8").by_type == {"H100": 8}
-
-
 def test_a_limit_in_minutes_counts_before_one_in_words(tmp_path):
     # TimelimitRaw 90 is 90 x 60 = 5,400 s; where the cell is empty, Timelimit stands: an hour.
     path = write(tmp_path, row() + "|90", row(job="2") + "|", head=HEAD + "|TimelimitRaw")

@@ -66,11 +66,7 @@ def placed(state: Allocations, gpus: int) -> dict[int, int]:
         ("1441 4444 4444 4444", 20, {1: 4, 4: 4, 5: 4, 6: 4, 7: 4}),
         ("1114 1141 4444 1414", 20, {8: 4, 9: 4, 10: 4, 11: 4, 13: 4}),
         # Minipods of five and four free nodes: across, the fuller one whole, best fit in the other.
-        (
-            "1444 4411 4114 4411",
-            24,
-            {1: 4, 2: 4, 3: 4, 4: 4, 5: 4, 8: 4},
-        ),
+        ("1444 4411 4114 4411", 24, {1: 4, 2: 4, 3: 4, 4: 4, 5: 4, 8: 4}),
         # Six GPUs: a whole node and the rest on a partly used node of the same leaf.
         ("4141 4423", 6, {4: 4, 6: 2}),
         ("4441 4413", 6, {4: 4, 7: 2}),
