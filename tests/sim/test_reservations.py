@@ -26,7 +26,7 @@ from clustergym.sim.log import EventType
 class InOrder(Policy):
     """Runs whatever fits, in order of submission, as requested."""
 
-    name = "in-order"
+    name, information_class = "in-order", InformationClass.PROFILED
 
     def __init__(self, information=InformationClass.PROFILED):
         self.information_class, self.views = information, []
