@@ -84,7 +84,8 @@ def state_main_findings() -> str:
         f"Under heSRPT, which gives a job the more GPUs the less work it has left, the mean JCT is lower "
         f"than under other papers' schedulers in {len(behind)} of {len(papers)} comparisons "
         f"({min(behind):.2f} to {max(behind):.2f} times as long), higher in {sides.count('ahead')}; FCFS "
-        f"with backfill has {min(backfilled):.2f} to {max(backfilled):.2f} times heSRPT's. One learned auction, trained on other jobs, has {', '.join(learned)}."
+        f"with backfill has {min(backfilled):.2f} to {max(backfilled):.2f} times heSRPT's. One learned "
+        f"auction, trained on other jobs, has {', '.join(learned)}."
     )
 
 

@@ -29,11 +29,7 @@ def pytest_xdist_auto_num_workers():
 
 
 MARKS = {
-    "agreement": (
-        "sim/compiled",
-        "sim/test_plain_simulation.py",
-        "sim/test_state_machine.py",
-    ),
+    "agreement": ("sim/compiled", "sim/test_plain_simulation.py", "sim/test_state_machine.py"),
     "benchmarks": ("benchmarks",),
     "boards": ("benchmark/leaderboard",),
     "compiled": (

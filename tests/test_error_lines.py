@@ -10,28 +10,18 @@ from pathlib import Path
 
 import pytest
 from golden_texts import check_lines
-from readers import READERS, SEEDS
+from readers import READERS, valid_contents
 from refusals import FOLDER
 
 from clustergym.common.errors import InputError
 
-REGRESSIONS = Path(__file__).parent / "regressions"
-LARGEST_BYTES = 20_000
 PLACES = 6
 """Of numbers and of words, those that are replaced."""
 SLOW = re.compile("accelerators|agent|checkpoint|entry|generator|models|oracle-|sharing|stack|transformers")
 FEWER = 1
 """Places in the files of slow readers."""
-LEFT_OUT = (
-    "board",
-    "checkpoint-schema",
-    "config",
-    "network",
-    "network-weights",
-    "result-cluster",
-    "result-key",
-    "study",
-)
+LEFT_OUT = "board", "checkpoint-schema", "config", "network", "network-weights", "study"
+LEFT_OUT += "result-cluster", "result-key"
 """Readers that take seconds, or that refuse nothing of this."""
 OF_LIBRARIES = re.compile(
     r"(is not valid YAML|[Nn]o[nt] JSON[^:]*|broken JSON|cannot be read|npz file of arrays): [^()]* \("
@@ -58,18 +48,13 @@ def damaged(content: bytes, places: int) -> Iterator[bytes]:
         yield b"\n".join(lines[:at] + lines[at + 1 :])
 
 
-def valid_files(name: str) -> list[bytes]:
-    paths = [*sorted((REGRESSIONS / name).glob("valid*")), *SEEDS.get(name, ())]
-    return [path.read_bytes() for path in paths if path.stat().st_size < LARGEST_BYTES][:2]
-
-
-@pytest.mark.parametrize("name", [name for name in READERS if name not in LEFT_OUT and valid_files(name)])
+@pytest.mark.parametrize("name", [name for name in READERS if name not in LEFT_OUT and valid_contents(name)])
 def test_what_a_reader_says_of_damaged_files(name: str, tmp_path: Path) -> None:
     if "weights" in name or "state" in name:
         pytest.importorskip("safetensors")
     said = dict[str, str]()
     tried = 0
-    for valid in valid_files(name):
+    for valid in valid_contents(name)[:2]:
         for content in damaged(valid, FEWER if SLOW.search(name) else PLACES):
             folder = tmp_path / f"{(tried := tried + 1)}"
             folder.mkdir()

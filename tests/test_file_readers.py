@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 from file_readers import ROOT, file_readers
-from readers import READERS, SEEDS
+from readers import READERS, SEEDS, valid_contents
 from strangers import BINARY, EXPECTED, OWN, TEXTS, TOKENS, WITHOUT, WORD, strangers
 
 from clustergym.common.errors import InputError
@@ -23,15 +23,11 @@ OF_THE_PACKAGE = {
     ("clustergym/benchmark/study/page.py", "_describe_models"),
 }
 """Readers of files that only the package has, or has just written."""
-LARGEST_SEED_BYTES = 20_000
 YAML = sorted(name for name in READERS if any(path.suffix == ".yaml" for path in SEEDS.get(name, ())))
 
 
 def valid_files(name: str) -> list[bytes]:
-    """Return small valid contents of a reader's file."""
-    paths = [*sorted((ROOT / "tests" / "regressions" / name).glob("valid*")), *SEEDS.get(name, ())]
-    found = [path.read_bytes() for path in paths if path.stat().st_size < LARGEST_SEED_BYTES]
-    return [*found, *(text.encode() for text in TEXTS.get(name, ()))]
+    return [*valid_contents(name), *(text.encode() for text in TEXTS.get(name, ()))]
 
 
 def functions_called(action: Callable[[], object]) -> set[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """The script that measures training on a GPU: its searches by hand, and all of it, tiny, on the CPU."""
 
 import csv
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -40,20 +41,12 @@ def test_an_attempt_that_tells_nothing_ends_the_search() -> None:
 
 
 def test_parameters_by_hand() -> None:
-    shape = {
-        "hidden": 8,
-        "layers": 2,
-        "heads": 2,
-        "feed_forward": 16,
-        "vocabulary": 10,
-        "gated": False,
-        "tied": True,
-    }
+    shape = {"hidden": 8, "layers": 2, "heads": 2, "feed_forward": 16, "vocabulary": 10}
+    shape |= {"gated": False, "tied": True}
     # A layer: 4 x 8 x 8 of attention and 2 x 8 x 16; then 8 x 10 of embeddings.
     assert script.count_parameters(shape) == 2 * (256 + 256) + 80
-    assert (
-        script.count_parameters(shape | {"key_value_heads": 1, "gated": True, "tied": False}) == 2 * 576 + 160
-    )
+    shape |= {"key_value_heads": 1, "gated": True, "tied": False}
+    assert script.count_parameters(shape) == 2 * 576 + 160
 
 
 def test_the_optimizer_goes_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,35 +78,16 @@ def test_all_passes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(script.Training, "step", limited)
     monkeypatch.setattr(script, "MOST_TOKENS", 64)
     monkeypatch.setattr(script, "TIMED", 3)
-    arguments = [
-        "--output",
-        str(output),
-        "--shapes",
-        str(shapes),
-        "--models",
-        "plain",
-        "gated",
-        "--device",
-        "cpu",
-    ]
+    arguments = ["--output", str(output), "--shapes", str(shapes), "--models", "plain", "gated"]
+    arguments += ["--device", "cpu", "--lengths", "16", "32", "--passes"]
     passes = [one for one in script.PASSES if one != "compiled"]
-    assert script.main([*arguments, "--lengths", "16", "32", "--passes", *passes]) == 0
+    assert script.main([*arguments, *passes]) == 0
     rows = [json.loads(line) for line in output.read_text().splitlines()]
-    borders = {
-        (r["border"]["model"], r["border"]["sequence_length"], r["border"]["recompute"]): (
-            r["fits"],
-            r["fails"],
-        )
-        for r in rows
-        if "border" in r
-    }
-    ends = {False: (5, 6), True: (9, 10)}
-    assert borders == {
-        (model, length, again): ends[again]
-        for model in ("plain", "gated")
-        for length in (16, 32)
-        for again in (False, True)
-    }
+    names = "model", "sequence_length", "recompute"
+    found = [row for row in rows if "border" in row]
+    borders = {tuple(row["border"][name] for name in names): (row["fits"], row["fails"]) for row in found}
+    cases = itertools.product(("plain", "gated"), (16, 32), (False, True))
+    assert borders == {case: (9, 10) if case[2] else (5, 6) for case in cases}
     timed = [row for row in rows if row.get("fits") and "step_s" in row]
     assert {row["purpose"] for row in timed} == {"time", "border", "repeat", "effect"}
     assert all(row["least_s"] <= row["step_s"] <= row["most_s"] for row in timed)
@@ -121,7 +95,7 @@ def test_all_passes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert all(row["loss"] == pytest.approx(4.6, abs=0.1) for row in timed if row["case"]["loss"])
     assert {row["curve"] for row in rows if "curve" in row} == {"matmul", "attention", "copy"}
     before = len(rows)
-    assert script.main([*arguments, "--lengths", "16", "32", "--passes", "first", "border"]) == 0
+    assert script.main([*arguments, "first", "border"]) == 0
     again = [json.loads(line) for line in output.read_text().splitlines()[before:]]
     assert all("case" not in row for row in again)
 
@@ -156,15 +130,9 @@ def test_the_table_has_a_row_for_each_case_as_last_measured(tmp_path: Path) -> N
     ran = {"fits": True, "state": 10, "phases": {"kept": 15, "loss": 20, "loss_s": 0.25}, "step_s": 0.5}
     ran |= {"least_s": 0.4, "most_s": 0.6, "peak_allocated": 30, "peak_reserved": 40}
     failed = {"fits": False, "state": 10, "phases": {}, "peak_allocated": 90, "peak_reserved": 95}
+    header = {"date": "2026-11-26T17:00:00", "torch": "2.11", "free_bytes": 99, "nvidia_smi": "580.1, 700 W"}
     lines = [
-        {
-            "header": {
-                "date": "2026-11-26T17:00:00",
-                "torch": "2.11",
-                "free_bytes": 99,
-                "nvidia_smi": "580.1, 700 W",
-            }
-        },
+        {"header": header},
         {"case": case, "fits": None, "error": "the process ended"},
         {"case": case, **ran},
         {"case": case | {"micro_batch": 3, "segments": True, "repeat": 1}, **failed},

@@ -153,14 +153,8 @@ def run_words(tmp_path, path, *more):
     cluster = tmp_path / "mine.yaml"
     cluster.write_text("name: mine\nnodes: [{gpu_type: A100, count: 4, gpus_per_node: 8}]\n")
     words = ["trace=file", f"trace.path={path}", "cluster=file", f"cluster.path={cluster}", "policy=fcfs"]
-    return [
-        *words,
-        "compare=null",
-        "report=false",
-        "progress=false",
-        f"hydra.run.dir={tmp_path / 'out'}",
-        *more,
-    ]
+    words += ["compare=null", "report=false", "progress=false", f"hydra.run.dir={tmp_path / 'out'}"]
+    return [*words, *more]
 
 
 def test_a_run_says_what_it_changed_and_dropped(tmp_path, capsys):

@@ -23,16 +23,7 @@ FORBIDDEN = {
 }
 """What makes a generator of NumPy or of Python."""
 GLOBAL = {
-    "seed",
-    "random",
-    "rand",
-    "randn",
-    "randint",
-    "choice",
-    "shuffle",
-    "permutation",
-    "normal",
-    "uniform",
+    *("seed", "random", "rand", "randn", "randint", "choice", "shuffle", "permutation", "normal", "uniform"),
 }
 """Functions of `numpy.random` that draw from one generator of the whole process."""
 
@@ -225,28 +216,20 @@ def test_indices_do_not_run_into_each_other():
         stream.generator(0, 1, 2)
 
 
-@pytest.fixture
-def seeded(monkeypatch):
-    """Collect what every generator that is made in the test is seeded with."""
-    states, made = [], np.random.default_rng
+def test_requests_and_their_random_fit_are_of_two_streams(monkeypatch):
+    """`default_rng(seed)` drew the requests of a comparison, `default_rng([seed, 0])` where they go."""
+    pytest.importorskip("numba", reason="pip install 'clustergym[learn]'")
+    from clustergym.bench import sharing as comparison
+
+    seeded, made = [], np.random.default_rng
 
     def default_rng(seed):
         rng = made(seed)
-        states.append(tuple(rng.bit_generator.seed_seq.generate_state(4).tolist()))
+        seeded.append(tuple(rng.bit_generator.seed_seq.generate_state(4).tolist()))
         return rng
 
     monkeypatch.setattr(np.random, "default_rng", default_rng)
-    return states
-
-
-def test_requests_and_their_random_fit_are_of_two_streams(seeded):
-    """`default_rng(seed)` drew the requests of a comparison, `default_rng([seed, 0])` where they go."""
-    pytest.importorskip("numba", reason="pip install 'clustergym[learn]'")
-    from clustergym.bench.sharing import SharingOptions
-
-    from clustergym.bench import sharing as comparison
-
-    options = SharingOptions(nodes=4, data=None, workloads=(), streams=2, checkpoint="sharing")
+    options = comparison.SharingOptions(nodes=4, data=None, workloads=(), streams=2, checkpoint="sharing")
     [(_, seeds, streams)] = comparison._groups(options)
     for seed, stream in zip(seeds, streams, strict=True):
         comparison._filled(stream, "random-fit", seed)

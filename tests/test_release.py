@@ -31,15 +31,10 @@ def test_the_changelog_has_the_version_that_is_built():
 def test_the_wheel_is_typed_and_holds_the_package_only(wheel):
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
-    assert {
-        "clustergym/py.typed",
-        "clustergym/results/report/player.html",
-        "clustergym/_data/conf/study.yaml",
-    } <= set(names)
-    assert {name.split("/")[0] for name in names} == {
-        "clustergym",
-        f"clustergym-{clustergym.__version__}.dist-info",
-    }
+    needed = {"py.typed", "results/report/player.html", "_data/conf/study.yaml"}
+    assert {f"clustergym/{name}" for name in needed} <= set(names)
+    folders = {"clustergym", f"clustergym-{clustergym.__version__}.dist-info"}
+    assert {name.split("/")[0] for name in names} == folders
     assert not [name for name in names if re.search(r"/tests?/|\.pyc$|\.ipynb$", name)]
     assert wheel.stat().st_size < 3_000_000
 

@@ -20,21 +20,8 @@ ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 SOURCES = sorted([*(ROOT / "clustergym").rglob("*.py"), *(ROOT / "policies").rglob("*.py")])
 RUNS = {
-    "eval",
-    "exec",
-    "__import__",
-    "pickle.load",
-    "pickle.loads",
-    "marshal.loads",
-    "torch.load",
-    "dill.load",
-}
-RUNS |= {
-    "yaml.unsafe_load",
-    "yaml.full_load",
-    "shelve.open",
-    "joblib.load",
-    "os.system",
+    *("eval", "exec", "__import__", "pickle.load", "pickle.loads", "marshal.loads", "torch.load"),
+    *("dill.load", "yaml.unsafe_load", "yaml.full_load", "shelve.open", "joblib.load", "os.system"),
     "hydra.utils.instantiate",
 }
 

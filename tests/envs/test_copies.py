@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 from gymnasium.vector import AsyncVectorEnv
+from same_values import assert_same
 
 from clustergym.scenario.environments import SCHEDULING, TIERS
 
@@ -110,9 +111,7 @@ def test_a_vector_of_environments_that_were_begun(context):
         observation, info = vector.reset(seed=[4, 5])
         for at, seed in enumerate((4, 5)):
             single, single_info = env.reset(seed=seed)
-            assert {key: part[at].tolist() for key, part in observation.items()} == {
-                key: part.tolist() for key, part in single.items()
-            }
+            assert_same({key: part[at] for key, part in observation.items()}, single, "reset")
             assert info["action_mask"][at].tolist() == single_info["action_mask"].tolist()
             assert info["action_mask"].dtype == np.int8
         vector.action_space.seed(0)

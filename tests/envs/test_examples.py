@@ -1,25 +1,13 @@
 """The example and the benchmark of environments run."""
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-
-
-def load(path):
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for it
-    spec.loader.exec_module(module)
-    return module
+from example_files import import_file
 
 
 def test_random_play_beside_an_algorithm(capsys):
-    main = load("examples/placement_random.py").main
+    main = import_file("examples/placement_random.py").main
     given = ["--env", "ClusterGym/Placement-small-v0", "--episodes", "3", "--render"]
     assert main(given) == 0
     first = capsys.readouterr().out
@@ -43,7 +31,7 @@ def test_random_play_beside_an_algorithm(capsys):
     ],
 )
 def test_mistakes_are_one_line(capsys, argv, line):
-    assert load("examples/placement_random.py").main(argv) == 2
+    assert import_file("examples/placement_random.py").main(argv) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert line in shown.err
@@ -52,7 +40,7 @@ def test_mistakes_are_one_line(capsys, argv, line):
 
 @pytest.mark.parametrize(("only", "number"), [("Placement", 3), ("16-v1", 6)])
 def test_the_benchmark_measures_environments(only, number, tmp_path, monkeypatch, capsys):
-    benchmark = load("benchmarks/environments.py")
+    benchmark = import_file("benchmarks/environments.py")
     monkeypatch.setattr(benchmark, "import_s", lambda code: 0.5)
     path = tmp_path / "rates.json"
     assert benchmark.main(["--seconds", "0.01", "--only", only, "--json", str(path)]) == 0

@@ -16,10 +16,7 @@ from clustergym.envs.registration import register_envs
 from clustergym.scenario.environments import ENVIRONMENTS
 
 GOLDEN = Path(__file__).parent / "golden.json"
-VARIANTS = {
-    "": {},
-    " dp": {"unit": "dp", "alpha": None},
-}
+VARIANTS = {"": {}, " dp": {"unit": "dp", "alpha": None}}
 CASES = [(row.id, variant) for row in ENVIRONMENTS if "/Placement" in row.id for variant in VARIANTS]
 
 
@@ -45,15 +42,10 @@ def digest(name: str, variant: str) -> str:
     return found.hexdigest()
 
 
-def all_digests() -> dict[str, str]:
-    """Return every case's digest."""
-    return {name + variant: digest(name, variant) for name, variant in CASES}
-
-
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_digest(name, variant):
     assert digest(name, variant) == json.loads(GOLDEN.read_text(encoding="utf-8"))[name + variant]
 
 
 if __name__ == "__main__":
-    print(json.dumps(all_digests(), indent=2))
+    print(json.dumps({name + variant: digest(name, variant) for name, variant in CASES}, indent=2))

@@ -2,14 +2,13 @@
 
 import json
 import multiprocessing
-import warnings
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
+from scheduling_episodes import begun_vector, check_without_a_warning, legal_episode
 
 from clustergym.envs.placement.environment import PlacementEnv
 from clustergym.scenario.environments import ENVIRONMENTS
@@ -18,62 +17,24 @@ IDS = [row.id for row in ENVIRONMENTS if "/Placement" in row.id]
 SMALL = "ClusterGym/Placement-small-v0"
 
 
-def legal_episode(env, seed):
-    """Play legal actions at random; return the observations, rewards and the last info."""
-    rng = np.random.default_rng(seed)
-    observation, info = env.reset(seed=seed)
-    seen, rewards, over = [observation], [], False
-    while not over:
-        action = rng.choice(np.flatnonzero(info["action_mask"]))
-        observation, reward, terminated, truncated, info = env.step(action)
-        over = terminated or truncated
-        seen.append(observation)
-        rewards.append(reward)
-    return seen, rewards, info
-
-
 def placed_score(env, seed):
     """Play in a worker process."""
-    return legal_episode(env, seed)[2]["score"]
+    return legal_episode(env, seed)[3]["score"]
 
 
 @pytest.mark.parametrize("name", IDS)
 @pytest.mark.parametrize("observation", ["dict", "flat"])
-def test_gymnasium_checks_it_without_a_warning(name, observation):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(gymnasium.make(name, observation=observation).unwrapped)
-
-
-@pytest.mark.parametrize("name", IDS)
-@pytest.mark.parametrize("observation", ["dict", "flat"])
-def test_stable_baselines_checks_it_without_a_warning(name, observation):
-    checker = pytest.importorskip(
-        "stable_baselines3.common.env_checker", reason="stable-baselines3 is not installed"
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        checker.check_env(gymnasium.make(name, observation=observation))
+def test_it_is_checked_without_a_warning(name, observation):
+    check_without_a_warning(name, observation=observation)
 
 
 @pytest.mark.parametrize("name", IDS)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_vectors(name, mode):
-    envs = gymnasium.make_vec(name, num_envs=2, vectorization_mode=mode, alpha=None)
-    try:
-        observation, info = envs.reset(seed=3)
-        alone = [gymnasium.make(name, alpha=None).reset(seed=seed) for seed in (3, 4)]
-        for at, (single, single_info) in enumerate(alone):
-            assert {key: part[at].tolist() for key, part in observation.items()} == {
-                key: part.tolist() for key, part in single.items()
-            }
-            assert info["action_mask"][at].tolist() == single_info["action_mask"].tolist()
-        actions = info["action_mask"].argmax(axis=1)
-        _, rewards, terminated, truncated, info = envs.step(actions)
+    with begun_vector(name, mode, alpha=None) as (envs, info):
+        _, rewards, terminated, truncated, _ = envs.step(info["action_mask"].argmax(axis=1))
         assert rewards.tolist() == [-1.0, -1.0]
         assert not (terminated | truncated).any()
-    finally:
-        envs.close()
 
 
 def test_a_vector_begins_again_by_itself():
@@ -89,9 +50,9 @@ def test_a_vector_begins_again_by_itself():
 
 def test_wrappers():
     env = RecordEpisodeStatistics(FlattenObservation(gymnasium.make(SMALL)))
-    seen, rewards, info = legal_episode(env, 1)
-    plain, plain_rewards, _ = legal_episode(gymnasium.make(SMALL), 1)
-    flat, _, _ = legal_episode(gymnasium.make(SMALL, observation="flat"), 1)
+    seen, rewards, _, info = legal_episode(env, 1)
+    plain, plain_rewards, *_ = legal_episode(gymnasium.make(SMALL), 1)
+    flat, *_ = legal_episode(gymnasium.make(SMALL, observation="flat"), 1)
     assert rewards == plain_rewards
     assert info["episode"]["r"] == pytest.approx(-info["score"])
     assert info["episode"]["l"] == 12
@@ -99,15 +60,10 @@ def test_wrappers():
         assert wrapped.tolist() == np.concatenate(list(parts.values())).tolist() == own.tolist()
 
 
-def test_a_time_limit_truncates():
+def test_a_time_limit_truncates_and_masks_reach_through():
     env = TimeLimit(gymnasium.make(SMALL), 5)
-    _, rewards, info = legal_episode(env, 1)
+    _, rewards, _, info = legal_episode(env, 1)
     assert (len(rewards), info["placed"]) == (5, False)
-
-
-def test_masks_reach_through_wrappers():
-    env = TimeLimit(gymnasium.make(SMALL), 20)
-    _, info = env.reset(seed=1)
     assert env.get_wrapper_attr("action_masks")().tolist() == info["action_mask"].tolist()
 
 
@@ -118,8 +74,8 @@ def test_a_spec_makes_the_same_environment_again(name):
     assert json.loads(text)["kwargs"]["alpha"] == 0.3
     again = gymnasium.make(EnvSpec.from_json(text))
     first, second = legal_episode(env, 7), legal_episode(again, 7)
-    assert first[1] == second[1]
-    assert first[2]["score"] == second[2]["score"]
+    assert first[1:3] == second[1:3]
+    assert first[3]["score"] == second[3]["score"]
     assert again.unwrapped.parameters == env.unwrapped.parameters
 
 
@@ -167,9 +123,4 @@ def test_text_by_hand():
     ]
     env.reset(options={"free_nodes": [6, 3, 0]})
     assert "does not fit: 3 nodes are lacking" in env.render()
-
-
-def test_no_mode_no_picture():
-    env = PlacementEnv()
-    env.reset(seed=0)
-    assert env.render() is None
+    assert PlacementEnv().render() is None

@@ -6,6 +6,7 @@ from gymnasium.error import ResetNeeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
+from scheduling_episodes import legal_episode
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.errors import InputError
@@ -29,17 +30,6 @@ def play(env, actions):
         last = env.step(action)
         rewards.append(last[1])
     return rewards, last
-
-
-def random_episode(env, rng):
-    """Play legal actions at random to the end; return rewards and the last step's info."""
-    info, rewards, over = {"action_mask": env.action_masks()}, [], False
-    while not over:
-        action = int(rng.choice(np.flatnonzero(info["action_mask"])))
-        _, reward, over, truncated, info = env.step(action)
-        assert not truncated
-        rewards.append(reward)
-    return rewards, info
 
 
 def test_an_episode_by_hand():
@@ -183,8 +173,7 @@ def test_masks_are_fresh_copies():
 @settings(max_examples=30, deadline=None)
 def test_random_play(setting, unit, seed, alpha):
     env = PlacementEnv(setting=setting, unit=unit, alpha=alpha, on_illegal="raise")
-    env.reset(seed=seed)
-    rewards, info = random_episode(env, np.random.default_rng(seed))
+    _, rewards, _, info = legal_episode(env, seed)
     made, instance = env.assignment(), env.instance
     made.check(instance)
     assert info["score"] == score(made, instance)
@@ -214,8 +203,7 @@ def test_no_step_before_reset_nor_after_the_end():
     for early in (lambda: env.step(0), env.action_masks, env.assignment, lambda: env.instance):
         with pytest.raises(ResetNeeded):
             early()
-    env.reset(seed=0)
-    random_episode(env, np.random.default_rng(0))
+    legal_episode(env, 0)
     with pytest.raises(ResetNeeded):
         env.step(0)
 

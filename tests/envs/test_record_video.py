@@ -1,21 +1,16 @@
 """The recording example: what the GIF and the MP4 hold, the same bytes twice, mistakes in one line."""
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
+from example_files import import_file
 
-ROOT = Path(__file__).parents[2]
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
 
 @pytest.fixture(scope="module")
 def main():
-    spec = importlib.util.spec_from_file_location("record_video", ROOT / "examples/record_video.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main
+    return import_file("examples/record_video.py").main
 
 
 def test_an_episode_is_recorded(main, tmp_path, capsys):

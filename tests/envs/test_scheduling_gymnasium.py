@@ -3,16 +3,14 @@
 import json
 import multiprocessing
 import re
-import warnings
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box
-from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
-from scheduling_episodes import digest_of, legal_episode
+from scheduling_episodes import begun_vector, check_without_a_warning, digest_of, legal_episode
 
 from clustergym.scenario.environments import ENVIRONMENTS, SCHEDULING, TIERS
 
@@ -40,22 +38,9 @@ def test_every_family_in_every_size():
 
 
 @pytest.mark.parametrize(("name", "observation"), CHECKED)
-def test_gymnasium_checks_it_without_a_warning(name, observation):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", WIDER) if "Knobs" in name else None
-        check_env(gymnasium.make(name, observation=observation, **FEW).unwrapped)
-
-
-@pytest.mark.parametrize(("name", "observation"), CHECKED)
-def test_stable_baselines_checks_it_without_a_warning(name, observation):
-    checker = pytest.importorskip(
-        "stable_baselines3.common.env_checker", reason="stable-baselines3 is not installed"
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", WIDER) if "Knobs" in name else None
-        checker.check_env(gymnasium.make(name, observation=observation, **FEW))
+def test_it_is_checked_without_a_warning(name, observation):
+    beyond = WIDER if "Knobs" in name else None
+    check_without_a_warning(name, beyond, observation=observation, **FEW)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -73,14 +58,7 @@ def test_an_episode_to_the_end(name):
 @pytest.mark.parametrize("name", [name for name in SMALL if "Knobs" not in name])
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_vectors(name, mode):
-    envs = gymnasium.make_vec(name, num_envs=2, vectorization_mode=mode, **FEW)
-    try:
-        observation, info = envs.reset(seed=3)
-        for at, seed in enumerate((3, 4)):
-            single, single_info = gymnasium.make(name, **FEW).reset(seed=seed)
-            for key, part in single.items():
-                assert observation[key][at].tolist() == part.tolist()
-            assert info["action_mask"][at].tolist() == single_info["action_mask"].tolist()
+    with begun_vector(name, mode, **FEW) as (envs, info):
         for _ in range(3):
             actions = info["action_mask"].shape[1] - 1 - info["action_mask"][:, ::-1].argmax(axis=1)
             if isinstance(envs.single_action_space, Box):
@@ -88,8 +66,6 @@ def test_vectors(name, mode):
             _, rewards, terminated, truncated, info = envs.step(actions)
         assert np.isfinite(rewards).all()
         assert not (terminated | truncated).any()
-    finally:
-        envs.close()
 
 
 @pytest.mark.parametrize("name", SMALL)

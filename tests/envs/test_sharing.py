@@ -2,14 +2,13 @@
 
 import hashlib
 import pickle
-import warnings
 
 import gymnasium
 import numpy as np
 import pytest
 from clustergym.papers.filling import fill
 from gymnasium.error import ResetNeeded
-from gymnasium.utils.env_checker import check_env
+from scheduling_episodes import begun_vector, check_without_a_warning
 
 from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.common.errors import InputError
@@ -169,12 +168,7 @@ def test_the_learned_placer_plays_the_environment():
 @pytest.mark.parametrize("name", IDS[:2])
 @pytest.mark.parametrize("parameters", [{}, {"observation": "flat"}])
 def test_checkers_have_nothing_to_say(name, parameters):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        env = gymnasium.make(name, **parameters)
-        check_env(env.unwrapped)
-        checker = pytest.importorskip("stable_baselines3.common.env_checker", reason="SB3 is not installed")
-        checker.check_env(env)
+    check_without_a_warning(name, **parameters)
 
 
 def test_observations_are_in_their_space_to_the_end():
@@ -203,19 +197,10 @@ def test_an_episode_is_the_same_on_any_machine():
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_vectors(mode):
-    envs = gymnasium.make_vec(SMALL, num_envs=2, vectorization_mode=mode)
-    try:
-        observation, info = envs.reset(seed=3)
-        for at, seed in enumerate((3, 4)):
-            alone, _ = gymnasium.make(SMALL).reset(seed=seed)
-            assert {key: part[at].tolist() for key, part in observation.items()} == {
-                key: part.tolist() for key, part in alone.items()
-            }
+    with begun_vector(SMALL, mode) as (envs, info):
         _, rewards, terminated, truncated, info = envs.step(info["action_mask"].argmax(axis=1))
         assert not (terminated | truncated | info["illegal"]).any()
         assert (rewards >= 0).all()
-    finally:
-        envs.close()
 
 
 def test_a_copy_goes_on_by_itself():

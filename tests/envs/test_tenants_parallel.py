@@ -1,12 +1,12 @@
 """Tenants as agents of a PettingZoo game."""
 
-import importlib.util
+import importlib
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from example_files import import_file
 from scenarios import Job, small_scenario
 
 import clustergym
@@ -17,7 +17,6 @@ from clustergym.scenario.tenants.queue_tree import Tenants
 pytest.importorskip("pettingzoo", reason="the extra pettingzoo is not installed")
 tenants_parallel = importlib.import_module("clustergym.envs.tenants_parallel")
 TenantsParallelEnv = tenants_parallel.TenantsParallelEnv
-ROOT = Path(__file__).parents[2]
 
 
 def weights(env, value):
@@ -108,10 +107,7 @@ def test_mistakes_are_one_line():
 
 
 def test_the_example_runs(capsys, tmp_path):
-    path = ROOT / "examples" / "selfish_tenants.py"
-    spec = importlib.util.spec_from_file_location("selfish_tenants", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = import_file("examples/selfish_tenants.py")
     out = tmp_path / "found.json"
     words = ["--updates", "1", "--traces", "1", "--jobs", "8", "--round-s", "600", "--json", str(out)]
     assert module.main(words) == 0

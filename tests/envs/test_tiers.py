@@ -5,6 +5,8 @@ import math
 import gymnasium
 import numpy as np
 import pytest
+from same_values import assert_same
+from scheduling_episodes import legal_episode
 
 import clustergym
 from clustergym.agents import auction_features as features
@@ -25,32 +27,14 @@ TIERS = (
 )
 
 
-def played(env: gymnasium.Env, seed: int) -> tuple[list[tuple], dict]:
-    """Return what random actions show up to the end of an episode, and the last info."""
-    rng, (observation, info) = np.random.default_rng(seed), env.reset(seed=seed)
-    steps = []
-    while True:
-        if isinstance(env.action_space, gymnasium.spaces.Box):
-            action = rng.uniform(-1.0, 1.0, env.action_space.shape).astype(np.float32)
-        else:
-            action = int(rng.choice(np.flatnonzero(info["action_mask"])))
-        observation, reward, terminated, truncated, info = env.step(action)
-        shown = {name: part.tolist() for name, part in observation.items()}
-        steps.append((shown, reward, terminated, truncated, info["action_mask"].tolist()))
-        if terminated or truncated:
-            return steps, info
-
-
 @COMPILED
 @pytest.mark.parametrize(("name", "parameters"), TIERS)
 def test_both_engines_play_the_same_episode(name, parameters):
     simpy, compiled = (
-        played(gymnasium.make(f"ClusterGym/{name}", engine=engine, **parameters), 3)
+        legal_episode(gymnasium.make(f"ClusterGym/{name}", engine=engine, **parameters), 3)
         for engine in ("simpy", "compiled")
     )
-    assert simpy[0] == compiled[0]
-    assert simpy[1]["digest"] == compiled[1]["digest"]
-    assert simpy[1]["metrics"] == compiled[1]["metrics"]
+    assert_same(simpy, compiled, "episode")
 
 
 def made_for(tmp_path, gpus: int, text: str) -> gymnasium.Env:
@@ -113,11 +97,11 @@ def test_the_return_of_knobs_is_the_logarithm_of_the_ratio_of_mean_jcts():
     """However long an action holds, the returns of an episode add up to it."""
     for hold in (None, 10):
         env = gymnasium.make("ClusterGym/Knobs-16-v0", engine="simpy", jobs=12, hold=hold)
-        steps, info = played(env, 2)
+        _, rewards, _, info = legal_episode(env, 2)
         known = clustergym.simulate(env.unwrapped.scenario, parse_policy(PRIOR, "policy"))
         ratio = known.metrics["jct_mean"] / info["metrics"]["jct_mean"]
-        assert sum(step[1] for step in steps) == pytest.approx(math.log(ratio), abs=1e-9)
-        assert (len(steps) == 1) == (hold is None)
+        assert sum(rewards) == pytest.approx(math.log(ratio), abs=1e-9)
+        assert (len(rewards) == 1) == (hold is None)
 
 
 def test_an_action_of_knobs_is_added_to_the_known_weights():

@@ -1,13 +1,10 @@
 """The TorchRL example: it plays what it says, learns something, repeats itself, and names mistakes."""
 
-import importlib.util
 import re
-from pathlib import Path
 
 import pytest
+from example_files import import_file
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "torchrl_ppo.py"
 # TorchRL warns of what of itself and of PyTorch is old.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -15,10 +12,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.fixture(scope="module")
 def example():
     pytest.importorskip("torchrl", reason="TorchRL is not installed: pip install 'clustergym[torchrl]'")
-    spec = importlib.util.spec_from_file_location("torchrl_ppo", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_file("examples/torchrl_ppo.py")
 
 
 def test_training_is_compared_with_policies(example, capsys):

@@ -17,13 +17,7 @@ from clustergym.results.decision_log import read_decisions
 from clustergym.results.measured_run import Result, simulate
 from clustergym.results.report.run_text import print_results
 from clustergym.results.report.write import PAGE, write_report, write_run_report
-from clustergym.results.result_writing import (
-    FILES,
-    find_finished_result,
-    make_content,
-    run_key,
-    write_result,
-)
+from clustergym.results.result_writing import FILES, find_finished_result, make_content, run_key, write_result
 from clustergym.scenario.registry import make_policy
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.event_log import ArrayEvents, LazyLog

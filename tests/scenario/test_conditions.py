@@ -18,12 +18,8 @@ def built(*words):
 
 def test_wrong_estimates_change_what_is_told_and_not_what_runs():
     scenario, wrong = (built("seed=3", f"scenario.estimates_off={off}") for off in (0, 0.1))
-    for information in (
-        InformationClass.PROFILED,
-        InformationClass.DATA_PARALLEL,
-        InformationClass.BOOTSTRAP,
-    ):
-        told, truth = wrong.known_times(information), scenario.known_times(information)
+    for information in ("profiled", "data_parallel", "bootstrap"):
+        told, truth = (one.known_times(InformationClass(information)) for one in (wrong, scenario))
         ratio = told[np.isfinite(truth)] / truth[np.isfinite(truth)]
         assert 0.9 <= ratio.min() < 0.98
         assert 1.02 < ratio.max() <= 1.1

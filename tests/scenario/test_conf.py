@@ -223,11 +223,8 @@ def test_oracles(tmp_path, monkeypatch):
         "model_family,params,batch_size,gpu_type,num_nodes,gpus_per_node,iteration_time_s\n"
         "gpt3,760M,128,A40,1,1,8.0\n"
     )
-    oracle = oracle_from_config(
-        compose(["oracle=table", f"oracle.path={path}", "oracle.missing=estimate"])["oracle"]
-    )
-    assert oracle.name == "table"
-    run_short(["oracle=table", f"oracle.path={path}", "oracle.missing=estimate"])
+    config = run_short(["oracle=table", f"oracle.path={path}", "oracle.missing=estimate"])
+    assert oracle_from_config(config["oracle"]).name == "table"
 
 
 @pytest.mark.parametrize("name", names("model"))

@@ -21,14 +21,12 @@ def simulation() -> Simulation:
     made = small_scenario(JOBS, {"X": (1, 2), "Y": (1, 4)}, {"m": {"X": {1: 2.0, 2: 1.0}}})
     found = Simulation(made, Buddy(), InformationClass.CLAIRVOYANT, None, 0)
     view = found.advance()
-    assert view is not None
     found.apply(Decision.keep(view).also([(0, 0, 2)]))
     return found
 
 
 def test_every_line() -> None:
     view = simulation().advance()
-    assert view is not None
     head = [
         "now_s = 40 s; 3 jobs in the system",
         "A job may hold 1, 2, 4 GPUs of one type.",

@@ -8,7 +8,7 @@ from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared import finish_times
 from clustergym.policies.shared.queues import find_queue_index
 from round_scenarios import without_profiles
-from scenarios import Job, Script, small_scenario
+from scenarios import ONE_S, Job, Script, events_of, small_scenario
 
 from clustergym.results.measured_run import measure_run
 from clustergym.scenario.disturbances.failures import Failures, NodeFailure
@@ -17,8 +17,6 @@ from clustergym.sim import disturbances
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation, StalledError
 from clustergym.sim.log import EventType
-
-ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 
 
 def failing(jobs, *times):
@@ -33,8 +31,7 @@ def test_failures_are_counted_anew_after_a_job_completes(monkeypatch):
     jobs = [Job("a", 0.0, 35, 4), Job("b", 36.0, 50, 4)]
     scenario = failing(jobs, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0)
     run = simulate(scenario, Script(scenario, {0.0: {"a": ("X", 4)}, 36.0: {"b": ("X", 4)}}), Buddy())
-    ends = [(e.time_s, e.job) for e in run.simulation.log.events if e.event_type == EventType.COMPLETE]
-    assert ends == [(35.0, 0), (86.0, 1)]
+    assert events_of(run, EventType.COMPLETE) == [(35.0, 0), (86.0, 1)]
     scenario = failing(jobs[:1], 5.0, 10.0, 20.0, 30.0)
     with pytest.raises(StalledError, match="3 node failures since a job completed"):
         simulate(scenario, Script(scenario, {0.0: {"a": ("X", 4)}}), Buddy())
@@ -69,7 +66,6 @@ def test_a_guess_allows_for_the_type_a_job_ran_on():
     simulation.advance()
     simulation.apply(Decision.of([(0, 1, 2)]))
     view = simulation.advance()
-    assert view is not None
     assert finish_times.request_times(view).time_s[0].tolist() == pytest.approx([2.0, 4.0])
 
 
@@ -81,5 +77,4 @@ def test_an_instant_has_one_decision():
     entries = {5.0: {"a": ("X", 4)}, 5.000001: {"b": ("X", 4)}}
     run = simulate(scenario, Script(scenario, entries), Buddy())
     assert [change.time_s for change in run.simulation.changes] == [5.0, 5.000001]
-    ends = [(e.time_s, e.job) for e in run.simulation.log.events if e.event_type == EventType.COMPLETE]
-    assert ends == [(5.0, 0), (12.000001, 1)]
+    assert events_of(run, EventType.COMPLETE) == [(5.0, 0), (12.000001, 1)]

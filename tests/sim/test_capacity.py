@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from clustergym.policies.placers.buddy import Buddy
-from scenarios import Job, small_scenario
+from scenarios import ONE_S, Job, replays, small_scenario
 
 from clustergym.common.errors import InputError
 from clustergym.results.measured_run import measure_run
@@ -24,11 +24,10 @@ from clustergym.scenario.disturbances.capacity import (
 )
 from clustergym.scenario.policy import Decision, InformationClass, Policy
 from clustergym.sim.decision_checks import DecisionError
-from clustergym.sim.drive import replay, simulate
+from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
 
 HOUR = 3600.0
-ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0}}}
 EVER = ((0, 1.0),)
 
 
@@ -113,14 +112,8 @@ def test_a_job_on_a_node_that_is_given_back_moves():
     once = product("once", (1,))
     entries = {0.0: ((1,), {0: 1, 1: 1}), 100.0: ((0,), {1: 1})}
     costs = Costs(search="proxy", profile={})
-    run, _ = run_of(
-        [Job("a", 0.0, 100), Job("b", 0.0, 200)],
-        2,
-        Capacity((once,)),
-        entries,
-        costs=costs,
-        checkpoint_s={"m": 10.0},
-    )
+    jobs, restart_s = [Job("a", 0.0, 100), Job("b", 0.0, 200)], {"m": 10.0}
+    run, _ = run_of(jobs, 2, Capacity((once,)), entries, costs=costs, checkpoint_s=restart_s)
     assert events_of(run, EventType.MIGRATE) == [(100.0, 0)]
     assert events_of(run, END) == [(0.0, 1), (100.0, 1)]
     first = 0.0 if not costs.first_launch else 10.0
@@ -142,13 +135,7 @@ def test_a_gang_keeps_its_work_only_if_the_notice_is_long_enough(notice_s, lost_
     assert events_of(run, EventType.COMPLETE) == [(250.0 + lost_s, 0)]
     assert cost_of(run) == pytest.approx(2 * (100 + 50 + lost_s) / 3600)
     assert [int(v.available[0]) for v in policy.views if v.now_s == 100.0] == [2]
-    after = replay_of(run)
-    assert after.log.digest == run.simulation.log.digest
-
-
-def replay_of(run):
-    one = run.simulation
-    return replay(one.scenario, Buddy(), one.information, None, 0, list(one.iterate_changes()))
+    assert replays(run.simulation)
 
 
 class CantBeLate(Policy):
@@ -194,15 +181,9 @@ def test_the_published_case_of_spot_instances(progress, cost):
     # saves in half of the 0.4 h, 720 s, so that a notice of 900 s keeps its work.
     spot = product("spot", (0,), supply=steps((0, 1), (2 * HOUR, 0), (6 * HOUR, 1)), notice_s=HOUR / 4)
     demand = product("on-demand", (1,), ((0, 3.0),))
+    jobs, restart_s = [Job("a", 0.0, int(5 * HOUR))], {"m": 0.4 * HOUR}
     costs = Costs(search="proxy", profile={}, first_launch=True)
-    scenario = small_scenario(
-        [Job("a", 0.0, int(5 * HOUR))],
-        {"X": (2, 1)},
-        ONE_S,
-        costs=costs,
-        checkpoint_s={"m": 0.4 * HOUR},
-        rounds=HOUR,
-    )
+    scenario = small_scenario(jobs, {"X": (2, 1)}, ONE_S, costs=costs, checkpoint_s=restart_s, rounds=HOUR)
     scenario = replace(scenario, disturbances=(Capacity((spot, demand), ticks(HOUR)),))
     run = simulate(scenario, CantBeLate(5, 10, 0.4, progress), Buddy())
     metrics = measure_run(run.simulation).metrics

@@ -1,18 +1,15 @@
 """What the hook for disturbances carries beyond failures of nodes and planned jobs, worked out by hand."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
-from clustergym.policies.placers.buddy import Buddy
-from scenarios import Job, Script, small_scenario
+from scenarios import Job, events_of, run_of
 
 from clustergym.results.measured_run import measure_run
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.disturbance import ActiveDisturbance, Disturbance
-from clustergym.sim.drive import simulate
 from clustergym.sim.log import NO_JOB, EventType
 
-ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 X4, X8 = ("X", 4), ("X", 8)
 
 
@@ -22,16 +19,6 @@ class Toy(Disturbance):
     @classmethod
     def from_config(cls, given, cluster, trace, seed):
         return None
-
-
-def run_of(jobs, nodes, disturbance, entries):
-    scenario = replace(small_scenario(jobs, {"X": (nodes, 4)}, ONE_S), disturbances=(disturbance,))
-    script = Script(scenario, entries)
-    return simulate(scenario, script, Buddy()), script
-
-
-def events_of(run, *kinds):
-    return [(e.time_s, e.job) for e in run.simulation.log.events if e.event_type in kinds]
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,19 @@
 """A search that changes a program: what it begins with, what a change may do, and what it writes."""
 
 import ast
-import importlib.util
 import random
 import sys
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from example_files import ROOT, import_file
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-SEED = EXAMPLES / "program_to_evolve.py"
+SEED = ROOT / "examples" / "program_to_evolve.py"
 
 
 @pytest.fixture(scope="module")
 def evolve():
-    spec = importlib.util.spec_from_file_location("evolve_a_policy", EXAMPLES / "evolve_a_policy.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return import_file("examples/evolve_a_policy.py")
 
 
 def test_it_begins_with_srtf(evolve) -> None:

@@ -9,11 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
-from random_scenarios import GROUPS as RANDOM_GROUPS
-from random_scenarios import all_left, random_scenarios, with_queues_for
-from scenarios import Job, Script, price, small_scenario
+from scenarios import ONE_S, Job, Script, events_of, price, replays, run_of, small_cluster, small_scenario
 
 import clustergym
 from clustergym.cluster.allocation import AllocationError, Allocations
@@ -32,29 +28,23 @@ from clustergym.scenario.disturbances.failures import (
 from clustergym.scenario.failure_draws import Draw
 from clustergym.scenario.failure_model import FailureModel
 from clustergym.scenario.policy import Infeasible, InformationClass
-from clustergym.scenario.registry import entry_points, make_policy
-from clustergym.sim.drive import replay, simulate
+from clustergym.scenario.registry import make_policy
+from clustergym.sim.drive import simulate
 from clustergym.sim.engine import StalledError
 from clustergym.sim.log import EventType
 
-ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
+X4 = ("X", 4)
 
 
-def with_failures(scenario, *schedule, every_s=30.0):
-    return replace(scenario, disturbances=(Failures(tuple(schedule), checkpoint_every_s=every_s),))
-
-
-def events_of(run, *kinds):
-    return [(e.time_s, e.job) for e in run.simulation.log.events if e.event_type in kinds]
+def failing(*schedule):
+    return Failures(tuple(schedule), checkpoint_every_s=30.0)
 
 
 def test_a_failure_sets_a_job_back_to_its_last_checkpoint():
     # a works on node 0 from 0 on, 1 s an iteration, checkpoints at 30 and 60. At 70 node 0 fails: 10 undone.
     # Node 1 is free: a stands still for 5 s and does its last 100 - 60 iterations until 115.
-    scenario = small_scenario([Job("a", 0.0, 100, 4)], {"X": (2, 4)}, ONE_S, checkpoint_s={"m": 5.0})
-    scenario = with_failures(scenario, NodeFailure(70.0, 0, 20.0))
-    script = Script(scenario, {0.0: {"a": ("X", 4)}, 70.0: {"a": ("X", 4)}})
-    run = simulate(scenario, script, Buddy())
+    failures, entries = failing(NodeFailure(70.0, 0, 20.0)), {0.0: {"a": X4}, 70.0: {"a": X4}}
+    run, script = run_of([Job("a", 0.0, 100, 4)], 2, failures, entries, checkpoint_s={"m": 5.0})
     failed = next(e for e in run.simulation.log.events if e.event_type == EventType.FAIL)
     assert (failed.time_s, failed.gpus, failed.lost_s, failed.lost_iterations) == (70.0, 4, 10.0, 10.0)
     assert (failed.gpu_type, failed.nodes, failed.locality, failed.overhead_s) == (0, (), -1, 0.0)
@@ -78,10 +68,9 @@ def test_a_failure_sets_a_job_back_to_its_last_checkpoint():
 def test_before_the_first_checkpoint_the_launch_counts_and_standstill_loses_nothing():
     # Node 0 fails at 20: a's 20 iterations are undone. It stands still from 25 to 35; at 30 the node fails
     # again, with nothing to lose; it starts once more at 45 and works from 55 to 155.
-    scenario = small_scenario([Job("a", 0.0, 100, 4)], {"X": (1, 4)}, ONE_S, checkpoint_s={"m": 10.0})
-    scenario = with_failures(scenario, NodeFailure(20.0, 0, 5.0), NodeFailure(30.0, 0, 15.0))
-    script = Script(scenario, {t: {"a": ("X", 4)} for t in (0.0, 25.0, 45.0)})
-    run = simulate(scenario, script, Buddy())
+    failures = failing(NodeFailure(20.0, 0, 5.0), NodeFailure(30.0, 0, 15.0))
+    entries = {t: {"a": X4} for t in (0.0, 25.0, 45.0)}
+    run, _ = run_of([Job("a", 0.0, 100, 4)], 1, failures, entries, checkpoint_s={"m": 10.0})
     lost = [
         (e.lost_s, e.lost_iterations) for e in run.simulation.log.events if e.event_type == EventType.FAIL
     ]
@@ -91,10 +80,7 @@ def test_before_the_first_checkpoint_the_launch_counts_and_standstill_loses_noth
 
 
 def test_a_node_that_nobody_uses_fails_and_comes_back():
-    scenario = small_scenario([Job("a", 0.0, 50, 4)], {"X": (2, 4)}, ONE_S)
-    scenario = with_failures(scenario, NodeFailure(10.0, 1, 20.0))
-    script = Script(scenario, {0.0: {"a": ("X", 4)}})
-    run = simulate(scenario, script, Buddy())
+    run, script = run_of([Job("a", 0.0, 50, 4)], 2, failing(NodeFailure(10.0, 1, 20.0)), {0.0: {"a": X4}})
     assert events_of(run, NODE_FAIL) == [(10.0, -1)]
     assert events_of(run, NODE_REPAIR) == [(30.0, -1)]
     assert events_of(run, EventType.COMPLETE) == [(50.0, 0)]
@@ -104,10 +90,8 @@ def test_a_node_that_nobody_uses_fails_and_comes_back():
 def test_a_profiling_that_a_failure_cuts_short_starts_anew():
     # b's profiling holds a GPU of node 0 from 0 to 20; the node fails at 15 for 5 s.
     costs = Costs(search="proxy", profile=price("profiled", 20.0))
-    scenario = small_scenario([Job("b", 0.0, 10)], {"X": (1, 4)}, ONE_S, costs=costs)
-    scenario = with_failures(scenario, NodeFailure(15.0, 0, 5.0))
-    script = Script(scenario, {40.0: {"b": ("X", 1)}}, InformationClass.PROFILED)
-    run = simulate(scenario, script, Buddy())
+    failures, entries = failing(NodeFailure(15.0, 0, 5.0)), {40.0: {"b": ("X", 1)}}
+    run, _ = run_of([Job("b", 0.0, 10)], 1, failures, entries, InformationClass.PROFILED, costs=costs)
     assert events_of(run, EventType.PROFILE_START) == [(0.0, 0), (20.0, 0)]
     assert events_of(run, EventType.PROFILE_END) == [(15.0, 0), (40.0, 0)]
     assert events_of(run, EventType.COMPLETE) == [(50.0, 0)]
@@ -193,28 +177,6 @@ def test_from_the_command_line_to_the_log(tmp_path):
     assert all({"job_id", "lost_s", "reason"} <= set(line) for line in lines if line["kind"] == "fail")
 
 
-POLICIES = sorted(set(entry_points("policy")) - {"learned", "renting"})
-
-
-@pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=5, deadline=None)
-@given(random_scenarios(), st.integers(0, 100))
-def test_every_policy_lives_with_failures(name, scenario, seed):
-    # Five nodes, each down for a tenth of the time.
-    failures = Failures(mtbf_s=900.0, mttr_s=100.0, seed=seed, checkpoint_every_s=20.0)
-    scenario = with_queues_for(name, replace(scenario, disturbances=(failures,)))
-    assert len(scenario.cluster.node_type) == sum(nodes for nodes, _ in RANDOM_GROUPS.values())
-    assume(name != "elasticflow" or np.isfinite(scenario.trace.deadline_s).any())
-    policy = make_policy({"name": name})
-    run = simulate(scenario, policy, Buddy(defragment_s=100.0), seed)
-    assert all_left(run, drops=True)
-    again = replay(
-        scenario, Buddy(defragment_s=100.0), policy.information_class, policy.round_s, seed,
-        run.simulation.changes,
-    )  # fmt: skip
-    assert again.log.digest == run.simulation.log.digest
-
-
 class Planned(Buddy):
     """Works out nodes for everything when the run starts, and never looks again."""
 
@@ -226,7 +188,7 @@ def test_capacity_that_changed_between_plan_and_enactment():
     # The plan has b on nodes 0 and 1. Node 1 failed at 5: at 10 nothing of b is placed and it waits, not even
     # node 0 is held, which a has given back. At 25 the node is back, and b runs on both.
     scenario = small_scenario([Job("a", 0.0, 8, 4), Job("b", 0.0, 10, 8)], {"X": (3, 4)}, ONE_S)
-    scenario = replace(with_failures(scenario, NodeFailure(5.0, 1, 17.0)), rounds=5.0)
+    scenario = replace(scenario, disturbances=(failing(NodeFailure(5.0, 1, 17.0)),), rounds=5.0)
     entries = {0.0: {"a": ("X", 4)}, 10.0: {"b": ("X", 8)}, 25.0: {"b": ("X", 8)}}
     run = simulate(scenario, Script(scenario, entries), Planned(defragment_s=None))
     events = [e for e in run.simulation.log.events if e.job == 1]
@@ -238,10 +200,7 @@ def test_capacity_that_changed_between_plan_and_enactment():
     ]
     assert (events[1].gpus, events[1].reason) == (8, "node 1 has failed, 1 node short")
     assert measure_run(run.simulation).metrics["launches_unplaced"] == 1
-    again = replay(
-        scenario, Planned(defragment_s=None), InformationClass.NONE, None, 0, run.simulation.changes
-    )
-    assert again.log.digest == run.simulation.log.digest
+    assert replays(run.simulation, Planned(defragment_s=None))
 
 
 class WholeNodes(Buddy):
@@ -287,8 +246,7 @@ def test_a_placement_of_taken_gpus_stays_a_fault_of_the_placer():
 
 
 def test_allocations_of_a_failed_node():
-    spec = small_scenario([Job("a", 0.0, 1)], {"X": (2, 4)}, ONE_S).cluster
-    allocations = Allocations(spec)
+    allocations = Allocations(small_cluster({"X": (2, 4)}))
     allocations.allocate(7, ((0, 1),))
     with pytest.raises(AllocationError, match="node 0 cannot be taken out of use"):
         allocations.fail(0)

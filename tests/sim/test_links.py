@@ -11,8 +11,7 @@ from scenarios import Job, Script, small_scenario
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
 from clustergym.results.measured_run import measure_run
-from clustergym.scenario.policy import InformationClass
-from clustergym.sim.drive import replay, simulate
+from clustergym.sim.drive import simulate
 from clustergym.sim.links import SharedLinks, Uplinks, max_min_rates
 from clustergym.sim.log import EventType
 
@@ -221,44 +220,3 @@ def test_without_traffic_on_shared_links_nothing_changes():
     alone = simulate(replace(scenario, communication_s=None), Script(scenario, entries), Buddy())
     assert shared.simulation.log.digest == alone.simulation.log.digest
     assert scenario.sha256 != replace(scenario, communication_s=None).sha256
-
-
-rows = st.lists(
-    st.tuples(st.floats(0, 60).map(lambda t: round(t, 3)), st.integers(1, 60), st.sampled_from([1, 2, 4, 8])),
-    min_size=1,
-    max_size=10,
-)
-
-
-class Greedy(Script):
-    """Starts whatever fits, in order; now and then stops everything."""
-
-    information_class = InformationClass.CLAIRVOYANT
-
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
-
-    def schedule(self, view):
-        from clustergym.scenario.policy import Decision
-
-        free, chosen = int(view.available[0]), []
-        for at in range(len(view)) if self.rng.random() < 0.9 else ():
-            gpus = int(view.gpus[at] or view.requested_gpus[at])
-            if gpus <= free:
-                free -= gpus
-                chosen.append((int(view.job[at]), 0, gpus))
-        return Decision.of(chosen)
-
-
-@settings(max_examples=60, deadline=None)
-@given(rows, st.integers(0, 100), st.sampled_from([5.0, 7.5]), st.sampled_from([0.0, 4.0]))
-def test_work_is_conserved_and_a_replay_is_identical(rows, seed, rounds, checkpoint_s):
-    jobs = [Job(f"j{i}", submit, work, gpus) for i, (submit, work, gpus) in enumerate(sorted(rows))]
-    scenario = sharing(jobs, checkpoint_s={"m": checkpoint_s}, rounds=rounds)
-    run = simulate(scenario, Greedy(seed), Buddy(defragment_s=20.0))
-    # Raises unless every finished job did exactly its iterations.
-    assert measure_run(run.simulation).metrics["jobs_finished"] == len(jobs)
-    again = replay(
-        scenario, Buddy(defragment_s=20.0), InformationClass.CLAIRVOYANT, None, 0, run.simulation.changes
-    )
-    assert again.log.digest == run.simulation.log.digest

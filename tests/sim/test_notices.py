@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from placers import LowestFirst
 from refusals import refused
-from scenarios import Job, Script, small_scenario
+from scenarios import ONE_S, Job, Script, small_scenario
 
 from clustergym.common.errors import InputError
 from clustergym.results.decision_log import parse_changes
@@ -23,7 +23,6 @@ from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventType
 
 # NVLink joins each four nodes of 4 X. Every iteration takes 1 s. To save and to load takes 20 s, 10 s each.
-ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 X4 = ("X", 4)
 SAVE_S = LOAD_S = 10.0
 
@@ -75,17 +74,7 @@ def events_of(simulation, *kinds):
     return [(e.time_s, str(e.event_type), e.job) for e in simulation.log.events if e.event_type in kinds]
 
 
-CHANGES = (
-    EventType.START,
-    EventType.RESUME,
-    EventType.SAVE,
-    EventType.UNDO,
-    EventType.MIGRATE,
-    EventType.RESCALE,
-    EventType.PREEMPT,
-    EventType.FAIL,
-    EventType.COMPLETE,
-)
+CHANGES = "start", "resume", "save", "undo", "migrate", "rescale", "preempt", "fail", "complete"
 TWO = [Job("a", 0.0, 200, 4), Job("b", 100.0, 50, 4)]
 
 

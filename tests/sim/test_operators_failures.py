@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import random_scenarios
 from refusals import refused
-from scenarios import Job, Script, small_scenario
+from scenarios import ONE_S, Job, events_of, replays, run_of, small_cluster, small_scenario
 
 from clustergym.results.measured_run import measure_run
-from clustergym.scenario.by_name import compose
+from clustergym.scenario.by_name import compose, load_scenario
 from clustergym.scenario.disturbances.failures import NODE_ERROR, NODE_FAIL, NODE_REPAIR, Failures
 from clustergym.scenario.disturbances.job_failures import JobFailures
 from clustergym.scenario.disturbances.maintenance import Maintenance
@@ -32,23 +32,11 @@ from clustergym.scenario.failure_draws import (
 )
 from clustergym.scenario.failure_model import Exclusion, FailureModel, Offenders, Restart, Spares
 from clustergym.scenario.registry import make_policy
-from clustergym.sim.drive import replay, simulate
+from clustergym.sim.drive import simulate
 from clustergym.sim.log import NO_JOB, EventType
 
 DAY_S = 86_400.0
-ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 X4, X8 = ("X", 4), ("X", 8)
-
-
-def run_of(jobs, nodes, disturbance, entries, **more):
-    scenario = small_scenario(jobs, {"X": (nodes, 4)}, ONE_S, **more)
-    scenario = replace(scenario, disturbances=(disturbance,))
-    script = Script(scenario, entries)
-    return simulate(scenario, script, Buddy(defragment_s=None)), script
-
-
-def lines(run, *kinds):
-    return [(e.time_s, e.job) for e in run.simulation.log.events if e.event_type in kinds]
 
 
 def large_job(days, nodes=2048, **failures):
@@ -57,6 +45,12 @@ def large_job(days, nodes=2048, **failures):
     scenario = small_scenario(jobs, {"X": (nodes, 8)}, times, horizon_s=days * DAY_S)
     scenario = replace(scenario, disturbances=(Failures(**failures),))
     return measure_run(simulate(scenario, make_policy({"name": "fcfs"}), Buddy()).simulation)
+
+
+def llama_3():
+    config = compose(["failures=llama3"])["scenario"]["failures"]
+    spec = small_scenario([Job("a", 0.0, 1)], {"X": (16, 4)}, ONE_S)
+    return config, Failures.from_config(config, spec.cluster, spec.trace, seed=0)
 
 
 @pytest.mark.slow
@@ -87,9 +81,7 @@ def test_llama_3_as_reported():
     # processes: 60 s to notice, 120 s, and on average half of 605 s between checkpoints, 482 s. 356 wait for
     # a spare, 900 s longer: 1,382. In all 522,000 of 4,665,600 s; of the rest 600 s in 605 are work: 88.1 %.
     # The source says over 90 %, and does not say how long a spare took.
-    config = compose(["failures=llama3"])["scenario"]["failures"]
-    spec = small_scenario([Job("a", 0.0, 1)], {"X": (16, 4)}, ONE_S)
-    built = Failures.from_config(config, spec.cluster, spec.trace, seed=0)
+    config, built = llama_3()
     measured = large_job(54, **{key: getattr(built, key) for key in ("mtbf_s", "mttr_s", "model")},
                          checkpoint_every_s=built.checkpoint_every_s)  # fmt: skip
     interruptions = sum(loss.interruptions for loss in measured.losses.values())
@@ -102,9 +94,7 @@ def test_llama_3_as_reported():
 
 def test_only_what_is_no_fault_of_a_node_restarts_on_it():
     # 54 software bugs, 7 timeouts of the watchdog and 2 dependencies of 419: 15 %. A faulty GPU never does.
-    config = compose(["failures=llama3"])["scenario"]["failures"]
-    spec = small_scenario([Job("a", 0.0, 1)], {"X": (20, 4)}, ONE_S)
-    built = Failures.from_config(config, spec.cluster, spec.trace, seed=0)
+    config, built = llama_3()
     draw = Draw(0, built.mtbf_s, built.mttr_s, built.model)
     faults = list(islice(draw.of_node(0), 3000))
     restarted = {fault.cause for fault in faults if fault.step == PROCESS}
@@ -128,13 +118,8 @@ def test_shares_hold_for_causes_without_a_step_of_their_own():
 def test_failures_without_causes_of_steps_keep_their_fingerprint():
     # So the digests of scenarios that name none are those of before there were such lists.
     found = Failures(mtbf_s=9.0, model=FailureModel(restart=Restart(node_s=5.0))).fingerprint()
-    assert set(found["model"]["restart"]) == {
-        "in_place_share",
-        "in_place_s",
-        "process_share",
-        "process_s",
-        "node_s",
-    }
+    kept = {"in_place_share", "in_place_s", "process_share", "process_s", "node_s"}
+    assert set(found["model"]["restart"]) == kept
     named = FailureModel(restart=Restart(process_causes=("bug",)), causes={"bug": 1.0})
     assert Failures(mtbf_s=9.0, model=named).fingerprint()["model"]["restart"]["process_causes"] == ("bug",)
 
@@ -152,7 +137,7 @@ def test_the_interval_of_checkpoints():
     assert longer.interval_s(1.0, 1 / 150) == 150.0
     assert FailureModel().interval_s(77.0, 0.0) == 77.0
     # 2 nodes, 1 leaf of theirs, 1 minipod: 2 / 1000 + 1 / 500 + 1 / 250, twice.
-    cluster = small_scenario([Job("a", 0.0, 1)], {"X": (8, 4)}, ONE_S).cluster
+    cluster = small_cluster({"X": (8, 4)})
     model = FailureModel(leaf_mtbf_s=500.0, minipod_mtbf_s=250.0, rate_scale=2.0)
     failures = Failures(mtbf_s=1000.0, model=model)
     assert failures.rate_per_s(cluster, ((0, 4), (1, 4))) == pytest.approx(0.016)
@@ -168,7 +153,7 @@ def test_a_checkpoint_blocks_and_a_failure_goes_back_to_it():
     run, _ = run_of([Job("a", 0.0, 100, 4)], 1, failures, {0.0: {"a": X4}, 80.0: {"a": X4}})
     failed = next(e for e in run.simulation.log.events if e.event_type == EventType.FAIL)
     assert (failed.lost_s, failed.lost_iterations) == (20.0, pytest.approx(16.0))
-    assert lines(run, EventType.COMPLETE) == [(155.0, 0)]
+    assert events_of(run, EventType.COMPLETE) == [(155.0, 0)]
     measured = measure_run(run.simulation)
     # 145 s on 4 GPUs, a fifth of them writing; 145 - 29 - 20 x 0.8 = 100 of 155 s lasted.
     assert measured.metrics["checkpoint_gpu_hours"] == pytest.approx(4 * 29 / 3600)
@@ -182,9 +167,9 @@ def test_a_failure_of_a_leaf_hits_all_its_jobs_at_once():
     jobs = [Job("a", 0.0, 100, 8), Job("b", 0.0, 100, 8), Job("c", 0.0, 100, 8)]
     start = {"a": X8, "b": X8, "c": X8}
     run, script = run_of(jobs, 8, failures, {0.0: start, 40.0: start})
-    assert lines(run, EventType.FAIL) == [(10.0, 0), (10.0, 1)]
-    assert lines(run, "leaf_fail") == [(10.0, NO_JOB)] * 4
-    assert lines(run, EventType.COMPLETE) == [(100.0, 2), (140.0, 0), (140.0, 1)]
+    assert events_of(run, EventType.FAIL) == [(10.0, 0), (10.0, 1)]
+    assert events_of(run, "leaf_fail") == [(10.0, NO_JOB)] * 4
+    assert events_of(run, EventType.COMPLETE) == [(100.0, 2), (140.0, 0), (140.0, 1)]
     assert {v.now_s: int(v.available[0]) for v in script.views}[10.0] == 16
     measured = measure_run(run.simulation)
     assert (measured.metrics["switch_failures"], measured.metrics["node_failures"]) == (1, 0)
@@ -192,7 +177,7 @@ def test_a_failure_of_a_leaf_hits_all_its_jobs_at_once():
     # The minipod is both leaves.
     whole = Failures(switches=(SwitchFailure(10.0, "minipod", 0, 30.0),))
     run, _ = run_of(jobs, 8, whole, {0.0: start, 40.0: start})
-    assert lines(run, EventType.FAIL) == [(10.0, 0), (10.0, 1), (10.0, 2)]
+    assert events_of(run, EventType.FAIL) == [(10.0, 0), (10.0, 1), (10.0, 2)]
 
 
 def test_a_failure_that_is_noticed_late():
@@ -232,8 +217,8 @@ def test_a_job_that_hangs_and_is_preempted_or_moved_has_failed():
     jobs = [Job("a", 0.0, 100, 4), Job("b", 30.0, 10, 4)]
     for then in ({"b": X4}, {"a": ("X", 8)}):
         run, _ = run_of(jobs, 2, failures, {0.0: {"a": X4}, 30.0: then}, horizon_s=60.0)
-        assert lines(run, EventType.FAIL) == [(30.0, 0)]
-        assert not lines(run, EventType.PREEMPT, EventType.RESCALE)
+        assert events_of(run, EventType.FAIL) == [(30.0, 0)]
+        assert not events_of(run, EventType.PREEMPT, EventType.RESCALE)
 
 
 def test_restarts_on_the_same_nodes():
@@ -255,8 +240,8 @@ def test_restarts_on_the_same_nodes():
         assert [(e.time_s, e.overhead_s, e.lost_s, e.cause) for e in halts] == [
             (at, 5.0, undone, "GPU") for at in times
         ]
-        assert lines(run, NODE_ERROR) == [(at, NO_JOB) for at in times]
-        assert lines(run, EventType.COMPLETE) == [(end_s, 0)]
+        assert events_of(run, NODE_ERROR) == [(at, NO_JOB) for at in times]
+        assert events_of(run, EventType.COMPLETE) == [(end_s, 0)]
         lost = len(times) * (undone + 5.0) * 4 / 3600
         assert measure_run(run.simulation).losses == {"GPU": (len(times), pytest.approx(lost))}
 
@@ -272,7 +257,7 @@ def test_work_before_a_restart_in_place_is_still_unsaved():
         run, _ = run_of([Job("a", 0.0, 100, 4)], 1, failures, {0.0: {"a": X4}, 69.0: {"a": X4}})
     failed = next(e for e in run.simulation.log.events if e.event_type == EventType.FAIL)
     assert (failed.lost_s, failed.lost_iterations) == (25.0, pytest.approx(25.0))
-    assert lines(run, EventType.COMPLETE) == [(139.0, 0)]
+    assert events_of(run, EventType.COMPLETE) == [(139.0, 0)]
 
 
 def fault(time_s, node=0, repair_s=100.0, luck=0.0):
@@ -282,7 +267,7 @@ def fault(time_s, node=0, repair_s=100.0, luck=0.0):
 def test_spares_take_the_place_of_failed_nodes():
     # One spare: the first failure is out for the swap of 10 s; the second waits for the first node's repair
     # at 100, 60 s, and 10; the third, whose own repair is over sooner, waits for that.
-    cluster = small_scenario([Job("a", 0.0, 1)], {"X": (4, 4)}, ONE_S).cluster
+    cluster = small_cluster({"X": (4, 4)})
     draw = Draw(0, None, 100.0, FailureModel(spares=Spares(1, 10.0)))
     repairs = Repairs(draw, cluster)
     outages = [repairs.outage_s(fault(at, node)) for at, node in ((0.0, 0), (40.0, 1), (50.0, 2))]
@@ -296,7 +281,7 @@ def test_enough_spares_cover_the_share_of_failures_that_poisson_says():
     # stays Poisson's.
     model = FailureModel(spares=Spares(2, 1e-3))
     draw = Draw(0, 1e5, 1000.0, model)
-    cluster = small_scenario([Job("a", 0.0, 1)], {"X": (100, 4)}, ONE_S).cluster
+    cluster = small_cluster({"X": (100, 4)})
     repairs, found = Repairs(draw, cluster), []
     for drawn in draw.faults(cluster, (), ()):
         if len(found) == 4000:
@@ -310,7 +295,7 @@ def test_repeat_offenders_and_their_exclusion():
     # 1,900 s, offenders each 190 s, and 10 / 19 = 53 % of all failures are theirs.
     model = FailureModel(offenders=Offenders(0.1, 10.0))
     draw = Draw(1, 1000.0, 1e-6, model)
-    cluster = small_scenario([Job("a", 0.0, 1)], {"X": (400, 4)}, ONE_S).cluster
+    cluster = small_cluster({"X": (400, 4)})
     offend = {node for node in range(400) if draw.offends(node)}
     assert len(offend) == pytest.approx(40, abs=12)
     faults = []
@@ -336,15 +321,8 @@ def test_repeat_offenders_and_their_exclusion():
 @pytest.mark.slow
 def test_the_same_failures_hit_every_policy():
     # Failures do not depend on decisions: their log is the same, up to the end of the shorter run.
-    overrides = [
-        "scenario.name=testbed",
-        "failures=rsc-1",
-        "scenario.failures.rate_scale=2000",
-        "horizon_s=40000",
-    ]
-    from clustergym.scenario.scenario_config import build_scenario
-
-    scenario = build_scenario(compose(overrides))
+    words = ["failures=rsc-1", "scenario.failures.rate_scale=2000", "horizon_s=40000"]
+    scenario = load_scenario("testbed", words)
     logs = []
     for name in ("fcfs", "srtf"):
         run = simulate(scenario, make_policy({"name": name}), Buddy())
@@ -367,7 +345,7 @@ def test_slow_nodes_are_as_many_as_asked_for():
     # One node that is always slow, all but: 100 iterations of 3 s.
     always = SlowNodes(share=0.999999, factor=3.0, duration_s=1e9, seed=0)
     run, _ = run_of([Job("a", 0.0, 100, 4)], 1, always, {0.0: {"a": X4}})
-    assert lines(run, EventType.COMPLETE) == [(300.0, 0)]
+    assert events_of(run, EventType.COMPLETE) == [(300.0, 0)]
     assert measure_run(run.simulation).metrics["slow_nodes"] == 1
 
 
@@ -379,9 +357,9 @@ def test_maintenance_drains_waits_and_then_preempts():
     jobs = [Job("a", 0.0, 40, 4), Job("b", 0.0, 120, 4)]
     entries = {0.0: {"a": X4, "b": X4}, 100.0: {"b": X4}}
     run, _ = run_of(jobs, 2, plan, entries)
-    assert lines(run, "drained", "undrained")[:3] == [(40.0, NO_JOB), (50.0, NO_JOB), (100.0, NO_JOB)]
-    assert lines(run, EventType.PREEMPT) == [(100.0, 1)]
-    assert lines(run, EventType.COMPLETE) == [(40.0, 0), (120.0, 1)]
+    assert events_of(run, "drained", "undrained")[:3] == [(40.0, NO_JOB), (50.0, NO_JOB), (100.0, NO_JOB)]
+    assert events_of(run, EventType.PREEMPT) == [(100.0, 1)]
+    assert events_of(run, EventType.COMPLETE) == [(40.0, 0), (120.0, 1)]
     assert measure_run(run.simulation).metrics["nodes_maintained"] == 2
 
 
@@ -397,8 +375,8 @@ def test_jobs_that_fail_by_themselves():
     both = {"a": X4, "b": X4}
     entries = {0.0: both, 50.0: both, 60.0: {"b": X4}, 80.0: both, 90.0: both}
     run, _ = run_of(jobs, 2, Planned(share=0.5, seed=0), entries, rounds=10.0)
-    assert lines(run, EventType.FAIL) == [(30.0, 0), (80.0, 0)]
-    assert lines(run, EventType.COMPLETE) == [(100.0, 1), (180.0, 0)]
+    assert events_of(run, EventType.FAIL) == [(30.0, 0), (80.0, 0)]
+    assert events_of(run, EventType.COMPLETE) == [(100.0, 1), (180.0, 0)]
     assert measure_run(run.simulation).losses["job"].interruptions == 2
     drawn = JobFailures(share=0.4, after_s=100.0, most=2, seed=3)
     delays = [drawn.delays_s(row) for row in range(3000)]
@@ -432,8 +410,7 @@ def test_gpus_and_work_are_conserved(scenario, model, seed, name):
         JobFailures(share=0.3, after_s=20.0, seed=seed),
     )
     scenario = replace(scenario, disturbances=(failures, *others))
-    policy = make_policy({"name": name})
-    run = simulate(scenario, policy, Buddy(defragment_s=100.0), seed)
+    run = simulate(scenario, make_policy({"name": name}), Buddy(defragment_s=100.0), seed)
     # Raises if a job that finished has not done its work, or the log contradicts itself.
     measured = measure_run(run.simulation)
     allocations = run.simulation.allocations
@@ -441,21 +418,12 @@ def test_gpus_and_work_are_conserved(scenario, model, seed, name):
     assert not [holder for holder in allocations.holders if holder >= 0]
     assert int(allocations.free.sum()) + down == int(scenario.cluster.capacity.sum())
     assert 0 <= measured.metrics["failure_gpu_hours"] * 3600 <= measured.records.held_gpu_s.sum() + 1e-6
-    again = replay(
-        scenario, Buddy(defragment_s=100.0), policy.information_class, policy.round_s, seed,
-        run.simulation.changes,
-    )  # fmt: skip
-    assert again.log.digest == run.simulation.log.digest
+    assert replays(run.simulation, Buddy(defragment_s=100.0), seed)
 
 
 @refused("disturbances")
 def test_bad_input_is_one_line(given, said):
-    kinds = {
-        "failures": Failures,
-        "maintenance": Maintenance,
-        "slow_nodes": SlowNodes,
-        "job_failures": JobFailures,
-    }
+    kinds = {of.key: of for of in (Failures, Maintenance, SlowNodes, JobFailures)}
     scenario = small_scenario([Job("a", 0.0, 1)], {"X": (2, 4)}, ONE_S)
     ((kind, keys),) = given.items()
     with said.of_error():

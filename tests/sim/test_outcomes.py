@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.buddy import Buddy
-from scenarios import Job, Script, small_scenario
+from scenarios import Job, Script, replays, small_scenario
 
 import clustergym
 from clustergym.results.bounds.bounds import lower_bounds
@@ -17,7 +17,7 @@ from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.registry import make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled.scenario_arrays import UncoveredError, check_covered
-from clustergym.sim.drive import replay, simulate
+from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventType
 from clustergym.trace.trace import Trace
@@ -148,8 +148,7 @@ def test_a_node_failure_undoes_work_of_a_job_that_its_log_kills() -> None:
 def test_a_run_with_outcomes_is_rebuilt_from_its_decisions() -> None:
     scenario = two_jobs()
     run = simulate(scenario, Script(scenario, SCRIPT), Buddy(defragment_s=None))
-    again = replay(scenario, Buddy(defragment_s=None), NONE, None, 0, run.simulation.changes)
-    assert again.log.digest == run.simulation.log.digest
+    assert replays(run.simulation, Buddy(defragment_s=None))
 
 
 def test_compiled_episodes_refuse_them_in_a_line_that_names_the_setting() -> None:

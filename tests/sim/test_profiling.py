@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 from clustergym.policies.placers.buddy import Buddy
-from scenarios import Job, Script, price, small_scenario
+from scenarios import Job, Script, price, replays, small_scenario
 
 from clustergym.results.measured_run import measure_run
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.disturbances.failures import Failures, NodeFailure
 from clustergym.scenario.policy import Decision, Infeasible, InformationClass
 from clustergym.sim.allocator import Allocator
-from clustergym.sim.drive import replay, simulate
+from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventType
 
@@ -47,8 +47,7 @@ def times_of(run, kind):
 def run_of(scenario, entries, information=PROFILED):
     """Run a script; a replay of its decisions gives the same log."""
     run = simulate(scenario, Script(scenario, entries, information), Buddy())
-    again = replay(scenario, Buddy(), information, None, 0, run.simulation.changes)
-    assert again.log.events == run.simulation.log.events
+    assert replays(run.simulation)
     return run
 
 

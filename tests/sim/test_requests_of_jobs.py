@@ -29,12 +29,9 @@ def test_a_job_of_any_type_asks_for_its_fastest() -> None:
 def test_policies_see_the_nodes_that_jobs_ask_for() -> None:
     plain = small_scenario(JOBS, {"X": (2, 2), "Y": (2, 2)}, TIMES)
     view = simulate(plain, Buddy()).advance()
-    assert view is not None
     assert view.requested_nodes is None
     asked = replace(plain, trace=replace(plain.trace, nodes=np.array([2, 0, 1])))
     view = simulate(asked, SlurmPlacer()).advance()
-    assert view is not None
-    assert view.requested_nodes is not None
     assert view.requested_nodes.tolist() == [2, 0, 1]
 
 

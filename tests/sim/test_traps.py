@@ -7,7 +7,7 @@ import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.random import RandomLegal
-from scenarios import Job, Script, price, small_scenario
+from scenarios import Job, Script, replays, small_scenario
 
 from clustergym.common.errors import InputError
 from clustergym.results.measured_run import measure_run
@@ -57,6 +57,14 @@ def test_a_restart_costs_every_policy_the_same(information):
     assert overhead == [10.0, 45.0, 10.0]
 
 
+def views_of(scenario):
+    """Yield each View of a run under FCFS."""
+    simulation, fcfs = Simulation(scenario, Buddy(), InformationClass.NONE), FirstComeFirstServed()
+    while (view := simulation.advance()) is not None:
+        yield view
+        simulation.apply(fcfs.schedule(view))
+
+
 class DoesNothing(Policy):
     """What a policy with a missing solver amounts to."""
 
@@ -97,11 +105,7 @@ def test_a_job_cannot_be_started_before_it_is_submitted():
 def test_no_view_shows_a_job_that_is_not_submitted_yet():
     jobs = [Job(f"j{i}", 10.0 * i, 7) for i in range(6)]
     scenario = small_scenario(jobs, X, LINEAR)
-    simulation = Simulation(scenario, Buddy(), InformationClass.NONE)
-    fcfs = FirstComeFirstServed()
-    while (view := simulation.advance()) is not None:
-        assert (view.submit_s <= view.now_s).all()
-        simulation.apply(fcfs.schedule(view))
+    assert all((view.submit_s <= view.now_s).all() for view in views_of(scenario))
 
 
 def test_a_job_that_fits_nowhere_is_dropped_by_name_and_blocks_no_one():
@@ -143,11 +147,7 @@ def test_events_at_one_instant_are_one_decision_point():
     # a ends at exactly 20 s, when b and c are submitted.
     jobs = [Job("a", 0, 20, gpus=4), Job("b", 20, 5, gpus=2), Job("c", 20, 5, gpus=2)]
     scenario = small_scenario(jobs, X, LINEAR)
-    simulation = Simulation(scenario, Buddy(), InformationClass.NONE)
-    fcfs, seen = FirstComeFirstServed(), []
-    while (view := simulation.advance()) is not None:
-        seen.append((view.now_s, view.job.tolist()))
-        simulation.apply(fcfs.schedule(view))
+    seen = [(view.now_s, view.job.tolist()) for view in views_of(scenario)]
     assert seen == [(0.0, [0]), (20.0, [1, 2])]
 
 
@@ -194,8 +194,7 @@ def test_a_policy_decides_again_when_it_asked_to():
         simulation.apply(replace(decision, again_s=asked.get(view.now_s)))
     assert seen == [0.0, 3.0, 9.0]
     assert simulation.end_s == 49.0
-    again = replay(scenario, Buddy(), InformationClass.NONE, None, 0, simulation.changes)
-    assert again.log.digest == simulation.log.digest
+    assert replays(simulation)
 
 
 @pytest.mark.parametrize("again_s", [float("nan"), float("inf"), "soon"])
@@ -210,48 +209,13 @@ def test_a_policy_decides_again_at_a_time(again_s):
 def test_rounds_come_only_while_jobs_are_in_the_system():
     jobs = [Job("a", 130, 50), Job("b", 100_000, 1)]
     scenario = small_scenario(jobs, X, LINEAR, rounds=100.0)
-    simulation = Simulation(scenario, Buddy(), InformationClass.NONE)
-    fcfs, seen = FirstComeFirstServed(), []
-    while (view := simulation.advance()) is not None:
-        seen.append(view.now_s)
-        simulation.apply(fcfs.schedule(view))
     # a starts at the round of 200 s and ends at 400; b is submitted on a round.
-    assert seen == [200.0, 300.0, 100_000.0]
-
-
-def test_profiling_holds_gpus_and_time_and_comes_first():
-    # Types X and Y, a GPU of each is held for 30 s; the job may start once one is profiled.
-    scenario = small_scenario(
-        [Job("a", 0, 10, gpus=4, gpu_type="X")],
-        {"X": (1, 4), "Y": (1, 2)},
-        {"m": {"X": {4: 1.0}, "Y": {2: 3.0}}},
-        costs=Costs(search="proxy", profile=price("profiled", 30.0)),
-    )
-    simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
-    view = simulation.advance()
-    assert view is not None
-    assert view.now_s == 30.0
-    assert view.feasible[0].any(axis=1).tolist() == [True, True]
-    kinds = [(e.event_type.value, e.time_s, e.gpu_type) for e in simulation.log.events]
-    assert kinds == [
-        ("submit", 0.0, -1),
-        ("profile_start", 0.0, 0),
-        ("profile_start", 0.0, 1),
-        ("profile_end", 30.0, 0),
-        ("profile_end", 30.0, 1),
-    ]
-    simulation.apply(Decision.of([(0, 0, 4)]))
-    while (view := simulation.advance()) is not None:
-        simulation.apply(Decision.keep(view))
-    metrics = measure_run(simulation).metrics
-    assert metrics["profiling_gpu_hours"] == pytest.approx(60 / 3600)
-    assert metrics["jct_mean"] == pytest.approx(40.0)
+    assert [view.now_s for view in views_of(scenario)] == [200.0, 300.0, 100_000.0]
 
 
 def test_information_class_none_sees_no_iteration_times():
     scenario = small_scenario([Job("a", 0, 10)], X, LINEAR)
     view = Simulation(scenario, Buddy(), InformationClass.NONE).advance()
-    assert view is not None
     with pytest.raises(InformationError, match="no iteration times"):
         view.iteration_time_s()
 
@@ -259,6 +223,5 @@ def test_information_class_none_sees_no_iteration_times():
 def test_bootstrap_scales_the_least_feasible_count_linearly():
     scenario = small_scenario([Job("a", 0, 10, gpus=2)], X, {"m": {"X": {2: 3.0, 4: 2.9}}})
     view = Simulation(scenario, Buddy(), InformationClass.BOOTSTRAP).advance()
-    assert view is not None
     # 1 GPU does not fit; 2 take 3 s, so 4 would take 1.5 s, whatever the truth.
     assert view.iteration_time_s()[0, 0].tolist() == [np.inf, 3.0, 1.5]

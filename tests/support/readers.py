@@ -335,3 +335,9 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "sharing-weights": (checkpoints.TRAINED / "sharing.safetensors",),
 }
 """Valid files of the repository to start from, besides those among the regressions."""
+
+
+def valid_contents(name: str) -> list[bytes]:
+    """Return small valid contents of a reader's file."""
+    paths = [*sorted((ROOT / "tests" / "regressions" / name).glob("valid*")), *SEEDS.get(name, ())]
+    return [path.read_bytes() for path in paths if path.stat().st_size < 20_000]

@@ -1,23 +1,27 @@
 """Small scenarios with every number given, for tests worked out by hand."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from clustergym.policies.placers.buddy import Buddy
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.oracle.base import OracleTables
 from clustergym.scenario.costs import Costs, ProfilePrice
+from clustergym.scenario.disturbance import Disturbance
 from clustergym.scenario.disturbances.failures import Failures
 from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservation
-from clustergym.scenario.policy import Decision, InformationClass, Policy, View
+from clustergym.scenario.policy import Decision, InformationClass, Placer, Policy, View
 from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
-from clustergym.sim.drive import Run
+from clustergym.sim.drive import Run, replay, simulate
+from clustergym.sim.engines import AnySimulation
 from clustergym.sim.log import EventType
 from clustergym.trace.trace import Trace
 
 Times = Mapping[str, Mapping[str, Mapping[int, float]]]
 """model family -> GPU type -> count -> seconds per iteration; what is left out is infeasible."""
+ONE_S: Times = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 
 
 @dataclass(frozen=True)
@@ -165,3 +169,31 @@ def decided(scenario: Scenario, decision: Decision) -> dict[str, tuple[str, int]
     """Return the names of GPU types and the GPU counts, by job id."""
     ids, kinds = scenario.trace.job_id, scenario.cluster.gpu_types
     return {ids[job]: (kinds[kind], gpus) for job, (kind, gpus) in allotments(decision).items()}
+
+
+def run_of(
+    jobs: Sequence[Job],
+    nodes: int,
+    disturbance: Disturbance,
+    entries: Mapping[float, Mapping[str, tuple[str, int]]],
+    information: InformationClass = InformationClass.NONE,
+    **more: object,
+) -> tuple[Run, Script]:
+    """Run a script on nodes of four X, of which an iteration takes 1 s; return the run and the script."""
+    scenario = small_scenario(jobs, {"X": (nodes, 4)}, ONE_S, **more)  # type: ignore[arg-type]
+    scenario = replace(scenario, disturbances=(disturbance,))
+    script = Script(scenario, entries, information)
+    return simulate(scenario, script, Buddy()), script
+
+
+def events_of(run: Run, *kinds: str) -> list[tuple[float, int]]:
+    """Return the time and the job of each event of some kinds."""
+    return [(event.time_s, event.job) for event in run.simulation.log.events if event.event_type in kinds]
+
+
+def replays(simulation: AnySimulation, placer: Placer | None = None, seed: int = 0) -> bool:
+    """Return whether the decisions of a run, carried out anew, give the same log."""
+    scenario, changes = simulation.scenario, list(simulation.iterate_changes())
+    placer = placer or Buddy()
+    again = replay(scenario, placer, simulation.information, simulation.round_s, seed, changes)
+    return again.log.digest == simulation.log.digest and again.log.events == simulation.log.events

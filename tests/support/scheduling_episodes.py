@@ -1,7 +1,14 @@
-"""Plays scheduling environments in tests."""
+"""Plays and checks environments in tests."""
 
+import warnings
+from contextlib import contextmanager
+
+import gymnasium
 import numpy as np
+import pytest
 from gymnasium.spaces import Box
+from gymnasium.utils.env_checker import check_env
+from same_values import assert_same
 
 
 def drawn(env, mask, rng):
@@ -29,3 +36,29 @@ def legal_episode(env, seed, most=None, **options):
 def digest_of(env, seed):
     """Play in a worker process."""
     return legal_episode(env, seed)[3]["digest"]
+
+
+def check_without_a_warning(name, beyond=None, **parameters):
+    """Let Gymnasium and Stable-Baselines3 check an environment; they may warn of nothing but `beyond`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if beyond is not None:
+            warnings.filterwarnings("ignore", beyond)
+        check_env(gymnasium.make(name, **parameters).unwrapped)
+        checker = pytest.importorskip("stable_baselines3.common.env_checker", reason="SB3 is not installed")
+        checker.check_env(gymnasium.make(name, **parameters))
+
+
+@contextmanager
+def begun_vector(name, mode, **parameters):
+    """Begin two environments in a vector, each as it begins alone; yield the vector and what it told."""
+    envs = gymnasium.make_vec(name, num_envs=2, vectorization_mode=mode, **parameters)
+    try:
+        observation, info = envs.reset(seed=3)
+        for at, seed in enumerate((3, 4)):
+            alone, told = gymnasium.make(name, **parameters).reset(seed=seed)
+            assert_same({key: part[at] for key, part in observation.items()}, alone, name)
+            assert info["action_mask"][at].tolist() == told["action_mask"].tolist()
+        yield envs, info
+    finally:
+        envs.close()

@@ -58,12 +58,16 @@ def agrees(scenario: Scenario, policy: Learned, weights: np.ndarray) -> None:
     assert restarts_of(episode) == restarts
 
 
+@pytest.mark.parametrize("known", [KNOWN, InformationClass.NONE])
 @settings(max_examples=40, deadline=None)
 @given(scenario=random_scenarios(), seed=st.integers(0, 2**20))
-def test_agrees_with_the_engine_on_small_scenarios(tmp_path_factory, scenario, seed):
+def test_agrees_with_the_engine_on_small_scenarios(tmp_path_factory, known, scenario, seed):
+    rng = np.random.default_rng(seed)
     hidden = seed % 2 * 3 * (auction.INPUTS + 2)
-    weights = np.random.default_rng(seed).normal(size=features.COUNT + hidden)
-    agrees(scenario, learned(tmp_path_factory.mktemp("c"), weights), weights)
+    weights = rng.normal(size=features.COUNT + hidden)
+    if known == InformationClass.NONE:
+        weights = np.concatenate([weights, beliefs.START + rng.normal(size=beliefs.COUNT)])
+    agrees(scenario, learned(tmp_path_factory.mktemp("c"), weights, known=known), weights)
 
 
 @pytest.mark.parametrize("index", range(3))
@@ -73,16 +77,6 @@ def test_agrees_with_the_engine_on_training_scenarios(tmp_path, index, rounds):
     scenario = replace(draw_scenario(drawn, "train", 5, index), rounds=rounds)
     weights = start() + np.random.default_rng(index).normal(size=features.COUNT) / 3
     agrees(scenario, learned(tmp_path, weights), weights)
-
-
-@settings(max_examples=40, deadline=None)
-@given(scenario=random_scenarios(), seed=st.integers(0, 2**20))
-def test_one_that_is_told_no_times_agrees_with_the_engine(tmp_path_factory, scenario, seed):
-    rng = np.random.default_rng(seed)
-    weights = np.concatenate(
-        [rng.normal(size=features.COUNT), beliefs.START + rng.normal(size=beliefs.COUNT)]
-    )
-    agrees(scenario, learned(tmp_path_factory.mktemp("c"), weights, known=InformationClass.NONE), weights)
 
 
 BELIEFS = {"": (), "none": beliefs.START, "measures": beliefs.START_TOLD}
@@ -175,13 +169,7 @@ def test_an_enlargement_must_repay_its_restart(checkpoint_s, jct_s, restarts):
     # ends at 300 s; b has 60 of 90 iterations left: 600 s on one GPU, 300 s and the restart on two.
     # With 299 s it restarts and ends at 300 + 299 + 300 = 899 s; with 301 s it stays and ends at 900 s.
     jobs = [Job("a", 0.0, 30, family="m"), Job("b", 0.0, 90, family="m")]
-    scenario = small_scenario(
-        jobs,
-        {"X": (1, 2)},
-        TIMES,
-        checkpoint_s={"m": checkpoint_s},
-        costs=Costs(search="proxy", profile={}),
-    )
+    scenario = small_scenario(jobs, {"X": (1, 2)}, TIMES, checkpoint_s={"m": checkpoint_s})
     episode = AuctionEpisode.from_scenario(scenario, KNOWN)
     outcome = episode.run(weights_of(start=2.0, double=1.0))
     expected = 899.0 if restarts else jct_s

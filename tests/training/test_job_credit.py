@@ -67,7 +67,6 @@ def test_the_mean_of_all_jobs_costs_is_minus_the_return(name, parameters):
         assert costs.mean(1) == pytest.approx(-total, abs=1e-9)
         goes_on, steps = ~(terminated | truncated), steps + 1
     assert left[~goes_on].all()
-    envs.close()
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:99"])
@@ -75,7 +74,6 @@ def test_a_device_that_pytorch_does_not_have_is_refused(device):
     envs = make_envs("Priority-16-v0", jobs=4)
     with pytest.raises(InputError, match=rf"device: '{device}' cannot be used.*give cpu"):
         JobCreditLearner(envs, JobCreditAgent(device=device), 0)
-    envs.close()
 
 
 def test_edits_are_drawn_with_the_networks_probabilities():
@@ -93,7 +91,6 @@ def test_edits_are_drawn_with_the_networks_probabilities():
     assert (shares > 0.01).sum() > 1
     errors = np.sqrt(6_000 * shares * (1.0 - shares))
     assert (np.abs(counts - 6_000 * shares) <= 4.0 * errors + 1e-6).all()
-    envs.close()
 
 
 def test_a_term_that_is_no_sum_over_jobs_is_refused():
@@ -101,7 +98,6 @@ def test_a_term_that_is_no_sum_over_jobs_is_refused():
     envs.reset(seed=0)
     with pytest.raises(InputError, match="is no sum over jobs"):
         envs.job_costs(envs.row_jobs())
-    envs.close()
 
 
 def two_steps(**changed) -> Rollout:
@@ -160,7 +156,6 @@ def test_rows_that_are_exchanged_exchange_their_outputs():
     assert one[[2, 1, 0]] == pytest.approx(two[[0, 1, 2]], abs=1e-6)
     assert np.abs(one[0] - one[2]).max() > 1e-3
     assert (one[tables["jobs"][0, :, 0] == 0] == 0).all()
-    envs.close()
 
 
 @pytest.mark.parametrize("name", ["Elastic-16-v1", "Priority-16-v0"])
@@ -191,7 +186,6 @@ def test_what_costs_less_becomes_likelier(name):
         cost[:, :, 0] = costly(rollout)
         learner.update(rollout._replace(cost=cost))
     assert shares[-1] < 0.75 * shares[0]
-    envs.close()
 
 
 def test_chances_of_edits_are_those_of_all_actions():
@@ -215,7 +209,6 @@ def test_chances_of_edits_are_those_of_all_actions():
     stops = rollout.choices.actions == masks.shape[1] - 1
     assert stops.any()
     assert not stops.all()
-    envs.close()
 
 
 def test_rows_of_chosen_observations_are_found():

@@ -51,14 +51,9 @@ def test_other_weights_are_another_run(tmp_path):
     assert len(keys) == 2
 
 
-def test_what_is_no_checkpoint_of_a_placer_is_one_line(tmp_path, capsys):
-    args = [
-        "policy=sjf",
-        "placer=learned",
-        "scenario=pretraining",
-        "trace.jobs=5",
-        f"hydra.run.dir={tmp_path}",
-    ]
+def test_what_is_no_checkpoint_of_a_placer_is_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    args = ["policy=sjf", "placer=learned", "scenario=pretraining", "trace.jobs=5", "hydra.run.dir=out"]
     assert run_command.main([*args, "placer.checkpoint=nowhere"]) == 2
     assert "no checkpoint 'nowhere'" in error_line(capsys)
     assert run_command.main([*args, "placer.checkpoint=elastic"]) == 2

@@ -21,7 +21,6 @@ ARRIVALS = 400
 def test_it_decides_as_in_an_episode():
     scenario = load_scenario("sharing", ["policy=fcfs", f"trace.jobs={ARRIVALS}", "seed=3"])
     parts, cluster = scenario.parts, scenario.cluster
-    assert parts is not None
     nodes, usual = cluster.empty_nodes(), find_usual_requests(parts.rows, parts.accepted)
     episode = start_episode(Stream(nodes, parts.requests, parts.request, usual))
     play(episode, SHARES.load("sharing").weights)

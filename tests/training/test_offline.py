@@ -1,12 +1,12 @@
 """Offline data: what is written is what was played, and Minari reads it."""
 
-import importlib.util
 import json
-from pathlib import Path
+import sys
 
 import numpy as np
 import pytest
 from error_lines import error_line
+from example_files import import_file
 from refusals import refused
 
 from clustergym.commands.offline import main
@@ -100,7 +100,7 @@ def test_bad_input_is_one_line(given, said, tmp_path, capsys):
 
 
 def test_without_minari_a_line_says_what_to_install(monkeypatch, capsys):
-    monkeypatch.setitem(__import__("sys").modules, "minari", None)
+    monkeypatch.setitem(sys.modules, "minari", None)
     assert main([*SHORT]) == 2
     assert install_line("offline") in error_line(capsys)
 
@@ -109,10 +109,7 @@ def test_without_minari_a_line_says_what_to_install(monkeypatch, capsys):
 def test_a_clone_learns_from_the_expert(env, tmp_path, capsys):
     needs_minari()
     pytest.importorskip("torch")
-    path = Path(__file__).parents[2] / "examples" / "clone_offline.py"
-    spec = importlib.util.spec_from_file_location("clone_offline", path)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = import_file("examples/clone_offline.py")
     assert main([env, "--episodes", "6", "--out", str(tmp_path), "--kinds", "expert", "random"]) == 0
     capsys.readouterr()
     for method, kinds in (("clone", ["expert"]), ("awr", ["expert", "random"])):

@@ -1,5 +1,6 @@
 """PPO learns, is the same again, and its checkpoints are checked."""
 
+import hashlib
 import pickle
 
 import gymnasium
@@ -8,6 +9,7 @@ import pytest
 import yaml
 from gymnasium import spaces
 from refusals import refused
+from trainings import without_times
 
 from clustergym.commands import train as train_command
 from clustergym.common.errors import InputError
@@ -20,49 +22,29 @@ FEW_JOBS = ["env.jobs=6", "env.baseline=fcfs"]
 SMALL = [
     "processes=1", "progress=false", "agent.validation=2", "agent.traces=3", "agent.n_envs=2",
     "agent.steps=128", "agent.validate_every=64", "agent.batch_size=16", "agent.hidden=[8]",
+    "agent=ppo", "agent.n_steps=32", "agent.n_epochs=2",
 ]  # fmt: skip
-OWN = {
-    "ppo": ["agent.n_steps=32", "agent.n_epochs=2"],
-}
 
 
-def run_train(folder, agent: str, *more: str) -> int:
-    return train_command.main([f"agent={agent}", *SMALL, *OWN[agent], *FEW_JOBS, f"output={folder}", *more])
-
-
-def without_times(path) -> dict:
-    about = yaml.safe_load(path.read_text())
-    return {key: value for key, value in about.items() if key not in ("wall_s", "command", "git_revision")}
+def run_train(folder, *more: str):
+    """Train in a folder; return the path of the checkpoint."""
+    assert train_command.main([*SMALL, *FEW_JOBS, f"output={folder / 'ppo'}", *more]) == 0
+    return folder / "ppo" / "ppo.safetensors"
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Folder of one training of each agent."""
-    folder = tmp_path_factory.mktemp("trained")
-    for agent in OWN:
-        assert run_train(folder / agent, agent) == 0
-    return folder
+    return run_train(tmp_path_factory.mktemp("trained"))
 
 
-@pytest.mark.parametrize("agent", OWN)
-def test_the_same_seed_gives_the_same_bytes(agent, trained, tmp_path):
-    assert run_train(tmp_path / agent, agent) == 0
-    name = f"{agent}.safetensors"
-    assert (tmp_path / agent / name).read_bytes() == (trained / agent / name).read_bytes()
-    assert without_times(tmp_path / agent / f"{agent}.yaml") == without_times(
-        trained / agent / f"{agent}.yaml"
-    )
+def test_the_same_seed_gives_the_same_bytes_and_another_one_others(trained, tmp_path):
+    again, other = run_train(tmp_path), run_train(tmp_path / "other", "seed=1")
+    assert again.read_bytes() == trained.read_bytes() != other.read_bytes()
+    assert without_times(again.with_suffix(".yaml")) == without_times(trained.with_suffix(".yaml"))
 
 
-def test_another_seed_gives_another_network(trained, tmp_path):
-    assert run_train(tmp_path / "ppo", "ppo", "seed=1") == 0
-    name = "ppo.safetensors"
-    assert (tmp_path / "ppo" / name).read_bytes() != (trained / "ppo" / name).read_bytes()
-
-
-@pytest.mark.parametrize("agent", OWN)
-def test_a_checkpoint_plays_as_it_did_in_training(agent, trained):
-    loaded = network_checkpoints.load(str(trained / agent / f"{agent}.safetensors"))
+def test_a_checkpoint_plays_as_it_did_in_training(trained):
+    loaded = network_checkpoints.load(str(trained))
     curves = loaded.about["curves"]
     env = make_split_env(loaded.about["traces"]["env"], "dev", 2)
     figures = network_agent.greedy_figures(loaded.policy, env, 2)
@@ -72,8 +54,8 @@ def test_a_checkpoint_plays_as_it_did_in_training(agent, trained):
 
 def test_other_discrete_environments_train_too(tmp_path):
     """Placement has no traces: its splits differ in the seed of `reset`."""
-    given = ["agent=ppo", *SMALL, *OWN["ppo"], "env=placement-small", "~env.baseline"]
-    assert train_command.main([*given, f"output={tmp_path / 'p'}"]) == 0
+    words = [*SMALL, "env=placement-small", "~env.baseline", f"output={tmp_path / 'p'}"]
+    assert train_command.main(words) == 0
     path = str(tmp_path / "p" / "p.safetensors")
     assert network_checkpoints.load(path).about["environment"] == "ClusterGym/Placement-small-v0"
     with pytest.raises(InputError, match="schedules no jobs"):
@@ -100,19 +82,14 @@ class Guess(gymnasium.Env):
         return self._next(), self.reward(won), self.left == 0, False, {}
 
 
-@pytest.mark.parametrize("agent", OWN)
-def test_what_can_be_learned_is_learned(agent, tmp_path, monkeypatch):
+def test_what_can_be_learned_is_learned(tmp_path, monkeypatch):
     # A guess at random is right in 10 of 20 steps.
     monkeypatch.setattr(network_agent, "make_split_env", lambda _, *more: SplitEnv(Guess(), *more))
     monkeypatch.setattr(vector_envs, "split_vec_env", lambda *_: None)
     monkeypatch.setattr(network_checkpoints, "describe_env", lambda env: {})
-    parameters = {
-        "ppo": {"n_steps": 128, "batch_size": 64},
-    }
     given = {"steps": 1500, "validate_every": 500, "validation": 3, "n_envs": 2, "hidden": [16]}
-    made = make_agent(
-        {"name": agent, **given, **parameters[agent], "learning_rate": 3e-3, "reward_scale": 1.0}
-    )
+    given |= {"n_steps": 128, "batch_size": 64, "learning_rate": 3e-3, "reward_scale": 1.0}
+    made = make_agent({"name": "ppo", **given})
     trained = made.train(0, 1, tmp_path / "state.json", lambda *_: None)
     assert trained.curves["best"] == 20.0
 
@@ -138,12 +115,10 @@ def test_splits_share_no_trace():
     assert len(set.union(*names.values())) == sum(len(one) for one in names.values()) > 6
 
 
-def copied(source, folder, change=None):
-    """Copy a checkpoint; `change` edits its YAML."""
+def copied(source, folder, **changes):
+    """Copy a checkpoint, with changes in its YAML."""
     folder.mkdir()
-    about = yaml.safe_load(source.with_suffix(".yaml").read_text())
-    if change is not None:
-        change(about)
+    about = yaml.safe_load(source.with_suffix(".yaml").read_text()) | changes
     (folder / "x.yaml").write_text(yaml.safe_dump(about, sort_keys=False))
     (folder / "x.safetensors").write_bytes(source.read_bytes())
     return folder / "x.safetensors"
@@ -151,7 +126,7 @@ def copied(source, folder, change=None):
 
 @refused("network-files")
 def test_a_checkpoint_that_does_not_fit_is_refused(given, said, trained, tmp_path):
-    path = copied(trained / "ppo" / "ppo.safetensors", tmp_path / "x", lambda about: about.update(given))
+    path = copied(trained, tmp_path / "x", **given)
     with said.of_error(tmp_path):
         network_checkpoints.load(str(path))
 
@@ -165,12 +140,7 @@ class Evil:
 
 @pytest.mark.parametrize("data", [b"", b"junk" * 9, pickle.dumps(Evil()), b"\xff" * 8])
 def test_a_file_that_is_no_checkpoint_is_refused(trained, tmp_path, data):
-    import hashlib
-
-    digest = hashlib.sha256(data).hexdigest()
-    path = copied(
-        trained / "ppo" / "ppo.safetensors", tmp_path / "x", lambda about: about.update(sha256=digest)
-    )
+    path = copied(trained, tmp_path / "x", sha256=hashlib.sha256(data).hexdigest())
     path.write_bytes(data)
     with pytest.raises(InputError, match="is not a safetensors file"):
         network_checkpoints.load(str(path))

@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from clustergym.common.errors import InputError
 from clustergym.envs.episodes import trace_seed
 from clustergym.envs.registration import register_envs
 
@@ -14,15 +15,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("cma", reason="cma is not installed")
 pytest.importorskip("stable_baselines3", reason="stable-baselines3 is not installed")
 pytestmark = pytest.mark.compiled
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def learners(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    yield
-    for name in ("linear_scores", "decima"):
-        sys.modules.pop(name, None)
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from decima import DecimaLearner, DecimaNetwork, Episodes, Reinforce, baselines  # noqa: E402
+from linear_scores import Evolution, LinearSearch, make_scores  # noqa: E402
 
 
 def make_envs(name: str, number: int, **parameters):
@@ -52,8 +47,6 @@ def begin(envs, rounds: int):
 
 
 def test_the_baseline_is_the_mean_return_at_the_same_time():
-    from decima import baselines
-
     # The first rollout acts at 0 s, twice at 10 s, and ends at 20 s; the second at 0 and 30 s, to 40 s.
     times = [np.array([0.0, 10.0, 10.0]), np.array([0.0, 30.0])]
     to_come = [np.array([-6.0, -4.0, -4.0]), np.array([-9.0, -3.0])]
@@ -64,8 +57,6 @@ def test_the_baseline_is_the_mean_return_at_the_same_time():
 
 
 def test_advantages_of_a_group_are_of_its_own_trace():
-    from decima import Episodes
-
     # Environments 0 and 1 share a trace, 2 and 3 another one, of twice the cost.
     of = np.array([0, 1, 2, 3, 0, 1])
     times, rewards = np.array([0.0, 0, 0, 0, 10, 10]), np.array([-1.0, -2, -8, -6, -3, -6])
@@ -75,8 +66,6 @@ def test_advantages_of_a_group_are_of_its_own_trace():
 
 @pytest.mark.parametrize("name", ["Burst-16-v0", "Priority-16-v0"])
 def test_decimas_scores_of_exchanged_rows_are_exchanged(name):
-    from decima import DecimaNetwork
-
     envs = make_envs(name, 3)
     seen, _ = begin(envs, 6)
     torch.manual_seed(0)
@@ -97,8 +86,6 @@ def test_decimas_scores_of_exchanged_rows_are_exchanged(name):
 
 @pytest.mark.parametrize("name", ["Burst-16-v0", "Priority-16-v0"])
 def test_linear_scores_of_exchanged_rows_are_exchanged(name):
-    from linear_scores import make_scores
-
     envs = make_envs(name, 3)
     scores = make_scores(envs, 0)
     seen, masks = begin(envs, 6)
@@ -113,8 +100,6 @@ def test_linear_scores_of_exchanged_rows_are_exchanged(name):
 
 
 def test_the_best_legal_edit_is_played_and_of_equal_ones_stop():
-    from linear_scores import make_scores
-
     envs = make_envs("Burst-16-v0", 2)
     scores = make_scores(envs, 0)
     seen, masks = begin(envs, 6)
@@ -128,8 +113,6 @@ def test_the_best_legal_edit_is_played_and_of_equal_ones_stop():
 
 
 def test_candidates_play_all_traces_whatever_the_number_of_environments():
-    from linear_scores import Evolution, LinearSearch
-
     seeds, found = [trace_seed("train", at) for at in (0, 4, 7)], []
     for number in (2, 6, 7):
         envs = make_envs("Priority-16-v0", number, split="train")
@@ -144,8 +127,6 @@ def test_candidates_play_all_traces_whatever_the_number_of_environments():
 
 
 def test_a_search_goes_towards_the_better_candidates():
-    from linear_scores import Evolution, LinearSearch
-
     envs = make_envs("Burst-16-v0", 4, split="train")
     search, found = LinearSearch(envs, Evolution(population=8, traces=2, among=5), 0), []
 
@@ -166,8 +147,6 @@ def test_a_search_goes_towards_the_better_candidates():
 
 @pytest.mark.parametrize("name", ["Burst-16-v0", "Priority-16-v0"])
 def test_decimas_update_makes_rollouts_that_were_better_more_likely(name):
-    from decima import DecimaLearner, Reinforce
-
     envs = make_envs(name, 4, split="train", jobs=3)
     learner = DecimaLearner(envs, Reinforce(rollouts=2, ent_coef=0.0, learning_rate=1e-3), 0)
     episodes = learner.collect()
@@ -185,19 +164,11 @@ def test_decimas_update_makes_rollouts_that_were_better_more_likely(name):
 
 
 def test_rollouts_that_cannot_be_grouped_are_refused():
-    from decima import DecimaLearner, Reinforce
-
-    from clustergym.common.errors import InputError
-
     with pytest.raises(InputError, match=r"num_envs: 3 cannot be grouped.*multiple of rollouts=2"):
         DecimaLearner(make_envs("Burst-16-v0", 3), Reinforce(rollouts=2), 0)
 
 
 def test_gradients_that_are_no_numbers_are_refused():
-    from decima import DecimaLearner, Reinforce
-
-    from clustergym.common.errors import InputError
-
     learner = DecimaLearner(make_envs("Burst-16-v0", 2, split="train", jobs=2), Reinforce(rollouts=2), 0)
     episodes = learner.collect()
     with torch.no_grad():

@@ -145,15 +145,9 @@ def test_windows_that_fail_have_failures_of_their_own() -> None:
     assert seeds[0] == seeds[2] != seeds[1]
     assert {"completed", "failed"} <= set(windows[0].trace.outcome or ())
     # Drawn last: all else is as without failures.
-    assert (
-        windows[0].trace.submit_s.tolist()
-        == draw_scenario(
-            drawn(traces={**failing, "overrides": [FREE, "trace.outcomes=philly"]}),
-            "train",
-            0,
-            0,
-        ).trace.submit_s.tolist()
-    )
+    alike = {**failing, "overrides": [FREE, "trace.outcomes=philly"]}
+    plain = draw_scenario(drawn(traces=alike), "train", 0, 0)
+    assert windows[0].trace.submit_s.tolist() == plain.trace.submit_s.tolist()
 
 
 def test_arrivals_of_a_synthetic_window_begin_at_the_hour_drawn_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from error_lines import error_line
+from trainings import AUCTION
 from wandb_log import artifacts, rows, run_of
 
 from clustergym.commands import train as train_command
@@ -18,11 +19,6 @@ from clustergym.sim.compiled import numba_cache
 from clustergym.training import training
 
 ROOT = Path(__file__).parents[2]
-ES = [
-    "processes=1", "agent.population=6", "agent.episodes=4", "agent.validation=4", "agent.generations=4",
-    "agent.validate_every=2", "agent.scenarios.origin=synthetic", "agent.scenarios.jobs=[20,30]",
-    "agent.scenarios.gpus=16", "agent.scenarios.types=[2]",
-]  # fmt: skip
 PPO = [
     "agent=ppo", "processes=1", "progress=false", "env.jobs=5", "env.rows=8", "env.baseline=null",
     "agent.validation=1", "agent.traces=2", "agent.n_envs=1", "agent.steps=32",
@@ -33,7 +29,7 @@ PPO = [
 def test_a_training_that_goes_on_tells_its_new_run_everything(tmp_path):
     pytest.importorskip("wandb", reason="pip install 'clustergym[wandb]'")
     folder = tmp_path / "t"
-    line = [sys.executable, "-m", "clustergym.train", *ES, "agent.episodes=30", "logger=wandb", "seed=3"]
+    line = [sys.executable, "-m", "clustergym.train", *AUCTION, "agent.episodes=30", "logger=wandb", "seed=3"]
     line.append(f"output={folder}")
     # What is compiled lies where the other tests have it; all else of the home folder is new.
     compiled = {"NUMBA_CACHE_DIR": str(numba_cache._cache_dir().parents[1])}
@@ -122,7 +118,7 @@ def test_a_training_that_fails_ends_its_run_as_failed(tmp_path, runs, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr("clustergym.training.auction_evolution.objectives", dies)
-    assert train_command.main([*ES, "logger=wandb", f"output={tmp_path / 'a'}"]) == 130
+    assert train_command.main([*AUCTION, "logger=wandb", f"output={tmp_path / 'a'}"]) == 130
     assert runs[0].ended == 1
 
 
@@ -136,6 +132,6 @@ def test_a_training_that_fails_ends_its_run_as_failed(tmp_path, runs, monkeypatc
 )
 def test_mistakes_are_one_line_before_any_training(overrides, line, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    assert train_command.main([*ES, f"output={tmp_path / 'out'}", *overrides]) == 2
+    assert train_command.main([*AUCTION, f"output={tmp_path / 'out'}", *overrides]) == 2
     assert line in error_line(capsys)
     assert not (tmp_path / "out").exists()

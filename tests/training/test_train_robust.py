@@ -27,7 +27,6 @@ PPO = [
     "agent.steps=192", "agent.validate_every=64", "agent.batch_size=16", "agent.hidden=[8]",
     "agent.n_steps=16", "agent.n_epochs=1", "env.jobs=5", "env.baseline=fcfs",
 ]  # fmt: skip
-STATES = {"auction_es": "state.json"}
 WORDS = {"auction_es": ES, "ppo": PPO}
 
 
@@ -59,40 +58,36 @@ def started(work) -> int:
     os._exit(status)
 
 
-@pytest.mark.parametrize("agent", STATES)
-def test_killed_at_random_moments_it_ends_in_the_same_bytes(agent, whole, tmp_path):
-    folder, rng = tmp_path / agent, np.random.default_rng(8)
-    there = whole / agent
+def test_killed_at_random_moments_it_ends_in_the_same_bytes(whole, tmp_path):
+    folder, there, rng = tmp_path / "auction_es", whole / "auction_es", np.random.default_rng(8)
     for _ in range(5):
-        process = started(lambda: run_train(folder, agent))
+        process = started(lambda: run_train(folder, "auction_es"))
         time.sleep(float(rng.uniform(0.05, 1.0)))
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
-    assert run_train(folder, agent) == 0
-    for name in (f"{agent}.safetensors", STATES[agent]):
+    assert run_train(folder, "auction_es") == 0
+    for name in ("auction_es.safetensors", "state.json"):
         assert (folder / name).read_bytes() == (there / name).read_bytes()
     assert sorted(p.name for p in folder.iterdir() if not p.name.endswith(".tmp")) == sorted(
         p.name for p in there.iterdir()
     )
 
 
-@pytest.mark.parametrize("agent", STATES)
-def test_a_full_disk_is_one_line_and_leaves_no_half_file(agent, whole, tmp_path, capfd):
-    folder = tmp_path / agent
-    limit = (whole / agent / STATES[agent]).stat().st_size - 1
+def test_a_full_disk_is_one_line_and_leaves_no_half_file(whole, tmp_path, capfd):
+    folder, name = tmp_path / "auction_es", "auction_es.safetensors"
+    limit = (whole / "auction_es" / "state.json").stat().st_size - 1
 
     def limited() -> int:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        return run_train(folder, agent)
+        return run_train(folder, "auction_es")
 
     assert os.waitstatus_to_exitcode(os.waitpid(started(limited), 0)[1]) == 2
     assert not list(folder.glob(".*"))
-    assert not (folder / f"{agent}.safetensors").exists()
+    assert not (folder / name).exists()
     # With room again it goes on.
-    assert run_train(folder, agent) == 0
-    name = f"{agent}.safetensors"
-    assert (folder / name).read_bytes() == (whole / agent / name).read_bytes()
+    assert run_train(folder, "auction_es") == 0
+    assert (folder / name).read_bytes() == (whole / "auction_es" / name).read_bytes()
 
 
 def test_a_failing_write_names_the_file(whole, tmp_path, monkeypatch, capsys):
@@ -105,9 +100,8 @@ def test_a_failing_write_names_the_file(whole, tmp_path, monkeypatch, capsys):
     assert "ppo.safetensors: cannot be written: No space left on device" in line
 
 
-@pytest.mark.parametrize("agent", STATES)
-def test_a_folder_of_another_training_is_one_line(agent, whole, capsys):
-    assert run_train(whole / agent, agent, "seed=5") == 2
+def test_a_folder_of_another_training_is_one_line(whole, capsys):
+    assert run_train(whole / "auction_es", "auction_es", "seed=5") == 2
     assert "is of a training with other parameters" in error_line(capsys)
 
 

@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-import yaml
 from error_lines import error_line
 from published_data import find_published
+from trainings import AUCTION, without_times
 
 from clustergym.agents import auction_features as features
 from clustergym.agents import beliefs
@@ -25,20 +25,9 @@ from clustergym.training.evolution import SCHEMA, History
 from clustergym.training.simulated_episodes import AuctionEpisode
 from clustergym.training.windows import BOUNDS, SOURCES, draw_window, philly_file
 
-SMALL = [
-    "processes=1", "progress=false", "agent.population=6", "agent.episodes=4", "agent.validation=4",
-    "agent.generations=4", "agent.validate_every=2", "agent.scenarios.origin=synthetic",
-    "agent.scenarios.jobs=[20,30]", "agent.scenarios.gpus=16", "agent.scenarios.types=[2]",
-]  # fmt: skip
-
 
 def run_train(folder, *more: str) -> int:
-    return train_command.main([*SMALL, f"output={folder}", *more])
-
-
-def without_times(path) -> dict:
-    about = yaml.safe_load(path.read_text())
-    return {key: value for key, value in about.items() if key not in ("wall_s", "command", "git_revision")}
+    return train_command.main([*AUCTION, "progress=false", f"output={folder}", *more])
 
 
 def test_the_same_seed_gives_the_same_checkpoint(tmp_path):
@@ -143,16 +132,8 @@ def test_a_state_of_numbers_that_no_training_writes_is_refused(tmp_path, fitness
 def test_evolution_finds_a_better_schedule(tmp_path):
     # Starting from weights of 0 (any order, no doubling) there is much to gain.
     drawn = {"origin": "synthetic", "jobs": [30, 40], "gpus": 16, "types": [2]}
-    agent = make_agent(
-        {
-            "name": "auction_es",
-            "scenarios": drawn,
-            "generations": 8,
-            "population": 8,
-            "episodes": 8,
-            "validation": 12,
-        }
-    )
+    given = {"generations": 8, "population": 8, "episodes": 8, "validation": 12}
+    agent = make_agent({"name": "auction_es", "scenarios": drawn, **given})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(auction_evolution, "start", lambda: np.zeros(auction_evolution.features.COUNT))
         trained = agent.train(0, 1, tmp_path / "state.json", lambda *_: None)

@@ -29,7 +29,6 @@ def test_it_steps_as_single_environments_in_a_split_do(changes: dict[str, Any]) 
 
     given = {**SMALL, **changes}
     mine = split_vec_env(given, 3, "train", 8, 10.0)
-    assert mine is not None
     single = partial(make_split_env, {**given, "engine": "simpy"}, "train", 8, 10.0)
     other = DummyVecEnv([lambda: Monitor(single())] * 3)
     mine.seed(3)
