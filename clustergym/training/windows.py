@@ -193,7 +193,8 @@ def trace_window(
 ) -> Scenario:
     """Return a scenario with consecutive jobs of a sampled trace file, stretched in time to a sampled load.
 
-    Of several sources one is drawn, each as often as any other, however many files it has. `draw_factors` draws the load, the factor of the restart time, and the error of known times.
+    Of several sources one is drawn, each as often as any other, however many files it has. `draw_factors`
+    draws the load, the factor of the restart time, and the error of known times.
 
     Iteration times are those of compact placements. The load is the GPU time of all jobs as requested, at
     the mean speed of the cluster's GPUs, over capacity x span.

@@ -326,7 +326,7 @@ def test_slurm_counts_age_up_to_its_greatest():
     # At 100 both are older than 20 s and count alike; a3 has 100 x 8/8 for its size, a2 100 x 2/8.
     jobs = [Job("a1", 0, 100, gpus=8), Job("a2", 1, 10, gpus=2), Job("a3", 5, 10, gpus=8)]
     aged = SlurmMultifactor(weight_job_size=100.0, max_age_s=20.0, round_s=None)
-    assert times(run(jobs, aged)) == {"a1": 100, "a3": 110, "a2": 120}
+    assert ends(run(jobs, aged)) == {"a1": 100, "a3": 110, "a2": 120}
 
 
 def test_a_classic_fair_share_in_a_tree(queues):
