@@ -13,7 +13,7 @@ NAMES = """
 figures figure-keys
 arena-memory board checkpoint checkpoint-schema
 checkpoint-weights config decisions entry entry-logs events gzip journal jobs
-live-scripts network network-weights openb-orders oracle-cache oracle-data override-folder placements placer
+live-scripts network network-weights openb-orders oracle-cache oracle-data override-folder placer
 placer-weights policy-parameters program result result-cluster result-config result-key schedule sharing
 sharing-weights timeline trace-auto trace-provenance training-history twin-policy
 twin-shadow
