@@ -4,17 +4,16 @@
     nice python benchmarks/tiers.py priority-16 --learner by_job --steps 1650000 --env traces=200
     nice python benchmarks/tiers.py elastic-16 --learner by_job --steps 800000 --env jobs=50 --burst-share 0.5
     nice python benchmarks/tiers.py burst-16 --learner cma --steps 8000000
-    nice python benchmarks/tiers.py burst-16 --learner decima --steps 1500000
     nice python benchmarks/tiers.py knobs-16 --env actions=weights --start elastic --steps 6400
 
 Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS`, by its SAC with its
-own defaults (`--learner sac`), with credit by job (`--learner by_job`) and the settings of its agent, by
-CMA-ES over the weights of a linear score (`--learner cma`, `linear_scores.Evolution`), or as Decima does
-(`--learner decima`, `decima.Reinforce`); `--set` changes some, and `num_envs`. Measures greedy play on the
-40 traces of the split `dev` as it goes, and at the end on those of `test`: mean JCT over that of heSRPT on
-the same traces, with an interval over traces and seeds (percentiles of 10,000 resamplings of both). Random
-play stands beside it. With `--start CHECKPOINT` PPO begins with the weights of an auction's checkpoint, and
-mean JCT over that of these weights on the same traces is printed too.
+own defaults (`--learner sac`), with credit by job (`--learner by_job`) and the settings of its agent, or by
+CMA-ES over the weights of a linear score (`--learner cma`, `linear_scores.Evolution`); `--set` changes some,
+and `num_envs`. Measures greedy play on the 40 traces of the split `dev` as it goes, and at the end on those
+of `test`: mean JCT over that of heSRPT on the same traces, with an interval over traces and seeds
+(percentiles of 10,000 resamplings of both). Random play stands beside it. With `--start CHECKPOINT` PPO
+begins with the weights of an auction's checkpoint, and mean JCT over that of these weights on the same traces
+is printed too.
 """
 
 from __future__ import annotations
@@ -224,22 +223,14 @@ def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) 
 
 
 def train_on_traces(name: str, given: argparse.Namespace, seed: int, judge: Judge) -> tuple[Decide, Curve]:
-    """Train by CMA-ES or as Decima does, on traces of the split; return how it plays, and its curve."""
-    learner: Any
-    made: Any
-    if given.learner == "cma":
-        from linear_scores import Evolution, LinearSearch
+    """Train by CMA-ES on traces of the split; return how it plays, and its curve."""
+    from linear_scores import Evolution, LinearSearch
 
-        learner, made = LinearSearch, Evolution
-    else:
-        from decima import DecimaLearner, Reinforce
-
-        learner, made = DecimaLearner, Reinforce
     settings = dict(given.set)
     number = settings.pop("num_envs", 64)
-    check_settings(settings, made)
+    check_settings(settings, Evolution)
     envs = envs_of(name, number, split="train", summaries=False, **given.env)
-    agent = learner(envs, made(**settings), seed)
+    agent = LinearSearch(envs, Evolution(**settings), seed)
     recorder = CurveRecorder(seed, given.steps, partial(judge.compare, agent.decide))
     learn(agent, given.steps, given.steps, recorder)
     recorder.measure(agent.num_timesteps, last=True)
@@ -311,7 +302,7 @@ def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -
 LEARNERS = {
     **dict.fromkeys(("stock", "sac"), train_stock),
     "by_job": train_by_job,
-    **dict.fromkeys(("cma", "decima"), train_on_traces),
+    "cma": train_on_traces,
 }
 
 

@@ -24,7 +24,7 @@ def tiers(monkeypatch):
     monkeypatch.setattr(tiers, "TRACES", 3)
     monkeypatch.setattr(tiers.Judge.__init__, "__defaults__", (3,))
     yield tiers
-    for name in ("tiers", "tier_table", "linear_scores", "decima"):
+    for name in ("tiers", "tier_table", "linear_scores"):
         sys.modules.pop(name, None)
 
 
@@ -94,14 +94,11 @@ def test_sac_of_edits_is_refused_and_of_numbers_is_not(tiers, tmp_path, capsys):
     assert "not edits (give stock)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("learner", "settings"),
-    [("cma", ["population=4", "traces=2", "num_envs=4"]), ("decima", ["rollouts=2", "num_envs=4"])],
-)
-def test_learners_of_shared_traces_train_until_the_steps_are_taken(tiers, tmp_path, learner, settings):
+def test_a_learner_of_shared_traces_trains_until_the_steps_are_taken(tiers, tmp_path):
     pytest.importorskip("cma", reason="cma is not installed")
     path = tmp_path / "a"
-    words = ["burst-16", "--learner", learner, "--seeds", "2", "--steps", "100", "--env", "jobs=3"]
+    settings = ["population=4", "traces=2", "num_envs=4"]
+    words = ["burst-16", "--learner", "cma", "--seeds", "2", "--steps", "100", "--env", "jobs=3"]
     assert tiers.main([*words, "--set", *settings, "--json", str(path)]) == 0
     first, second = json.loads(path.read_text(encoding="utf-8"))["seeds"]
     for row in (first, second):
@@ -126,7 +123,7 @@ def test_an_unknown_tier_is_one_line(tiers, capsys):
     assert "knobs-16" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("learner", ["stock", "by_job", "cma", "decima"])
+@pytest.mark.parametrize("learner", ["stock", "by_job", "cma"])
 def test_an_unknown_setting_is_one_line(tiers, capsys, learner):
     assert tiers.main(["priority-16", "--learner", learner, "--seeds", "1", "--set", "no_setting=1"]) == 2
     last = capsys.readouterr().err.splitlines()[-1]

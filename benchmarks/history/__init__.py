@@ -1,1 +1,0 @@
-"""Speeds over the history of the repository, which asv measures."""
