@@ -59,6 +59,6 @@ def test_a_notebook_has_a_page_with_its_outputs(monkeypatch):
     pages = importlib.import_module("notebook_pages").notebook_pages()
     page = pages["thirty-minutes.md"]
     assert page.startswith("# Thirty minutes with clustergym\n")
-    assert "; 142 figures, none better than its bound\n```" in page
+    assert "; 1298 figures, none better than its bound\n```" in page
     (picture,) = [content for name, content in pages.items() if name.endswith(".png")]
     assert picture.startswith(b"\x89PNG")

@@ -23,6 +23,7 @@ from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cell_logs import read_logs
 from clustergym.benchmark.leaderboard.cells import load_table, read_rows
 from clustergym.benchmark.leaderboard.entry import Entry, read_entry
+from clustergym.benchmark.leaderboard.sealed_entry import read_agents
 from clustergym.benchmark.study.study_file import read_study
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.node_lists import cluster_keys, read_nodes
@@ -184,6 +185,13 @@ def _board(content: bytes, folder: Path) -> object:
     return load_board("fair", folder)
 
 
+def _sealed_entry(content: bytes, folder: Path) -> object:
+    (folder / "mine").mkdir(exist_ok=True)
+    (folder / "mine" / "program.py").touch()
+    (folder / "mine" / "entry.yaml").write_bytes(content)
+    return read_agents(load_board("rl").in_folder(folder))
+
+
 def _about(read: Callable[[str], object], name: str) -> Reader:
     """Return the reader of a checkpoint's YAML beside the weights of a checkpoint of the package."""
 
@@ -289,6 +297,7 @@ READERS: Mapping[str, Reader] = {
     "timeline": _written("timeline.csv", lambda path: _timeline(path, 2000.0, 500)),
     "board": _board,
     "entry": _written("entry.yaml", _in_board(lambda folder: read_entry(folder, load_board("fair"), Entry))),
+    "sealed-entry": _sealed_entry,
     "entry-logs": _written("decisions.jsonl.gz", read_logs),
     "figures": _written("cells.csv.gz", lambda path: [*read_rows(path)]),
     "figure-keys": _figure_keys,

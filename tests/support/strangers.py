@@ -15,7 +15,7 @@ arena-memory board checkpoint checkpoint-schema
 checkpoint-weights config decisions entry entry-logs events gzip journal jobs
 live-scripts network network-weights openb-orders oracle-cache oracle-data override-folder placer
 placer-weights policy-parameters program result result-cluster result-config result-key schedule sharing
-sharing-weights timeline trace-auto trace-provenance training-history twin-policy
+sealed-entry sharing-weights timeline trace-auto trace-provenance training-history twin-policy
 twin-shadow
 """
 OWN = frozenset(NAMES.split())
