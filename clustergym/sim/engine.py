@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -86,6 +86,7 @@ class Change:
         return not (self.batch or self.partner or self.avoid or self.notice or self.move or self.capacity)
 
 
+Steps = tuple[Callable[[], View | None], Callable[[View], Decision], Callable[[Decision], None]]
 UNCHANGED = Decision.of(())
 """This very object stands for the decision by which all jobs keep what they hold, which takes no check."""
 

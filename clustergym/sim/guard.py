@@ -15,13 +15,12 @@ from typing import ClassVar, Literal, NoReturn, ParamSpec, TypeVar
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Period
 from clustergym.common.parameters import Parameters, check_value
-from clustergym.scenario.policy import Decision, Policy, View
-from clustergym.sim.engine import Simulation
+from clustergym.scenario.policy import Policy
+from clustergym.sim.engine import Simulation, Steps
 from clustergym.sim.engines import AnySimulation, Engine
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Steps = tuple[Callable[[], View | None], Callable[[View], Decision], Callable[[Decision], None]]
 
 AGAIN_S = 1.0
 """Wall seconds after which a step that caught its interruption is interrupted again."""

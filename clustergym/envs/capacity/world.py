@@ -256,7 +256,7 @@ def run_jobs(world: World, row: int, gpus: int) -> None:
         arrives = job < last and world.at[row, job] <= soonest
         span = (world.at[row, job] if arrives else soonest) - now
         waited += count * span
-        work_on(line, left_h, asked, running, gpus - used, whole, span)
+        do_work(line, left_h, asked, running, gpus - used, whole, span)
         now = world.at[row, job] if arrives else soonest
         if not arrives and ending >= 0:
             late += is_late(world, row, line[ending], now)
@@ -317,7 +317,7 @@ def find_end(
 
 
 @compile_in_place
-def work_on(
+def do_work(
     line: Ints, left_h: Floats, asked: Ints, running: int, free: int, whole: int, span: float
 ) -> None:
     """Let the running jobs run for some hours."""

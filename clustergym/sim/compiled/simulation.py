@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -44,14 +44,11 @@ from clustergym.sim.decision_checks import (
     check_decision,
     coerce_decision,
 )
-from clustergym.sim.engine import UNCHANGED, Change
+from clustergym.sim.engine import UNCHANGED, Change, Steps
 from clustergym.sim.log import EventLog
 from clustergym.sim.stalls import make_endless_error, make_stalled_error
 from clustergym.sim.state import make_setting
 from clustergym.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from clustergym.sim.guard import Steps
 
 ILLEGAL = 3
 """What `decide` comes to besides DECISION, OVER and STALLED: nothing has been done."""
