@@ -22,9 +22,9 @@ from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.drive import drive
-from clustergym.sim.engine import Simulation
+from clustergym.sim.engine import Simulation, Steps
 from clustergym.sim.engines import AnySimulation
-from clustergym.sim.guard import Steps, StepWatchdog
+from clustergym.sim.guard import StepWatchdog
 from clustergym.sim.log import EventType
 
 SCHEMA = "clustergym.bench.engine/1"
