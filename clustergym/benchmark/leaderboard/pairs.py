@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.benchmark.leaderboard.cells import BOUND, LEAST_SEEDS, FigureTable
+from clustergym.benchmark.leaderboard.cells import BOUND, LEAST_SEEDS, FigureTable, Place
 from clustergym.common.arrays import Floats
 
 BEST = "best"
@@ -129,11 +129,14 @@ def _values(table: FigureTable, name: str, family: str, condition: str) -> dict[
         value = row.metrics[table.board.metric]
         if (place.scenario, place.condition) != (family, condition) or value is None:
             continue
-        # More seeds are run of a row or two alone: there the best of all is not known.
-        every = place.seed < table.keys.first_seed + table.keys.least
-        if place.policy == name or (name == BEST and place.policy != BOUND and every):
+        if place.policy == name or (name == BEST and _is_of_all(table, place)):
             found[place.seed] = sign * min(sign * value, sign * found.get(place.seed, sign * math.inf))
     return dict(sorted(found.items()))
+
+
+def _is_of_all(table: FigureTable, place: Place) -> bool:
+    """Return whether a row counts for the best: more seeds than the least are run of a row or two alone."""
+    return place.policy != BOUND and place.seed < table.keys.first_seed + table.keys.least
 
 
 def mean_metric(table: FigureTable, name: str) -> float | None:
