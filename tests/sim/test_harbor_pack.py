@@ -20,7 +20,7 @@ UNGUARDED = """
 import contextlib, sys
 from clustergym.sim import program_child
 from clustergym.training import program_task
-program_task.Program = lambda text, *_: contextlib.nullcontext(program_child.load(text))
+program_task.Program = lambda text, *_: contextlib.nullcontext(program_child.load(text)())
 from clustergym.commands.evaluate import main
 sys.exit(main())
 """
