@@ -81,7 +81,7 @@ def state_main_findings() -> str:
     sides = [find_side(ratio) for ratio in papers]
     behind = [ratio.value for ratio, side in zip(papers, sides, strict=True) if side == "behind"]
     return (
-        f"Under heSRPT, which gives a job the more GPUs the less work it has left, the mean JCT is lower "
+        f"Under heSRPT, which gives jobs with less work left more GPUs, the mean JCT is lower "
         f"than under other papers' schedulers in {len(behind)} of {len(papers)} comparisons "
         f"({min(behind):.2f} to {max(behind):.2f} times as long), higher in {sides.count('ahead')}; FCFS "
         f"with backfill has {min(backfilled):.2f} to {max(backfilled):.2f} times heSRPT's. One learned "
