@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import AfterValidator, Field, PrivateAttr
 
 from clustergym.cluster.schema import StrictSchema, Text, validate_content
-from clustergym.common.errors import InputError, nearest, visible
+from clustergym.common.errors import InputError, nearest, shorten_text, visible
 from clustergym.common.paths import PACKAGE, conf_dir
 from clustergym.common.yaml_file import read_mapping
 from clustergym.results.metrics.catalogue import METRICS
@@ -178,5 +178,6 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
     if len(set(names)) < len(names):
         yield "scenarios", "names one twice", "name each once"
     for key, value in board.model_dump(include={"scenarios", "policy", "placer"}).items():
-        if "${" in json.dumps(value):  # A board must be the same for every reader.
-            yield key, "has an interpolation", "write the value out"
+        # A board must be the same for every reader.
+        if word := re.search(r'[^"]*\$\{[^"]*', json.dumps(value, ensure_ascii=False)):
+            yield key, f"{shorten_text(word[0], 60)!r} is an interpolation", "write the value out"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from clustergym.benchmark.leaderboard import cell_logs
 from clustergym.benchmark.leaderboard.board import NAME, Board, Line, Name
 from clustergym.cluster.schema import StrictSchema, validate_content
-from clustergym.common.errors import InputError
+from clustergym.common.errors import InputError, visible
 from clustergym.common.yaml_file import read_mapping
 
 LOGS = "logs"
@@ -21,24 +21,43 @@ PROGRAM, WEIGHTS = "program.py", "weights.safetensors"
 FILES = (("entry.yaml", cell_logs.FILE), ("entry.yaml", PROGRAM), ("entry.yaml", WEIGHTS, "weights.yaml"))
 """Of an entry of the open list: logs; of the sealed list: a program, or weights."""
 
-LONGEST_PARAMETERS = 5_000
-"""Characters of a policy's or placer's parameters, as JSON."""
+MOST_PARAMETERS, DEEPEST, LONGEST_TEXT = 500, 6, 200
+"""Of a policy or placer: values, levels of nesting, and characters of a name or text."""
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
     """Return parameters checked to be few, short and plain; raise a `ValueError` for others."""
     if "name" in value:
         raise ValueError("has a parameter `name`: the name stands beside the parameters")
-    try:
-        # NaN and infinity have no text that all read alike.
-        long = len(json.dumps(value, allow_nan=False)) > LONGEST_PARAMETERS
-    except (TypeError, ValueError):
-        raise ValueError(
-            "has a value that is not a finite number, text, true, false, null, list or mapping"
-        ) from None
-    if long:
-        raise ValueError(f"has more than {LONGEST_PARAMETERS:,} characters of values")
-    return value
+    # One count for all levels: a list in each of many mappings is as large as one long list.
+    left = [MOST_PARAMETERS]
+
+    def plain(part: Any, depth: int) -> Any:
+        left[0] -= 1
+        if left[0] < 0 or depth > DEEPEST:
+            raise ValueError(f"has more than {MOST_PARAMETERS} values, or more than {DEEPEST} levels")
+        if isinstance(part, dict):
+            return {text(key): plain(inner, depth + 1) for key, inner in part.items()}
+        if isinstance(part, list):
+            return [plain(inner, depth + 1) for inner in part]
+        if isinstance(part, str):
+            return text(part)
+        # Below 2**63, as every reader of JSON and YAML keeps it; NaN and infinity have no text that all
+        # read alike.
+        whole = part is None or isinstance(part, bool) or (isinstance(part, int) and abs(part) < 2**63)
+        if not whole and not (isinstance(part, float) and math.isfinite(part)):
+            raise ValueError(
+                "has a value that is not a finite number, text, true, false, null, list or mapping"
+            )
+        return part
+
+    def text(word: Any) -> str:
+        if not isinstance(word, str) or len(word) > LONGEST_TEXT:
+            raise ValueError(f"has a name that is not text, or a text of over {LONGEST_TEXT} characters")
+        return visible(word)
+
+    made: dict[str, Any] = plain(value, 0)
+    return made
 
 
 Parameters = Annotated[dict[str, Any], AfterValidator(_plain)]

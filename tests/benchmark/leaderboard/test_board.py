@@ -32,7 +32,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "another name": ({"name": "other"}, "name: 'other' is not its folder's"),
     "an unknown metric": ({"metric": "jct_meen"}, "metric: unknown metric 'jct_meen'"),
     "a scenario twice": ({"scenarios": small_board()["scenarios"] * 2}, "scenarios: names one twice"),
-    "an interpolation": ({"placer": {"name": "${oc.env:HOME}"}}, "placer: has an interpolation"),
+    "an interpolation": ({"placer": {"name": "${oc.env:HOME}"}}, "placer: '${oc.env:HOME}' is an interpol"),
     "a further key": ({"seeds": [5]}, "seeds"),
 }
 

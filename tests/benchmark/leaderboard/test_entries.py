@@ -126,8 +126,8 @@ TAMPERED: dict[str, tuple[Callable[[Path], object], str]] = {
     "another information class": (lambda f: claims(f, information_class="none"), "information_class"),
     "another policy": (lambda f: claims(f, policy={"name": "arena"}), "policy: is not that of the entry"),
     "too many parameters": (
-        lambda f: claims(f, policy={"name": "own", "parameters": {"a": list(range(2000))}}),
-        "more than 5,000 characters of values",
+        lambda f: claims(f, policy={"name": "own", "parameters": {"a": list(range(600))}}),
+        "more than 500 values",
     ),
     "a file beside": (text("x", "run.py"), "does not belong in an entry"),
     "a link": (lambda f: os.symlink("/etc/passwd", f / "README.md"), "is a link"),
