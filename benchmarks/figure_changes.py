@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from clustergym.benchmark.leaderboard.cells import FigureTable
 from clustergym.benchmark.leaderboard.pairs import compare_with_reference
@@ -24,29 +24,27 @@ def describe_changes(tables: Mapping[str, FigureTable], names: Iterable[str]) ->
     A factor is the ratio with the change over the ratio without it, **on the same seeds**: conditions are run
     on fewer seeds than the board has, and the seeds alone move a ratio.
     """
-    listed = [*names]
-    parts = []
+    listed, parts = [*names], []
     for name, one in tables.items():
-        ran = [label for label in CONDITIONS if any(factor_of_condition(one, row, label) for row in listed)]
+        conditions = {
+            title: {row: factor_of_condition(one, row, label) for row in listed}
+            for label, title in CONDITIONS.items()
+        }
+        ran = {title: factors for title, factors in conditions.items() if any(factors.values())}
         if not ran:
             continue
-        columns: dict[str, Callable[[str], float | None]] = {
-            "first seed alone": lambda row, one=one: factor_of_first_seed(one, row),
-            "no guard": lambda row, one=one: factor_of_guard(one, row),
-        }
-        for label in ran:
-            columns[CONDITIONS[label]] = lambda row, one=one, at=label: factor_of_condition(one, row, at)
         rows = [
             [
                 find_title(one, row),
                 format_ratio(ratio),
                 format_ratio(compare_with_reference(one, row, reference=DIVISOR).overall),
-                *(_show(find(row)) for find in columns.values()),
+                *map(_show, (factor_of_first_seed(one, row), factor_of_guard(one, row))),
+                *(_show(factors[row]) for factors in ran.values()),
             ]
             for row in listed
             if row in one.policies and (ratio := compare_with_reference(one, row).overall)
         ]
-        heads = ["policy", "ratio", "divisor: FCFS", *columns]
+        heads = ["policy", "ratio", "divisor: FCFS", "first seed alone", "no guard", *ran]
         parts.append(f"`{name}`:\n\n{table(heads, rows, words=(0,))}")
     return "\n\n".join(parts)
 

@@ -8,7 +8,6 @@ from functools import cache
 import yaml
 from clustergym.papers.planning import PAPER_COUNTS
 from committed_figures import WORLDS, load_tables, speeds_of
-from figure_changes import describe_changes
 from figure_sentences import find_side, state_findings
 
 from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable
@@ -132,11 +131,6 @@ def all_tables() -> str:
     findings = [state_findings(tables, COMPARED), *sealed]
     parts += ["### Ahead and behind", "\n".join(findings), compare_with_backfill(tables)]
     return "\n\n".join([*parts, describe_limits(next(iter(tables.values())))])
-
-
-def compared_changes() -> str:
-    """Return what one change alone does to the ratios of the README's rows."""
-    return describe_changes(world_tables(), COMPARED)
 
 
 def _whole(name: str, one: FigureTable) -> Iterator[str]:

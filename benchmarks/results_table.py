@@ -24,7 +24,8 @@ from committed_figures import (
     state_trust,
     validated,
 )
-from figure_tables import all_tables, compared_changes, compared_table, state_main_findings
+from figure_changes import describe_changes
+from figure_tables import COMPARED, all_tables, compared_table, state_main_findings, world_tables
 
 import clustergym
 from clustergym.common.paths import conf_dir
@@ -85,7 +86,7 @@ BLOCKS = {
     "trust": state_trust,
     "best": compared_table,
     "worlds": all_tables,
-    "changes": compared_changes,
+    "changes": lambda: describe_changes(world_tables(), COMPARED),
     "boards": other_boards,
     "appendix": list_claims,
     "validated": validated,

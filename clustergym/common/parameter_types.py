@@ -58,6 +58,7 @@ Delay = Annotated[float, Ge(0), Lt(1e9)]
 """Seconds that something takes, or none."""
 Duration = Annotated[float, Gt(0), Lt(1e12)]
 IN_ORDER = Condition(lambda pair: len(pair) == 2 and pair[0] <= pair[1], "in order, as [low, high]")
+IN_ORDER_OR_NONE = Condition(lambda pair: not pair or IN_ORDER.func(pair), f"{IN_ORDER.words}, or []")
 PositiveRange = Annotated[tuple[PositiveFloat, ...], IN_ORDER]
 Window = Annotated[tuple[NonNegativeFloat, ...], IN_ORDER]
 """From the first time on, and before the second, seconds."""

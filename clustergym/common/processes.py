@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -37,6 +38,12 @@ def cores() -> int:
     except (OSError, ValueError):  # another system, or "max": no quota
         return there
     return max(1, min(there, quota_us // period_us))
+
+
+def measure_cpu_s() -> float:
+    """Return the CPU seconds of this process and of those it has waited for."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def check_processes(value: Any, field: str = "processes") -> Processes:

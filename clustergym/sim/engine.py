@@ -18,7 +18,7 @@ from clustergym.common.arrays import Bools, Ints
 from clustergym.scenario.clock import seconds, ticks
 from clustergym.scenario.disturbance import ActiveDisturbance
 from clustergym.scenario.disturbances.capacity import CapacityPlan
-from clustergym.scenario.policy import Decision, InformationClass, Placer, Places, View
+from clustergym.scenario.policy import Decision, InformationClass, Placer, Places, Policy, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.allocator import Allocator, make_allocations
 from clustergym.sim.clock import Clock
@@ -229,6 +229,10 @@ class Simulation:
             queue.enqueue(row)
 
     # Driving
+
+    def steps(self, policy: Policy) -> Steps:
+        """Return what leads to a decision point, decides there, and goes on."""
+        return self.advance, policy.schedule, self.apply
 
     def advance(self) -> View | None:
         """Simulate up to the next decision point, and return what the policy sees there; None at the end.

@@ -16,7 +16,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Period
 from clustergym.common.parameters import Parameters, check_value
 from clustergym.scenario.policy import Policy
-from clustergym.sim.engine import Simulation, Steps
+from clustergym.sim.engine import Steps
 from clustergym.sim.engines import AnySimulation, Engine
 
 P = ParamSpec("P")
@@ -117,9 +117,7 @@ class StepWatchdog:
 
     def steps(self, simulation: AnySimulation, policy: Policy) -> Steps:
         """Return a run's three functions (advance, schedule, apply), each with the time limit."""
-        steps: Steps = simulation.advance, policy.schedule, simulation.apply
-        if not isinstance(simulation, Simulation):
-            steps = simulation.steps(policy)
+        steps = simulation.steps(policy)
         if self.limit_s is None and self.place is None:
             return steps
 

@@ -91,11 +91,7 @@ class Program(Policy):
     information_class = InformationClass.CLAIRVOYANT
 
     def __init__(
-        self,
-        text: str,
-        limits: Limits,
-        rights: Mapping[str, Any] | None = None,
-        weights: Path | None = None,
+        self, text: str, limits: Limits, rights: Mapping[str, Any] | None = None, weights: Path | None = None
     ) -> None:
         self.limits, self._spent_s = limits, 0.0
         self._channel, other = Pipe()

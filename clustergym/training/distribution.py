@@ -16,8 +16,8 @@ from clustergym.common.columns import round_up_counts
 from clustergym.common.errors import InputError, nearest, require, require_known
 from clustergym.common.parameter_types import (
     IN_ORDER,
+    IN_ORDER_OR_NONE,
     AtLeastTwo,
-    Condition,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
@@ -28,12 +28,11 @@ from clustergym.envs.episodes import SPLITS
 from clustergym.scenario.costs import Costs, Search
 from clustergym.scenario.scenario import Scenario, list_allowed_counts
 from clustergym.trace.trace import Trace
-from clustergym.training.windows import SOURCES, TraceFiles, Window, draw_window, job_tables, trace_window
+from clustergym.training.windows import SOURCES, Window, WindowFiles, draw_window, job_tables, trace_window
 
 RESTART_S = (20.0, 60.0)
 """Seconds to save and load a checkpoint, before the factor."""
 GPUS_PER_NODE = 8
-IN_ORDER_OR_NONE = Condition(lambda pair: not pair or IN_ORDER.func(pair), f"{IN_ORDER.words}, or []")
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,8 @@ class Distribution(Parameters):
         Standard deviation of the log of known over real iteration times.
     traces : mapping, tuple of mappings, or None
         Of `origin=files`: trace files on a scenario of their own, as
-        `clustergym.training.windows.TraceFiles.from_given` takes them; `gpus` and `types` are then of no use.
-        Of several such sources one is drawn for each window.
+        `clustergym.training.windows.WindowFiles.from_given` takes them; of several such sources one is drawn
+        for each window. `gpus` and `types` are then of no use.
     search : str
         For a plan on an allotment that a job has not had before (`clustergym.scenario.costs.Costs`).
     max_duration_s : float or None
@@ -93,7 +92,7 @@ class Distribution(Parameters):
             remedy = "give both scenarios.origin=files and scenarios.traces, or neither"
             raise InputError("goes with origin=files alone", field="scenarios.traces", remedy=remedy)
         for one in self.sources:
-            TraceFiles.from_given(one, least=1)
+            WindowFiles.from_given(one, least=1)
 
     @property
     def sources(self) -> tuple[Mapping[str, Any], ...]:

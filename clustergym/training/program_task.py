@@ -5,7 +5,6 @@ The result has the form in which searches of programs read it: `combined_score`,
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -19,6 +18,7 @@ from clustergym.common.errors import InputError, require, require_known
 from clustergym.common.parameter_types import PositiveInt, Seed
 from clustergym.common.parameters import Parameters, build, check_value
 from clustergym.common.paths import conf_dir
+from clustergym.common.processes import measure_cpu_s
 from clustergym.common.yaml_file import read_mapping
 from clustergym.results.measured_run import Result, simulate
 from clustergym.results.metrics.catalogue import METRICS
@@ -148,7 +148,7 @@ def evaluate_program(
     seeds: tuple[int, ...] = getattr(task, mode)
     count = len(seeds) if traces is None else check_value(traces, PositiveInt, "--traces")
     require(count <= len(seeds), "--traces", count, f"the task has {len(seeds)} of mode {mode}")
-    text, began_s, rights = read_program(file), _cpu_s(), None if user is None else find_rights(user)
+    text, began_s, rights = read_program(file), measure_cpu_s(), None if user is None else find_rights(user)
     scenarios, results = [_make_scenario(task, seed) for seed in seeds[:count]], []
     artifacts: dict[str, Any] = {"mode": mode, "metric": task.metric, "reference": task.reference["name"]}
     status, metrics = "success", {"combined_score": 0.0}
@@ -164,7 +164,7 @@ def evaluate_program(
         references = [compute_reference(task, seed) for seed in seeds[:count]]
         metrics, columns = _compare(task.metric, results, references)
         artifacts |= columns
-    metrics["cpu_s"] = round(_cpu_s() - began_s, 3)
+    metrics["cpu_s"] = round(measure_cpu_s() - began_s, 3)
     score = metrics["combined_score"]
     return {"status": status, "combined_score": score, "metrics": metrics, "artifacts": artifacts}
 
@@ -216,9 +216,3 @@ def describe_worst_jobs(result: Result) -> list[str]:
         f"failures: {jobs.failures[row]}; most of it: {max(beyond, key=lambda name: beyond[name][row])}"
         for row in np.argsort(-late_s, kind="stable")[:3].tolist()
     ]
-
-
-def _cpu_s() -> float:
-    """Return the CPU seconds of this process and of those it has waited for."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)

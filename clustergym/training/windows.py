@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError, require, require_known
+from clustergym.common.parameter_types import IN_ORDER_OR_NONE, AtLeastTwo
 from clustergym.common.parameters import build
 from clustergym.common.paths import data_folder
 from clustergym.envs.episodes import SPLITS, trace_seed
@@ -139,22 +140,20 @@ class TraceFiles:
     overrides : tuple of str
         As on `clustergym.run`'s command line, without `trace.path`.
     files : tuple of str
-    jobs : tuple of int
-        Range of a window's jobs; nothing: that of the distribution.
     """
 
     scenario: str = "testbed"
     overrides: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    jobs: tuple[int, ...] = ()
 
     @classmethod
-    def from_given(cls, given: Any, least: int = 2) -> TraceFiles:
+    def from_given(cls, given: Any, least: int = 2) -> Self:
         """Make a source of at least `least` files from `{scenario: …, overrides: […], files: [pattern, …]}`.
 
         There must be `least` files at least: intervals need two.
         """
-        patterns, here = build(cls, given, "traces"), str(data_folder().absolute())
+        patterns: Self = build(cls, given, "traces")
+        here = str(data_folder().absolute())
         overrides = tuple(text.replace("{data}", here) for text in patterns.overrides)
         files: list[str] = []
         for pattern in patterns.files:
@@ -164,7 +163,7 @@ class TraceFiles:
         if len(files) < least:
             need = "two files" if least == 2 else "a file"
             raise InputError(f"needs {need} at least", field="traces.files", remedy="name more")
-        return cls(patterns.scenario, overrides, tuple(files), patterns.jobs)
+        return replace(patterns, overrides=overrides, files=tuple(files))
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
         """Return the scenario of trace file `index` (not drawn), with a decision point at every event.
@@ -178,6 +177,19 @@ class TraceFiles:
         if any(word.lstrip("+~").startswith("costs") for word in self.overrides):
             return scenario
         return replace(scenario, costs=replace(scenario.costs, profile={}))
+
+
+@dataclass(frozen=True)
+class WindowFiles(TraceFiles):
+    """A source of training windows.
+
+    Attributes
+    ----------
+    jobs : pair of int, or nothing
+        Range of a window's jobs; nothing: that of the distribution.
+    """
+
+    jobs: Annotated[tuple[AtLeastTwo, ...], IN_ORDER_OR_NONE] = ()
 
 
 SHARES = {"train": (0.0, 0.6), "dev": (0.6, 0.8), "test": (0.8, 1.0)}
@@ -219,16 +231,16 @@ def trace_window(
 
 def record(sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the digests of the trace files used, and the part of each file that each split takes."""
-    found = [path for one in sources for path in TraceFiles.from_given(one, least=1).files]
+    found = [path for one in sources for path in WindowFiles.from_given(one, least=1).files]
     digests = {Path(path).name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in found}
     return {"origin": "files", "sha256": digests, "shares": {key: list(two) for key, two in SHARES.items()}}
 
 
-_files = cache(lambda traces: TraceFiles.from_given(json.loads(traces), least=1))
+_files = cache(lambda traces: WindowFiles.from_given(json.loads(traces), least=1))
 
 
 @cache
-def _whole(files: TraceFiles, index: int) -> Scenario:
+def _whole(files: WindowFiles, index: int) -> Scenario:
     """Return the scenario of a file; a process reads it once."""
     return files.draw("train", 0, index)
 

@@ -105,12 +105,15 @@ def test_of_several_sources_one_is_drawn_for_each_window_with_its_own_jobs() -> 
     # A source alone is drawn as it was.
     alone, listed = (draw_scenario(drawn(traces=one), "train", 0, 4) for one in (TRACES, (TRACES,)))
     assert alone.sha256 == listed.sha256
+    with pytest.raises(InputError, match="unknown key 'jobs'"):  # There are no windows elsewhere.
+        TraceFiles.from_given(larger)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"jobs": (97, 97)}, "windows of up to 96"),
+        ({"traces": {**TRACES, "jobs": [5]}}, "traces.jobs: [5] is not valid"),
         ({"traces": None}, "origin=files"),
         ({"origin": "real"}, "origin=files"),
         ({"traces": {**TRACES, "files": ["none-*.csv"]}}, "traces.files: none-*.csv is not valid"),

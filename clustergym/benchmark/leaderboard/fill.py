@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +31,7 @@ from clustergym.benchmark.leaderboard.fingerprint import (
 from clustergym.benchmark.leaderboard.pairs import compare_with_reference
 from clustergym.benchmark.leaderboard.sealing import list_sealed_places
 from clustergym.common.errors import InputError, shorten_text, visible
-from clustergym.common.processes import Processes, cores, in_order
+from clustergym.common.processes import Processes, cores, in_order, measure_cpu_s
 from clustergym.scenario.scenario import Scenario
 
 AHEAD = 4
@@ -221,7 +220,7 @@ def run_place(table: FigureTable, prints: Fingerprints, place: Place) -> Row:
     from clustergym.sim.guard import StoppedError
     from clustergym.sim.program import ProgramError
 
-    started, stopped, digest = _cpu_s(), "", ""
+    started, stopped, digest = measure_cpu_s(), "", ""
     metrics: dict[str, float | None] = dict.fromkeys(table.keys.metrics)
     overrides = table.keys.overrides(place.scenario, place.condition)
     scenario = table.board.scenario(Cell(place.scenario, place.seed), overrides)
@@ -236,7 +235,7 @@ def run_place(table: FigureTable, prints: Fingerprints, place: Place) -> Row:
         stopped = stopped.encode("ascii", "replace").decode()
     code, solvers = prints.policies[place.policy]
     keys = "{}" if place.policy == BOUND else table.policies[place.policy].keys
-    cpu_s = round(_cpu_s() - started, 2)
+    cpu_s = round(measure_cpu_s() - started, 2)
     return Row(place, keys, code, prints.simulator, scenario.sha256, digest, cpu_s, solvers, stopped, metrics)
 
 
@@ -248,11 +247,6 @@ def measure_bounds(board: Board, scenario: Scenario) -> dict[str, float]:
     if board.metric == "jct_mean":
         return {"jct_mean": lower_bounds(scenario).jct_mean}
     return {board.metric: search(build_programme(scenario, board.metric)).value}
-
-
-def _cpu_s() -> float:
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def _add_row(table: FigureTable, row: Row, prints: Fingerprints) -> None:

@@ -52,9 +52,8 @@ def replay_log(
         if placer is not None:
             header, changes = read_decisions(path, scenario, packed)
             _check_header(header, scenario, of, path)
-            made: AnySimulation = replay(
-                scenario, placer, information, header["round_s"], of["seed"], changes
-            )
+            run = information, header["round_s"], of["seed"], changes
+            made: AnySimulation = replay(scenario, placer, *run)
         else:
             header, changes, answers = read_schedule(path, scenario, packed)
             _check_header(header, scenario, of, path)

@@ -99,11 +99,10 @@ def read_agents(board: Board) -> Mapping[str, SealedAgent]:
         if file is None:
             continue
         entry = entries.read_entry(entries.entry_folder(board, folder.name), board, SealedEntry)
-        if entry.beacon.due <= entry.beacon.announced:
-            message = f"{entry.beacon.due} is not later than {entry.beacon.announced}, when it was announced"
-            raise InputError(
-                message, file=folder / "entry.yaml", field="beacon.due", remedy="name a later one"
-            )
+        due, announced, path = entry.beacon.due, entry.beacon.announced, folder / "entry.yaml"
+        if due <= announced:
+            message = f"{due} is not later than {announced}, when it was announced"
+            raise InputError(message, file=path, field="beacon.due", remedy="name a later one")
         hashed = file if file.name == entries.PROGRAM else file.with_suffix(".yaml")
         content = read_regular(hashed, LARGEST_BYTES, "give a program or a checkpoint")
         found[folder.name] = SealedAgent(entry, file, hashlib.sha256(content).hexdigest())
