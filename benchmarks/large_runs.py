@@ -7,8 +7,8 @@ The core is the compiled functions that make decisions and simulate up to the ne
 
 from __future__ import annotations
 
+import argparse
 import resource
-import sys
 import tempfile
 import time
 from typing import Any
@@ -35,8 +35,11 @@ def timed(direct: Direct, *arguments: Any) -> Any:
     return found
 
 
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("jobs", choices=WORDS)
+jobs = parser.parse_args().jobs
 Direct.__call__ = timed  # type: ignore[method-assign]
-command = f"policy=fcfs trace.jobs={sys.argv[1]} {WORDS[sys.argv[1]]} progress=false table=false"
+command = f"policy=fcfs trace.jobs={jobs} {WORDS[jobs]} progress=false table=false"
 with tempfile.TemporaryDirectory() as folder:
     main([*command.split(), f"hydra.run.dir={folder}"])
 used = resource.getrusage(resource.RUSAGE_SELF)

@@ -32,6 +32,7 @@ from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, exits_on_bad_input
 from clustergym.common.tables import table
 from clustergym.common.writing import atomic_path
+from clustergym.results.metrics.statistics import aggregate_paired_ratio
 from clustergym.scenario.policy import InformationClass
 from clustergym.training.evolution import start_search
 from clustergym.training.played_traces import HEURISTICS, best_known_weights, play_best_known, play_weights
@@ -99,11 +100,8 @@ def measure_left(name: str, traces: int) -> dict[str, Any]:
     parameters, began = judge.envs.single.parameters, time.process_time()
     known = play_best_known(parameters, judge.seeds)
     for part in ("look_ahead", "hindsight"):
-        ahead = part == "look_ahead"
-        jct_s = look_ahead(judge) if ahead else search_in_hindsight(parameters, judge.seeds)
-        drawn = random_streams.COMPARISON.generator(0).integers(0, traces, (5000, traces))
-        low, high = np.percentile(jct_s[drawn].sum(axis=1) / known[drawn].sum(axis=1), [2.5, 97.5])
-        row[part] = [float(jct_s.sum() / known.sum()), float(low), float(high)]
+        jct_s = look_ahead(judge) if part == "look_ahead" else search_in_hindsight(parameters, judge.seeds)
+        row[part] = aggregate_paired_ratio(jct_s, known)
     judge.envs.close()
     return row | {"cpu_s": (time.process_time() - began) / traces}
 
