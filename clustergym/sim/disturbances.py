@@ -289,4 +289,4 @@ class Disturbances:
         jobs.checkpointed[row], jobs.unsaved[row] = left, undone
         # A standstill that is under way is not cut short.
         jobs.ready[row] = max(int(jobs.ready[row]), now + duration)
-        return left, undone
+        return float(left), int(undone)

@@ -311,9 +311,9 @@ class JobExecution:
         jobs = self.jobs
         left, undone = jobs.at_checkpoint(row, self.clock.now)
         self.vacate(row)
-        lost = left - float(jobs.remaining[row])
+        lost = float(left) - float(jobs.remaining[row])
         jobs.remaining[row] = left
-        return seconds(undone), lost
+        return seconds(int(undone)), lost
 
     def stop(self, row: int, saves: bool) -> None:
         """Release a job's GPUs; where stops lose work and it does not save first, undo its unsaved work."""

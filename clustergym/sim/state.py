@@ -153,7 +153,7 @@ class JobStates:
         """Return the row of the job that shares a job's GPUs, or `NO_JOB`."""
         return NO_JOB if self.partner is None else int(self.partner[row])
 
-    def compute_remaining(self, rows: Ints | int, now: int) -> Floats:
+    def compute_remaining(self, rows: Ints | int, now: Ints | int) -> Floats:
         """Return the iterations each job has left at tick `now`, shape of `rows`."""
         left: Floats = rules.compute_remaining(
             self.phase[rows],
@@ -177,18 +177,17 @@ class JobStates:
         )
         return attained
 
-    def at_checkpoint(self, row: int, now: int) -> tuple[float, int]:
-        """Return the iterations left at a job's last checkpoint, and the ticks worked since then."""
-        worked, unsaved = now - int(self.ready[row]), int(self.unsaved[row])
-        if self.phase[row] != Phase.RUNNING or worked <= 0:
-            return float(self.checkpointed[row]), unsaved
-        every = int(self.checkpoint_every[row])
+    def at_checkpoint(self, rows: Ints | int, now: int) -> tuple[Floats, Ints]:
+        """Return iterations left at jobs' last checkpoints, and ticks worked since then, shape of `rows`."""
+        ready, unsaved, every = self.ready[rows], self.unsaved[rows], self.checkpoint_every[rows]
         # Without checkpoints everything since the start would be lost.
-        since = (worked + unsaved) % every if every else worked + unsaved
+        total = now - ready + unsaved
+        since = np.where(every > 0, total % np.maximum(every, 1), total)
+        works = (self.phase[rows] == c.RUNNING) & (now > ready)
         # The last checkpoint is older than the present speed, so its progress was worked out when that began.
-        if now - since <= max(self.worked_until[row], self.ready[row]):
-            return float(self.checkpointed[row]), since
-        return float(self.compute_remaining(row, now - since)), since
+        written = works & (now - since > np.maximum(self.worked_until[rows], ready))
+        left = np.where(written, self.compute_remaining(rows, now - since), self.checkpointed[rows])
+        return left, np.where(works, since, unsaved)
 
     def settle(self, row: int, now: int) -> None:
         """Record a job's progress and GPU-seconds up to tick `now`, before its GPUs change."""

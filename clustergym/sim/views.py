@@ -253,10 +253,11 @@ class ViewMaker:
         """Return what it costs to stop the jobs `rows` at tick `now`: work lost, and seconds to save."""
         jobs, gpus = self.jobs, self.jobs.gpus[rows]
         undone_s, lost = np.zeros(len(rows)), np.zeros(len(rows))
-        left = jobs.compute_remaining(rows, now)
-        for at in np.flatnonzero(gpus > 0).tolist():
-            kept, undone = jobs.at_checkpoint(int(rows[at]), now)
-            undone_s[at], lost[at] = seconds(undone), kept - left[at]
+        # Where a long queue waits, few hold GPUs.
+        held = np.flatnonzero(gpus > 0)
+        kept, undone = jobs.at_checkpoint(rows[held], now)
+        undone_s[held] = undone / TICKS_PER_S
+        lost[held] = kept - jobs.compute_remaining(rows[held], now)
         loses, save_s = float(jobs.stops_lose), jobs.save_s[rows]
         return StopCosts(
             checkpoint_age_s=undone_s,
