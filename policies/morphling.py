@@ -13,7 +13,7 @@ from clustergym.common.parameter_types import Period
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 
 from .shared.requests import find_held_level, get_requested_time_s
-from .shared.restart_guard import GuardedPolicy
+from .shared.restart_guard import LEAST_TURN_RESTARTS, GuardedPolicy
 
 PLATEAU = 1.01
 """A larger count that is not faster by more than this is not worth its GPUs (the program's constant)."""
@@ -64,11 +64,29 @@ class Morphling(GuardedPolicy):
     rules: Literal["paper", "program"] = "paper"
     round_s: Period | None = 60.0
     _curves: dict[bytes, Curve] = field(default_factory=dict, init=False, repr=False)
+    _turns: dict[int, tuple[list[int], float, float]] = field(default_factory=dict, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget the curves and launches of the last run."""
         super().reset(setting, rng)
-        self._curves = {}
+        self._curves, self._turns = {}, {}
+
+    def find_guarded(self, view: View) -> Bools:
+        """Do as the base class, which asks at each decision what restarts cost, but ask only at launches."""
+        guarded, held = np.zeros(len(view), dtype=np.bool_), np.flatnonzero(view.gpus > 0)
+        if not self.guard:
+            return guarded
+        rows = view.job[held].tolist()
+        held_as = np.stack([view.gpu_type, view.gpus, view.restarts], axis=1)[held].tolist()
+        turns = [self._turns.get(row, ([], 0.0, 0.0)) for row in rows]
+        if [state for state, _, _ in turns] != held_as:
+            restart_s = view.stop_costs().restart_gpu_s[held] / view.gpus[held]
+            new = zip(held_as, [self._decided_s] * len(rows), restart_s.tolist(), strict=True)
+            turns = [turn if turn[0] == one[0] else one for turn, one in zip(turns, new, strict=True)]
+        self._turns, self._decided_s = dict(zip(rows, turns, strict=True)), view.now_s
+        since_s, restart_s = np.array([turn[1:] for turn in turns]).reshape(-1, 2).T
+        guarded[held] = view.now_s - since_s < LEAST_TURN_RESTARTS * restart_s
+        return guarded
 
     def schedule(self, view: View) -> Decision:
         """Place and resize jobs in order of their slopes, then let the steepest grow on what is left."""
@@ -78,12 +96,15 @@ class Morphling(GuardedPolicy):
         sign = 1.0 if self.rules == "program" else -1.0
         slopes = sign * np.array([curves.find_slope(at) for at in range(len(view))])
         order = np.lexsort((view.submit_s, slopes, view.priority <= 0)).tolist()
-        if self.rules == "program":
+        shrinks = self.rules == "paper"
+        if not shrinks:
             curves.suspend_large()
         for at in order:
-            placed = curves.place_large(at) if curves.of[at].large else curves.place(at)
-            if not placed and self.rules == "paper":
-                curves.shrink_others(at)
+            # Of a long queue most find neither free GPUs nor jobs that may shrink.
+            if curves.gpu_type[at] >= 0 or any(curves.free) or (shrinks and any(curves.losers)):
+                placed = curves.place_large(at) if curves.of[at].large else curves.place(at)
+                if not placed and shrinks:
+                    curves.shrink_others(at)
         curves.grow()
         # Large jobs grow last, by the slope that they have now, on what the others leave.
         large = [at for at, curve in enumerate(curves.of) if curve.large and curves.gpu_type[at] >= 0]
@@ -94,8 +115,8 @@ class Morphling(GuardedPolicy):
     def find_curves(self, view: View) -> list[Curve]:
         """Return each job's curve, made once for all jobs of the same times and request."""
         time_s = np.where(view.feasible, view.iteration_time_s(), -1.0)
-        asked = np.stack([view.requested_type, view.requested_gpus, view.priority > 0], axis=1)
-        table = np.concatenate([time_s.reshape(len(view), -1), asked], axis=1)
+        asked = view.requested_type[:, None], view.requested_gpus[:, None], view.priority[:, None] > 0
+        table = np.concatenate([time_s.reshape(len(view), -1), *asked], axis=1)
         raw, width = table.tobytes(), table.strides[0]
         keys = [raw[start : start + width] for start in range(0, len(raw), width)]
         new = {key: at for at, key in enumerate(keys) if key not in self._curves}
@@ -202,7 +223,6 @@ class Curves:
         self.old: list[bool] = (view.now_s - view.submit_s > OLD_S).tolist()
         often = (kept | (view.restarts >= SHRINKS)).tolist()
         self.fixed: list[bool] = [one or curve.large for one, curve in zip(often, curves, strict=True)]
-        self.cost_s = view.restart_cost_s() if guard else np.empty(0)
         self.losers: list[list[tuple[float, int]]] = [[] for _ in self.free]
         for slope, at in sorted((self.find_slope(at), at) for at in range(len(view)) if self.may_shrink(at)):
             self.losers[self.gpu_type[at]].append((slope, at))
@@ -258,7 +278,7 @@ class Curves:
         if self.guard and held >= 0 and now >= 0:
             work, speed = self.view.remaining_iterations[at], self.of[at].speed
             saved_s = work / speed[held][now] - work / speed[gpu_type][level]
-            if not saved_s > self.cost_s[at, gpu_type, level]:
+            if not saved_s > self.view.restart_cost_s()[at, gpu_type, level]:
                 return
         self.give(at, gpu_type, level)
 
