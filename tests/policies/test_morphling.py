@@ -48,8 +48,8 @@ def test_slopes_are_gains_a_gpu_relative_to_the_request():
     simulation.apply(Decision.of([(0, 0, 2), (1, 0, 1)]))
     view = simulation.advance()
     # a: from 2 to 4 GPUs (1 - 0.5) / 2 a GPU, over its 0.5 at 2; b: (1 / 3.5 - 1 / 4) / 1 over 1 / 3.5.
-    slopes = Curves(view, Morphling().find_guarded(view), guard=False).find_slopes()
-    assert slopes.tolist() == pytest.approx([0.5, 0.125])
+    curves = Curves(view, Morphling().find_curves(view), Morphling().find_guarded(view), guard=False)
+    assert [curves.find_slope(at) for at in range(2)] == pytest.approx([0.5, 0.125])
 
 
 @pytest.mark.parametrize(("rules", "held"), [("paper", {0: (0, 2), 1: (0, 2)}), ("program", {0: (0, 4)})])
