@@ -13,7 +13,7 @@ from clustergym.common.parameter_types import Period
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 
 from .shared.requests import find_held_level, get_requested_time_s
-from .shared.restart_guard import LEAST_TURN_RESTARTS, GuardedPolicy
+from .shared.restart_guard import GuardedPolicy
 
 PLATEAU = 1.01
 """A larger count that is not faster by more than this is not worth its GPUs (the program's constant)."""
@@ -64,29 +64,11 @@ class Morphling(GuardedPolicy):
     rules: Literal["paper", "program"] = "paper"
     round_s: Period | None = 60.0
     _curves: dict[bytes, Curve] = field(default_factory=dict, init=False, repr=False)
-    _turns: dict[int, tuple[list[int], float, float]] = field(default_factory=dict, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget the curves and launches of the last run."""
+        """Forget the curves of the last run."""
         super().reset(setting, rng)
-        self._curves, self._turns = {}, {}
-
-    def find_guarded(self, view: View) -> Bools:
-        """Do as the base class, which asks at each decision what restarts cost, but ask only at launches."""
-        guarded, held = np.zeros(len(view), dtype=np.bool_), np.flatnonzero(view.gpus > 0)
-        if not self.guard:
-            return guarded
-        rows = view.job[held].tolist()
-        held_as = np.stack([view.gpu_type, view.gpus, view.restarts], axis=1)[held].tolist()
-        turns = [self._turns.get(row, ([], 0.0, 0.0)) for row in rows]
-        if [state for state, _, _ in turns] != held_as:
-            restart_s = view.stop_costs().restart_gpu_s[held] / view.gpus[held]
-            new = zip(held_as, [self._decided_s] * len(rows), restart_s.tolist(), strict=True)
-            turns = [turn if turn[0] == one[0] else one for turn, one in zip(turns, new, strict=True)]
-        self._turns, self._decided_s = dict(zip(rows, turns, strict=True)), view.now_s
-        since_s, restart_s = np.array([turn[1:] for turn in turns]).reshape(-1, 2).T
-        guarded[held] = view.now_s - since_s < LEAST_TURN_RESTARTS * restart_s
-        return guarded
+        self._curves = {}
 
     def schedule(self, view: View) -> Decision:
         """Place and resize jobs in order of their slopes, then let the steepest grow on what is left."""
