@@ -326,15 +326,13 @@ class Quotas(MovingPolicy):
 def _refuse_unused(tree: QueueTree, rule: DivisionRule) -> None:
     """Refuse what a tree gives that would have no effect."""
     plain = Queue()
-    unused = ["preempt_min_runtime_s"]
     because = {"preempt_min_runtime_s": "the policy in a queue says which of its jobs stop: leave it out"}
     if rule == "capacity":
-        unused += ["weight", "priority"]
         remedy = "division=capacity divides by quota: leave it out, or give division=fair_share"
-        because |= dict.fromkeys(unused[1:], remedy)
+        because |= {"weight": remedy, "priority": remedy}
         if tree.settings.history != UsageWindow():
             tree.refuse("has no effect under policy=quotas", ("history",), remedy)
     for name, queue in tree.queues.items():
-        for key in unused:
+        for key, remedy in because.items():
             if getattr(queue, key) != getattr(plain, key):
-                tree.refuse("has no effect under policy=quotas", ("queues", name, key), because[key])
+                tree.refuse("has no effect under policy=quotas", ("queues", name, key), remedy)
