@@ -12,6 +12,7 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.queue_book import Evictions, get_queues
 from clustergym.scenario.registry import parse_policy
 from clustergym.scenario.tenants.division import DivisionRule
 from clustergym.scenario.tenants.fair_share import History
@@ -20,7 +21,6 @@ from clustergym.trace.trace import Trace
 
 from .shared.making_room import MovingPolicy
 from .shared.parts_of_views import DecisionCache, QueueViews
-from .shared.queue_book import Evictions, get_queues
 from .shared.queue_dues import Demand, QueueEntitlements, compute_demand
 from .shared.queue_shares import QueueLimits, Reclaim, ReclaimPlan, Shares, Victims, compute_room
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from clustergym.common.parameter_types import Period
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Setting, View
+from clustergym.scenario.queue_book import Evictions, QueueHoldings
 
 from .notices import NoticePolicy, Victims, losses_per_gpu
-from .queue_book import Evictions, QueueHoldings
 from .requests import request_options
 
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.policy import View
+from clustergym.scenario.queue_book import Evictions
 from clustergym.scenario.tenants.queue_tree import QueueTree, get_most_gpus, get_reserved_gpus
 
 from .notices import Notice, choose_notices
-from .queue_book import Evictions
 from .requests import request_options
 
 Reclaim = Literal["shrink", "stop", "never"]
