@@ -23,11 +23,11 @@ from typing import Any
 from clustergym.operators.twin.admit import Admission, Request, read_request
 from clustergym.operators.twin.ahead import Ahead
 from clustergym.operators.twin.folder import TwinFolder, read_rules, write_rules
-from clustergym.operators.twin.present import read_queue
 from kueue_agreement import is_in_scope, read_rows
 
 from clustergym.common.columns import iso
 from clustergym.common.errors import InputError
+from clustergym.trace.present import read_queue
 
 DAY = "2026-03-01T"
 GPU, TYPE = "nvidia.com/gpu", "A100"

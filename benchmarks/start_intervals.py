@@ -20,12 +20,12 @@ import numpy as np
 from clustergym.operators.twin.advice import estimate_starts
 from clustergym.operators.twin.ahead import Ahead
 from clustergym.operators.twin.folder import TwinFolder
-from clustergym.operators.twin.present import Present, log_job
 from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
 
 from clustergym.common.columns import DAY_S
 from clustergym.sim.log import EventType
 from clustergym.trace.log_files import write_log
+from clustergym.trace.present import Present, log_job
 from clustergym.trace.readers import sacct
 from clustergym.trace.readers.sacct import SlurmJob
 from clustergym.trace.trace import Trace

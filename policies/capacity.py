@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .shared.gang_queues import GangQueues, Gangs, of_lower_priority
+from .shared.gang_queues import GangQueues, Gangs
 
 
 @dataclass
@@ -56,14 +56,12 @@ class Capacity(GangQueues):
         below = sum(self._compute_kept(child, gpu_type) for child in self.book.tree.children[queue])
         return max(self.book.guarantee[queue][gpu_type] - self.book.held[queue][gpu_type], below)
 
-    def may_claim(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
+    def may_claim(self, gangs: Gangs, at: int, gpu_type: int) -> bool:
         """Return whether the job keeps its queue within what it deserves, to reclaim."""
-        return way == "preempt" or self.book.within_quota(gangs.leaf[at], gpu_type, gangs.gpus[at])
+        return self.book.within_quota(gangs.leaf[at], gpu_type, gangs.gpus[at])
 
-    def may_stop(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
-        """Return whether the victim is of lower priority, or its queues above what they deserve."""
-        if way == "preempt" or gangs.leaf[victim] == gangs.leaf[at]:
-            return way == "preempt" and of_lower_priority(gangs, at, victim)
+    def may_stop(self, gangs: Gangs, at: int, gpu_type: int, victim: int) -> bool:
+        """Return whether the victim's queues are above what they deserve."""
         (mine, *_), theirs = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
         within = self.book.within_quota(mine, gpu_type, gangs.gpus[at])
         return within and not any(self.book.within_quota(name, gpu_type, 0) for name in theirs)

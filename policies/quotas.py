@@ -12,6 +12,7 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.queue_book import Evictions, get_queues
 from clustergym.scenario.registry import parse_policy
 from clustergym.scenario.tenants.division import DivisionRule
 from clustergym.scenario.tenants.fair_share import History
@@ -20,7 +21,6 @@ from clustergym.trace.trace import Trace
 
 from .shared.making_room import MovingPolicy
 from .shared.parts_of_views import DecisionCache, QueueViews
-from .shared.queue_book import Evictions, get_queues
 from .shared.queue_dues import Demand, QueueEntitlements, compute_demand
 from .shared.queue_shares import QueueLimits, Reclaim, ReclaimPlan, Shares, Victims, compute_room
 
@@ -326,15 +326,13 @@ class Quotas(MovingPolicy):
 def _refuse_unused(tree: QueueTree, rule: DivisionRule) -> None:
     """Refuse what a tree gives that would have no effect."""
     plain = Queue()
-    unused = ["preempt_min_runtime_s"]
     because = {"preempt_min_runtime_s": "the policy in a queue says which of its jobs stop: leave it out"}
     if rule == "capacity":
-        unused += ["weight", "priority"]
         remedy = "division=capacity divides by quota: leave it out, or give division=fair_share"
-        because |= dict.fromkeys(unused[1:], remedy)
+        because |= {"weight": remedy, "priority": remedy}
         if tree.settings.history != UsageWindow():
             tree.refuse("has no effect under policy=quotas", ("history",), remedy)
     for name, queue in tree.queues.items():
-        for key in unused:
+        for key, remedy in because.items():
             if getattr(queue, key) != getattr(plain, key):
-                tree.refuse("has no effect under policy=quotas", ("queues", name, key), because[key])
+                tree.refuse("has no effect under policy=quotas", ("queues", name, key), remedy)

@@ -356,4 +356,4 @@ def algorithm(name: str) -> Algorithm:
     require_known(name, ALGORITHMS, "placement algorithm")
     module, _, function = ALGORITHMS[name].partition(":")
     solve: Algorithm = getattr(importlib.import_module(module), function)
-    return solve
+    return lambda given, rng: Assignment.infeasible(given) if given.shortfall else solve(given, rng)

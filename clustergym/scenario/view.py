@@ -110,6 +110,10 @@ class BatchOptions:
     efficiency: Floats
     iteration_time_s: Floats
 
+    def select(self, rows: Ints | slice) -> BatchOptions:
+        """Return the batches of some jobs, given their positions in the View."""
+        return BatchOptions(self.sizes[rows], self.efficiency[rows], self.iteration_time_s[rows])
+
 
 @dataclass(frozen=True)
 class PairOptions:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustergym.common.columns import number
+from clustergym.common.columns import iso, number, parse_seconds
 from clustergym.common.errors import InputError, Parser, exits_on_bad_input, nearest, require
+from clustergym.common.tables import table
 from clustergym.common.writing import refuse_overwrite, write_json, write_text
 
 if TYPE_CHECKING:
@@ -156,8 +157,6 @@ def ask_whatif(options: argparse.Namespace) -> int:
     from clustergym.operators.twin.page import html_page, list_sections, markdown_page
     from clustergym.operators.twin.whatif import Question, ask
 
-    from clustergym.common.tables import table
-
     words = [word for word in options.words if not word.startswith("hydra")]
     hydra_words = [word for word in options.words if word.startswith("hydra")]
     for name in ("days", "resamples"):
@@ -238,7 +237,8 @@ def _number(text: str, option: str) -> float:
 def _ahead(options: argparse.Namespace) -> Ahead:
     from clustergym.operators.twin.ahead import Ahead
     from clustergym.operators.twin.folder import TwinFolder
-    from clustergym.operators.twin.present import read_queue
+
+    from clustergym.trace.present import read_queue
 
     present = read_queue(options.queue, options.now)
     return Ahead(TwinFolder(options.folder), present, options.policy, options.words)
@@ -247,9 +247,6 @@ def _ahead(options: argparse.Namespace) -> Ahead:
 def print_starts(options: argparse.Namespace) -> int:
     """Print when each waiting job will start, as simulated; return the exit status."""
     from clustergym.operators.twin.advice import estimate_starts
-
-    from clustergym.common.columns import iso
-    from clustergym.common.tables import table
 
     require(options.draws > 0, "--draws", options.draws, "give more than 0")
     ahead = _ahead(options)
@@ -268,8 +265,6 @@ def print_starts(options: argparse.Namespace) -> int:
 
 def _times(row: Mapping[str, Any], now_s: float) -> list[str]:
     """Return the dates by which a job starts in 10, 50 and 90 % of the draws."""
-    from clustergym.common.columns import iso
-
     at = (row[name] for name in ("p10_s", "p50_s", "p90_s"))
     return ["later" if value is None else iso(round(now_s + value)) for value in at]
 
@@ -277,9 +272,6 @@ def _times(row: Mapping[str, Any], now_s: float) -> list[str]:
 def print_advice(options: argparse.Namespace) -> int:
     """Print what the policy would do with each job now (start, stop, …) and why; return the exit status."""
     from clustergym.operators.twin.advice import advise, log_shadow
-
-    from clustergym.common.columns import iso
-    from clustergym.common.tables import table
 
     ahead = _ahead(options)
     moment = ahead.now()
@@ -304,10 +296,8 @@ def print_admission(options: argparse.Namespace) -> int:
     from clustergym.operators.twin.admit import Admission, read_request
     from clustergym.operators.twin.ahead import Ahead
     from clustergym.operators.twin.folder import TwinFolder
-    from clustergym.operators.twin.present import Present, read_queue
 
-    from clustergym.common.columns import iso, parse_seconds
-    from clustergym.common.tables import table
+    from clustergym.trace.present import Present, read_queue
 
     require(options.draws > 0, "--draws", options.draws, "give more than 0")
     if options.queue is not None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from clustergym.policies.shared.gang_queues import GangQueues, Gangs, of_lower_priority
+from clustergym.policies.shared.gang_queues import GangQueues, Gangs
 
 from clustergym.scenario.policy import Setting
 from clustergym.scenario.tenants.division import divide_among_queues
@@ -98,17 +98,13 @@ class Kai(GangQueues):
             self.book.index[queue],
         )
 
-    def may_claim(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
+    def may_claim(self, gangs: Gangs, at: int, gpu_type: int) -> bool:
         """Return whether the job keeps its queue within its fair share, to reclaim."""
         leaf = gangs.leaf[at]
-        return (
-            way == "preempt" or self.book.held[leaf][gpu_type] + gangs.gpus[at] <= self._due[leaf][gpu_type]
-        )
+        return self.book.held[leaf][gpu_type] + gangs.gpus[at] <= self._due[leaf][gpu_type]
 
-    def may_stop(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
-        """Return whether the victim is of lower priority, or its queues above their share or quota."""
-        if way == "preempt" or gangs.leaf[victim] == gangs.leaf[at]:
-            return way == "preempt" and of_lower_priority(gangs, at, victim)
+    def may_stop(self, gangs: Gangs, at: int, gpu_type: int, victim: int) -> bool:
+        """Return whether the victim's queues are above their share or quota."""
         (mine, *_), theirs = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
         # Along the victim's branch nobody within quota loses GPUs, at any level of the tree.
         if any(self.book.within_quota(name, gpu_type, 0) for name in theirs):

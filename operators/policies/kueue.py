@@ -9,11 +9,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from clustergym.policies.shared.making_room import MovingPolicy
 from clustergym.policies.shared.notices import Victims, losses_per_gpu
-from clustergym.policies.shared.queue_book import Evictions, QueueHoldings
 from clustergym.policies.shared.requests import request_options
 
 from clustergym.common.parameter_types import Period
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Setting, View
+from clustergym.scenario.queue_book import Evictions, QueueHoldings
 from clustergym.scenario.tenants.queue_tree import of_type
 
 from .cohorts import QuotaNode

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from clustergym.policies.shared.queue_book import QueueHoldings
 from clustergym.policies.shared.requests import request_options
 from clustergym.policies.shared.reservations import starts_between_reservations
 
@@ -15,6 +14,7 @@ from clustergym.common.columns import parse_seconds
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeFloat, Period, PositiveFloat
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.queue_book import QueueHoldings
 from clustergym.trace.trace import Trace
 
 from .node_reservations import NodeReservations

@@ -16,6 +16,7 @@ from clustergym.common.text_files import first_lines
 from clustergym.scenario.registry import make_policy
 from clustergym.scenario.tenants.queue_tree import get_most_gpus, load_queues
 from clustergym.sim.from_now import MARK, Moment, drop_rows
+from clustergym.trace.present import waiting_job
 from clustergym.trace.readers import kueue
 from clustergym.trace.readers.sacct import SlurmJob
 
@@ -23,7 +24,6 @@ from ..live.own.script import read_script
 from ..policies.kueue import Kueue
 from .advice import advise, estimate_starts
 from .ahead import Ahead
-from .present import waiting_job
 
 SOONER_S = 60.0
 """A smaller request counts as sooner if half of the draws start it earlier by more than this."""

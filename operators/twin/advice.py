@@ -15,10 +15,10 @@ from clustergym.common.reading import parse_json
 from clustergym.common.text_files import read_text
 from clustergym.scenario.policy import Decision, View
 from clustergym.sim.from_now import Moment
+from clustergym.trace.present import Present
 from clustergym.trace.trace import Trace
 
 from .ahead import QUANTILES, Ahead
-from .present import Present
 from .waits import CLOSE_S
 
 CHANGES = ("start", "stop", "resize", "move", "drop", "wait")

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clustergym.cluster.hosts import Pools
 from clustergym.cluster.slurm_text import host_names
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
@@ -30,13 +31,12 @@ from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import Conditions
 from clustergym.sim.from_now import MARK, Moment, list_moments
 from clustergym.trace.log_files import write_log
+from clustergym.trace.present import Present, log_job, waiting_job
 from clustergym.trace.readers.sacct import SlurmJob
 from clustergym.trace.records import RecordedJobs
 from clustergym.trace.trace import Trace
 
 from .folder import CLUSTER, QUEUES, TwinFolder
-from .hosts import Pools
-from .present import Present, log_job, waiting_job
 
 PRIOR_RUNS = 5.0
 """Runs of one's own beside which those of more jobs count as much."""

@@ -15,7 +15,6 @@ the weights change places.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -27,6 +26,9 @@ from clustergym.scenario.placement_problem import Assignment, Instance, Solution
 from .arnold_components import BestSplit, find_components, split
 
 NODE_LIMIT = 5_000
+EPSILON = 1e-9
+CHOICES = 20
+"""Choices of the search for one node of a limit: about as long as SCIP takes for a node, at most."""
 
 
 def solve(
@@ -34,7 +36,8 @@ def solve(
 ) -> Assignment:
     """Place a job such that it and its communication groups span few minipods (groups of nodes).
 
-    Least weighted sum of the minipods used and of those of the most widely spread group.
+    Least weighted sum of the minipods used and of those of the most widely spread group: it tries each limit
+    T on the minipods of a group; a minipod is a group of nodes.
 
     Parameters
     ----------
@@ -44,27 +47,6 @@ def solve(
     node_limit : int
         A twentieth of the choices that each search may make; a limit in seconds would make results depend
         on the machine. Where it is hit, `solution.proven` is False and the best known assignment is returned.
-    """
-    if node_limit < 1:
-        raise InputError(f"{node_limit} is not valid", field="node_limit", remedy="give a number from 1")
-    if instance.shortfall:
-        return Assignment.infeasible(instance)
-    started = perf_counter()
-    made = solve_counts(instance, node_limit)
-    made.check(instance)
-    assert made.solution is not None
-    return replace(made, solution=replace(made.solution, solve_s=perf_counter() - started))
-
-
-EPSILON = 1e-9
-CHOICES = 20
-"""Choices of the search for one node of a limit: about as long as SCIP takes for a node, at most."""
-
-
-def solve_counts(instance: Instance, node_limit: int) -> Assignment:
-    """Return the placement of least weighted sum of minipods used and minipods of one communication group.
-
-    Tries each limit T on the minipods of a group; a minipod is a group of nodes.
 
     Proof
     -----
@@ -86,6 +68,9 @@ def solve_counts(instance: Instance, node_limit: int) -> Assignment:
     Of the assignments that 1 makes equal, the one in the tightest minipods is returned, which leaves the
     roomy ones to later jobs.
     """
+    if node_limit < 1:
+        raise InputError(f"{node_limit} is not valid", field="node_limit", remedy="give a number from 1")
+    started = perf_counter()
     # Roomiest first, so that "the roomiest k minipods" (step 1 of the proof) is a prefix.
     order = np.argsort(-instance.free_nodes, kind="stable")
     search = _CountSearch(instance, instance.free_nodes[order], node_limit)
@@ -98,7 +83,11 @@ def solve_counts(instance: Instance, node_limit: int) -> Assignment:
     bound = min([search.score, *search.open])
     gap = (search.score - bound) / search.score
     proven = gap < EPSILON
-    return Assignment(counts, solution=Solution(proven, bound, 0.0 if proven else gap, search.nodes, 0.0))
+    solve_s = perf_counter() - started
+    told = Solution(proven, bound, 0.0 if proven else gap, search.nodes, solve_s)
+    made = Assignment(counts, solution=told)
+    made.check(instance)
+    return made
 
 
 def tightest(needs: Ints, free: Ints) -> Ints:

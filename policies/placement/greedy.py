@@ -9,12 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.scenario.placement_problem import Assignment, Instance
 
-Choice = Callable[[Ints, int], int | None]
-"""(Free nodes of each minipod, nodes wanted) -> minipod that takes them whole; None: none does."""
+Choice = Callable[[Ints, Ints], int]
+"""(Free nodes of each minipod, minipods that take all nodes that are wanted) -> one of these."""
 
 
 def best_fit(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
@@ -32,27 +31,20 @@ def best_fit_by_node(instance: Instance, rng: np.random.Generator | None = None)
     return node_by_node(instance, choose)
 
 
-def random_fit(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
+def random_fit(instance: Instance, rng: np.random.Generator) -> Assignment:
     """Place each communication group in a random minipod (group of nodes), sampled by `rng`.
 
     A minipod's probability is proportional to its free nodes, among those that hold the group whole, which
     balances the load.
     """
-    draws = random_streams.PLACER.generator(0) if rng is None else rng
-
-    def choose(free: Ints, wanted: int) -> int | None:
-        fitting = np.flatnonzero(free >= wanted)
-        if not len(fitting):
-            return None
-        return int(fitting[random_by_room(free[fitting], draws)])
-
-    return whole_groups_first(instance, choose)
+    return whole_groups_first(
+        instance, lambda free, fitting: int(fitting[random_by_room(free[fitting], rng)])
+    )
 
 
-def random_fit_by_node(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
+def random_fit_by_node(instance: Instance, rng: np.random.Generator) -> Assignment:
     """Place each node of a job in a random minipod (group of nodes), sampled by `rng`."""
-    draws = random_streams.PLACER.generator(0) if rng is None else rng
-    return node_by_node(instance, lambda free: random_by_room(free, draws))
+    return node_by_node(instance, lambda free: random_by_room(free, rng))
 
 
 def gpu_packing(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
@@ -61,14 +53,12 @@ def gpu_packing(instance: Instance, rng: np.random.Generator | None = None) -> A
     The roomiest minipods are filled until the rest of the job fits in one: the tightest minipod
     that holds the rest takes it. Groups follow each other through the minipods in that order.
     """
-    if instance.shortfall:
-        return Assignment.infeasible(instance)
     free, left = instance.free_nodes.copy(), instance.job.nodes
     order: list[int] = []
     while left:
-        last = tightest(free, left)
+        fitting = np.flatnonzero(free >= left)
         # Roomiest first uses the fewest minipods; the last one is the tightest, which keeps roomy ones whole.
-        minipod = int(free.argmax()) if last is None else last
+        minipod = tightest(free, fitting) if len(fitting) else int(free.argmax())
         taken = min(left, int(free[minipod]))
         order += [minipod] * taken
         left -= taken
@@ -83,11 +73,8 @@ def round_robin(instance: Instance, rng: np.random.Generator | None = None) -> A
     """Place communication groups in the minipods (groups of nodes) in turn, if these have room."""
     turn = 0
 
-    def choose(free: Ints, wanted: int) -> int | None:
+    def choose(free: Ints, fitting: Ints) -> int:
         nonlocal turn
-        fitting = np.flatnonzero(free >= wanted)
-        if not len(fitting):
-            return None
         chosen = int(fitting[((fitting - turn) % instance.minipods).argmin()])
         turn = chosen + 1
         return chosen
@@ -98,18 +85,15 @@ def round_robin(instance: Instance, rng: np.random.Generator | None = None) -> A
 def whole_groups_first(instance: Instance, choose: Choice) -> Assignment:
     """Place each group in the minipod that `choose` returns; split the groups that fit in none.
 
-    A group that is split takes the roomiest minipods first. An instance that does not fit gets an
-    infeasible assignment.
+    A group that is split takes the roomiest minipods first.
     """
-    if instance.shortfall:
-        return Assignment.infeasible(instance)
     free = instance.free_nodes.copy()
     counts = np.zeros((instance.groups, instance.minipods), dtype=np.int64)
     for group in range(instance.groups):
         left = instance.group_nodes
         while left:
-            minipod = choose(free, left)
-            chosen = int(free.argmax()) if minipod is None else minipod
+            fitting = np.flatnonzero(free >= left)
+            chosen = choose(free, fitting) if len(fitting) else int(free.argmax())
             taken = min(left, int(free[chosen]))
             counts[group, chosen] += taken
             free[chosen] -= taken
@@ -120,11 +104,8 @@ def whole_groups_first(instance: Instance, choose: Choice) -> Assignment:
 def node_by_node(instance: Instance, choose: Callable[[Ints], int]) -> Assignment:
     """Place the groups' nodes one by one, each in the minipod that `choose` picks by the free nodes of each.
 
-    Groups stay together only as far as their nodes happen to follow each other. An instance that does not fit
-    gets an infeasible assignment.
+    Groups stay together only as far as their nodes happen to follow each other.
     """
-    if instance.shortfall:
-        return Assignment.infeasible(instance)
     free = instance.free_nodes.copy()
     counts = np.zeros((instance.groups, instance.minipods), dtype=np.int64)
     for group in np.repeat(np.arange(instance.groups), instance.group_nodes):
@@ -140,7 +121,6 @@ def random_by_room(free: Ints, draws: np.random.Generator) -> int:
     return int(np.searchsorted(ends, draws.integers(ends[-1]), side="right"))
 
 
-def tightest(free: Ints, wanted: int) -> int | None:
-    """Return the minipod (group of nodes) with the fewest free nodes that suffice; None if none do."""
-    fitting = np.flatnonzero(free >= wanted)
-    return int(fitting[free[fitting].argmin()]) if len(fitting) else None
+def tightest(free: Ints, fitting: Ints) -> int:
+    """Return the minipod (group of nodes) with the fewest free nodes among those that suffice."""
+    return int(fitting[free[fitting].argmin()])

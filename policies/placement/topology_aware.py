@@ -23,8 +23,6 @@ def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignm
     nodes, are halved again and again; a part of the job that fits in one half stays whole (in the tighter
     one), otherwise the roomier half is filled and the cut made light.
     """
-    if instance.shortfall:
-        return Assignment.infeasible(instance)
     edges = _edges(instance)
     minipod = np.full(instance.job.nodes, -1, dtype=np.int64)
     order = np.argsort(-instance.free_nodes, kind="stable")
@@ -67,16 +65,15 @@ def _edges(instance: Instance) -> Edges:
     ring = np.stack([matrix[:-1].ravel(), matrix[1:].ravel()], axis=1)
     if len(matrix) > 2:
         ring = np.vstack([ring, np.stack([matrix[-1], matrix[0]], axis=1)])
-    return [(int(a), int(b), 1.0) for a, b in np.vstack([stages, ring])]
+    return [(int(a), int(b)) for a, b in np.vstack([stages, ring])]
 
 
-Edges = list[tuple[int, int, float]]
-"""(node, other node, weight)."""
+Edges = list[tuple[int, int]]
+"""(node, other node), all of the same weight."""
 
-Neighbours = list[list[tuple[int, float]]]
+Neighbours = list[list[int]]
 
 MOST_PASSES = 10
-EPSILON = 1e-9
 
 
 def bipartition(nodes: Ints, edges: Edges, least: int, most: int) -> Bools:
@@ -85,7 +82,7 @@ def bipartition(nodes: Ints, edges: Edges, least: int, most: int) -> Bools:
     Parameters
     ----------
     nodes : ndarray of int, shape (n,)
-    edges : list of (node, node, weight)
+    edges : list of (node, node)
         Those with an end elsewhere do not count.
     least, most : int
         Nodes of the first part.
@@ -103,19 +100,19 @@ def bipartition(nodes: Ints, edges: Edges, least: int, most: int) -> Bools:
     return np.array(inside, dtype=np.bool_)
 
 
-def cut_weight(inside: Bools, nodes: Ints, edges: Edges) -> float:
-    """Return the total weight of the edges between the two parts of `nodes`."""
+def cut_weight(inside: Bools, nodes: Ints, edges: Edges) -> int:
+    """Return the number of the edges between the two parts of `nodes`."""
     side = dict(zip(nodes.tolist(), inside.tolist(), strict=True))
-    return sum(w for a, b, w in edges if a in side and b in side and side[a] != side[b])
+    return sum(a in side and b in side and side[a] != side[b] for a, b in edges)
 
 
 def _neighbours(nodes: Ints, edges: Edges) -> Neighbours:
     position = {node: index for index, node in enumerate(nodes.tolist())}
     found: Neighbours = [[] for _ in position]
-    for a, b, weight in edges:
+    for a, b in edges:
         if a in position and b in position:
-            found[position[a]].append((position[b], weight))
-            found[position[b]].append((position[a], weight))
+            found[position[a]].append(position[b])
+            found[position[b]].append(position[a])
     return found
 
 
@@ -124,7 +121,7 @@ def _improve(neighbours: Neighbours, inside: list[bool], least: int, most: int) 
 
     Sizes may be off by one between moves, so that parts of fixed size can swap nodes.
     """
-    size, best, best_gain, gained = sum(inside), 0, EPSILON, 0.0
+    size, best, best_gain, gained = sum(inside), 0, 0, 0
     moves = _moves(neighbours, inside, least, most)
     for number, (node, gain) in enumerate(moves, start=1):
         size += 1 if inside[node] else -1  # The node has been moved by now.
@@ -136,17 +133,17 @@ def _improve(neighbours: Neighbours, inside: list[bool], least: int, most: int) 
     return best > 0
 
 
-def _moves(neighbours: Neighbours, inside: list[bool], least: int, most: int) -> list[tuple[int, float]]:
+def _moves(neighbours: Neighbours, inside: list[bool], least: int, most: int) -> list[tuple[int, int]]:
     """Move nodes, always the one of greatest gain (ties: lowest index); return the moves and gains."""
     gains = [
-        sum(weight if inside[other] != inside[node] else -weight for other, weight in near)
+        sum(1 if inside[other] != inside[node] else -1 for other in near)
         for node, near in enumerate(neighbours)
     ]
-    heaps: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
+    heaps: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
     for node, gain in enumerate(gains):
         heapq.heappush(heaps[inside[node]], (-gain, node))
     size, moved = sum(inside), [False] * len(gains)
-    made: list[tuple[int, float]] = []
+    made: list[tuple[int, int]] = []
     while True:
         sides = [side for side in (True, False) if least - 1 <= size + (-1 if side else 1) <= most + 1]
         tops = [(top, side) for side in sides if (top := _top(heaps[side], gains, moved)) is not None]
@@ -157,14 +154,14 @@ def _moves(neighbours: Neighbours, inside: list[bool], least: int, most: int) ->
         made.append((node, gains[node]))
         inside[node], moved[node] = not side, True
         size += -1 if side else 1
-        for other, weight in neighbours[node]:
+        for other in neighbours[node]:
             if not moved[other]:
                 # An edge to the moved node changes from inside to cut or back, hence twice its weight.
-                gains[other] += 2 * weight if inside[other] == side else -2 * weight
+                gains[other] += 2 if inside[other] == side else -2
                 heapq.heappush(heaps[inside[other]], (-gains[other], other))
 
 
-def _top(heap: list[tuple[float, int]], gains: list[float], moved: list[bool]) -> tuple[float, int] | None:
+def _top(heap: list[tuple[int, int]], gains: list[int], moved: list[bool]) -> tuple[int, int] | None:
     # Outdated entries are left in the heap and skipped here.
     while heap and (moved[heap[0][1]] or -heap[0][0] != gains[heap[0][1]]):
         heapq.heappop(heap)

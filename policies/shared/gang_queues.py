@@ -12,9 +12,9 @@ import numpy as np
 
 from clustergym.common.parameter_types import Period
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Setting, View
+from clustergym.scenario.queue_book import Evictions, QueueHoldings
 
 from .notices import NoticePolicy, Victims, losses_per_gpu
-from .queue_book import Evictions, QueueHoldings
 from .requests import request_options
 
 
@@ -71,20 +71,18 @@ class GangQueues(NoticePolicy):
 
     At a decision point a policy makes passes over the jobs that wait. In each the queue that comes first, at
     every level of the tree, offers the next of its jobs, by priority and then by submission. The job starts
-    where there is room; if the pass names ways to stop jobs, these are tried in turn. No job is moved, and
-    one that was stopped waits for the next decision point.
+    where there is room; the second pass reclaims GPUs from jobs of other queues as the policy's rules say,
+    the third preempts jobs of lower priority in the job's own queue. No job is moved, and one that was
+    stopped waits for the next decision point.
 
     Attributes
     ----------
-    passes : tuple of tuple of str
-        The ways to stop jobs that each pass tries.
     victims : str
         Who stops first of the jobs of a queue of equal priority: the most `recent` to start, or the
         `cheapest`, which loses fewest GPU-seconds for each GPU that it gives (`View.stop_costs`).
     """
 
     information_class: ClassVar[InformationClass] = InformationClass.NONE
-    passes: ClassVar[tuple[tuple[str, ...], ...]] = ((), ("reclaim",), ("preempt",))
     victims: Victims = "recent"
     round_s: Period | None = 60.0
     book: QueueHoldings = field(init=False, repr=False)
@@ -113,8 +111,8 @@ class GangQueues(NoticePolicy):
         # Rows are in the order of submission, which decides between equal priorities.
         waiting = waiting[np.lexsort((waiting, -view.priority[waiting]))]
         starts = GangStarts(self, gangs)
-        for ways in self.passes:
-            starts.serve([at for at in waiting.tolist() if gangs.gpu_type[at] < 0], ways)
+        for way in ("", "reclaim", "preempt"):
+            starts.serve([at for at in waiting.tolist() if gangs.gpu_type[at] < 0], way)
         self._counters.update(starts.evict(self._evictions))
         held = [at for at, gpu_type in enumerate(gangs.gpu_type) if gpu_type >= 0]
         jobs = view.job.tolist()
@@ -136,12 +134,12 @@ class GangQueues(NoticePolicy):
         """Return the key by which sibling queues are ordered, least first; `at` is the next job."""
 
     @abstractmethod
-    def may_claim(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
-        """Return whether a waiting job may have others stopped for it by the rule `way`."""
+    def may_claim(self, gangs: Gangs, at: int, gpu_type: int) -> bool:
+        """Return whether a waiting job may have jobs of other queues stopped for it."""
 
     @abstractmethod
-    def may_stop(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
-        """Return whether a running job may now be stopped for another by the rule `way`."""
+    def may_stop(self, gangs: Gangs, at: int, gpu_type: int, victim: int) -> bool:
+        """Return whether a running job may now be stopped for one of another queue."""
 
     @abstractmethod
     def compute_excess(self, queue: str, gpu_type: int) -> float:
@@ -170,12 +168,12 @@ class GangStarts:
         self._rules, self._gangs, self._book = rules, gangs, rules.book
         self._starts: list[_Start] = []
 
-    def serve(self, waiting: list[int], ways: tuple[str, ...]) -> None:
-        """Start those of the waiting jobs that may start, in turn; `ways` are the rules to stop others."""
+    def serve(self, waiting: list[int], way: str) -> None:
+        """Start those of the waiting jobs that may start, in turn; `way` is the rule to stop others."""
         gangs, lists = self._gangs, dict[str, list[int]]()
         most = max(self._book.free)
         for at in reversed(waiting):
-            if ways or gangs.gpus[at] <= most:
+            if way or gangs.gpus[at] <= most:
                 lists.setdefault(gangs.leaf[at], []).append(at)
         keys: dict[tuple[str, int], Any] = {}
         failed: set[tuple[Any, ...]] = set()
@@ -185,7 +183,7 @@ class GangStarts:
             # Where one job found nobody to stop, another of the same shape would not either, until something
             # starts.
             alike = leaf, gangs.gpus[at], gangs.priority[at], tuple(gangs.options[at])
-            if self._start(at) or (alike not in failed and self._try_stopping(at, ways)):
+            if self._start(at) or (alike not in failed and self._try_stopping(at, way)):
                 # A start changes what queues hold, and with it every key and every failure.
                 keys.clear()
                 failed.clear()
@@ -231,21 +229,20 @@ class GangStarts:
         delay_s = self._book.tree.queues[self._gangs.leaf[at]].preemption_delay_s
         return bool(self._gangs.waited_s[at] >= delay_s)
 
-    def _try_stopping(self, at: int, ways: tuple[str, ...]) -> bool:
-        gangs, claims = self._gangs, self._rules.may_claim
-        return self._has_waited(at) and any(
-            claims(gangs, at, gpu_type, way) and self._start_by_stopping(at, gpu_type, way)
-            for way in ways
-            for gpu_type in gangs.options[at]
-        )
+    def _try_stopping(self, at: int, way: str) -> bool:
+        if not way or not self._has_waited(at):
+            return False
+        claims, options = self._rules.may_claim, self._gangs.options[at]
+        mine = options if way == "preempt" else (one for one in options if claims(self._gangs, at, one))
+        return any(self._start_by_stopping(at, gpu_type, way) for gpu_type in mine)
 
     def _start_by_stopping(self, at: int, gpu_type: int, way: str) -> bool:
         """Start a job where others are stopped for it; without success nothing changes."""
-        gangs, rules = self._gangs, self._rules
-        lists, stopped = self._victims(at, gpu_type), list[int]()
+        gangs, rules, preempts = self._gangs, self._rules, way == "preempt"
+        lists, stopped = self._victims(at, gpu_type, way), list[int]()
         while not self._has_room(at, gpu_type):
             found = [
-                next((one for one in rows if rules.may_stop(gangs, at, gpu_type, way, one)), -1)
+                next((one for one in rows if preempts or rules.may_stop(gangs, at, gpu_type, one)), -1)
                 for rows in lists.values()
             ]
             some = [one for one in found if one >= 0]
@@ -272,18 +269,22 @@ class GangStarts:
             self._starts.append(_Start(at, way, stopped))
         return succeeds
 
-    def _victims(self, at: int, gpu_type: int) -> dict[str, list[int]]:
-        """Return the jobs of a type that have had their minimum run time, in order, by leaf."""
+    def _victims(self, at: int, gpu_type: int, way: str) -> dict[str, list[int]]:
+        """Return the jobs of a type that have had their minimum run time, in order, by leaf.
+
+        Preempted are those of lower priority in the job's own queue; reclaimed is from other queues.
+        """
         gangs, taker, tree = self._gangs, self._gangs.leaf[at], self._book.tree
         found: dict[str, list[int]] = {}
-        least_s = {
-            leaf: tree.preempt_min_runtime_s(leaf)
-            if leaf == taker
-            else tree.reclaim_min_runtime_s(taker, leaf)
-            for leaf in tree.leaves
-        }
+        if way == "preempt":
+            least_s = {taker: tree.preempt_min_runtime_s(taker)}
+        else:
+            others = (leaf for leaf in tree.leaves if leaf != taker)
+            least_s = {leaf: tree.reclaim_min_runtime_s(taker, leaf) for leaf in others}
         for one, leaf in enumerate(gangs.leaf):
-            if gangs.gpu_type[one] == gpu_type and gangs.before[one] and gangs.ran_s[one] >= least_s[leaf]:
+            holds = gangs.gpu_type[one] == gpu_type and gangs.before[one]
+            lower = leaf != taker or gangs.priority[one] < gangs.priority[at]
+            if holds and lower and gangs.ran_s[one] >= least_s.get(leaf, np.inf):
                 found.setdefault(leaf, []).append(one)
         return {leaf: sorted(rows, key=gangs.order_of_stop) for leaf, rows in found.items()}
 
@@ -308,8 +309,3 @@ class GangStarts:
             elif way:
                 stops[f"jobs_stopped_to_{way}"] += len(stopped)
         return stops
-
-
-def of_lower_priority(gangs: Gangs, at: int, victim: int) -> bool:
-    """Return whether running job `victim` is in the same queue as job `at` and of lower priority."""
-    return gangs.leaf[victim] == gangs.leaf[at] and bool(gangs.priority[victim] < gangs.priority[at])

@@ -108,7 +108,7 @@ class QueueViews:
                 "stops": lambda: self._stops_of.select(rows),
                 "times": lambda: self._times[rows],
                 "costs": lambda: self._costs[rows],
-                "batches": lambda: self._batches(rows),
+                "batches": lambda: None if self._options is None else self._options.select(rows),
                 "pairs": lambda: None,
                 "where": lambda: None,
             }
@@ -199,20 +199,7 @@ class QueueViews:
     @cached_property
     def _options(self) -> BatchOptions | None:
         options = self.view.batches()
-        if options is None:
-            return None
-        return replace(
-            options,
-            sizes=options.sizes[self._order],
-            efficiency=options.efficiency[self._order],
-            iteration_time_s=options.iteration_time_s[self._order],
-        )
-
-    def _batches(self, rows: slice) -> BatchOptions | None:
-        options = self._options
-        if options is None:
-            return None
-        return BatchOptions(options.sizes[rows], options.efficiency[rows], options.iteration_time_s[rows])
+        return None if options is None else options.select(self._order)
 
 
 MOST = 64

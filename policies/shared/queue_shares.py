@@ -9,10 +9,10 @@ import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.policy import View
+from clustergym.scenario.queue_book import Evictions
 from clustergym.scenario.tenants.queue_tree import QueueTree, get_most_gpus, get_reserved_gpus
 
 from .notices import Notice, choose_notices
-from .queue_book import Evictions
 from .requests import request_options
 
 Reclaim = Literal["shrink", "stop", "never"]
@@ -243,18 +243,15 @@ class QueueLimits:
     def __init__(self, tree: QueueTree, gpu_types: Sequence[str], capacity: Ints) -> None:
         names = list(tree.queues)
         place = {name: at for at, name in enumerate(names)}
-        self._parent = [place.get(queue.parent or "", -1) for queue in tree.queues.values()]
+        queues = tree.queues.values()
+        self._parent = [place.get(queue.parent or "", -1) for queue in queues]
         paths = [{place[name] for name in tree.path(leaf)} for leaf in tree.leaves]
         self.above: Bools = np.array([[at in path for path in paths] for at in range(len(names))])
         beside = [{at for at, up in enumerate(self._parent) if up in {-1, *path}} - path for path in paths]
         self._beside: Bools = np.array([[at in others for at in range(len(names))] for others in beside])
-        amounts = [
-            [get_most_gpus(queue, gpu_type) for gpu_type in gpu_types] for queue in tree.queues.values()
-        ]
+        amounts = [[get_most_gpus(queue, gpu_type) for gpu_type in gpu_types] for queue in queues]
         self._most: Floats = np.array(amounts)
-        kept = [
-            [get_reserved_gpus(queue, gpu_type) for gpu_type in gpu_types] for queue in tree.queues.values()
-        ]
+        kept = [[get_reserved_gpus(queue, gpu_type) for gpu_type in gpu_types] for queue in queues]
         self._kept: Floats = np.minimum(kept, capacity)
         self.most: Floats = np.array([self._most[sorted(path)].min(axis=0) for path in paths])
         self._keeps = bool((self._kept > 0).any())

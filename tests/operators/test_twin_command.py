@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from clustergym.operators.commands.twin import main
-from clustergym.operators.twin import advice, ahead, folder, page, present, whatif
+from clustergym.operators.twin import advice, ahead, folder, page, whatif
 from clustergym.operators.twin.figures import Prices
 from clustergym.operators.twin.page import Section
 from clustergym.operators.twin.whatif import Question
 from refusals import Said, refused
+
+from clustergym.trace import present
 
 NOON = 1_772_539_200.0
 """2026-03-03T12:00:00, in seconds since 1970."""

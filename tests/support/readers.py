@@ -13,7 +13,6 @@ from clustergym.operators.policies.slurm_rules import read_accounts, read_config
 from clustergym.operators.twin.advice import read_shadow
 from clustergym.operators.twin.figures import read_power
 from clustergym.operators.twin.folder import TwinFolder, read_rules
-from clustergym.operators.twin.present import read_queue
 from clustergym.papers.arena_scenarios import read_memory
 from clustergym.papers.gavel_packing import read_rates
 from scenarios import Job, small_scenario
@@ -64,6 +63,7 @@ from clustergym.sim.program import read_program
 from clustergym.trace.formats import FORMATS, ReadOptions, load_trace
 from clustergym.trace.generators.sources import load_source
 from clustergym.trace.pair_tables import read_pair_table
+from clustergym.trace.present import read_queue
 from clustergym.trace.readers import slurmdbd
 from clustergym.trace.readers.pai import JOB_TABLE, TASK_TABLE
 from clustergym.training import network_checkpoints, placer_checkpoints

@@ -26,12 +26,13 @@ from clustergym.benchmark.leaderboard.cells import shorten_keys
 from clustergym.benchmark.leaderboard.entry import PROGRAM
 from clustergym.benchmark.leaderboard.sealed_entry import SealedAgent
 from clustergym.common.paths import PACKAGE
+from clustergym.scenario.placement_problem import ALGORITHMS
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
 from clustergym.scenario.registry import list_parameters, make_placer, make_policy, parse_policy
 from clustergym.sim.program import read_program
 
-DECIDING = ("clustergym.policies", "clustergym.agents", "clustergym.operators")
-"""Packages whose files decide for a policy that imports them; the probes see what it is given."""
+DECIDING = tuple(f"clustergym.{one}" for one in ("policies", "agents", "operators", "scenario.queue_book"))
+"""Packages and modules whose files decide for a policy that imports them; the probes see what it is given."""
 SOLVERS = {"pyscipopt": "pyscipopt", "highspy": "highspy", "scipy.optimize": "scipy", "scipy": "scipy"}
 """Distributions by the module that a policy's files import."""
 LENGTH = 12
@@ -57,6 +58,8 @@ def fingerprint_policy(policy: Mapping[str, Any], placer: Mapping[str, Any] | No
         names = [type(made).__module__, *(getattr(made, "with_options", None) or "").split()]
         # The policy that a policy's parameters name, as those of quotas do.
         inner = [parse_policy(parameters["within"], "within")] if "within" in parameters else []
+        # The algorithm that a placer's parameters name.
+        names.append(ALGORITHMS.get(parameters.get("algorithm", ""), "").partition(":")[0])
         for name in filter(None, [*names, *(type(one).__module__ for one in inner)]):
             _read_closure(name, files, imported)
         words.append(shorten_keys(parameters))

@@ -231,6 +231,23 @@ def test_the_policy_and_its_parameters_make_the_fingerprint() -> None:
     assert weights[0] != weights[1]
 
 
+def test_a_placers_algorithm_and_a_quotas_account_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    placers = [{"name": "minipod", "algorithm": name} for name in ("arnold", "best_fit")]
+    asked = [
+        ({"name": "fcfs"}, None),
+        ({"name": "capacity"}, None),
+        *(({"name": "fcfs"}, one) for one in placers),
+    ]
+    before = [fingerprint.fingerprint_policy(*one) for one in asked]
+    read = fingerprint._read_source
+    changed = {"arnold", "queue_book"}
+    monkeypatch.setattr(
+        fingerprint, "_read_source", lambda path: read(path) + ("\nx = 1\n" if path.stem in changed else "")
+    )
+    after = [fingerprint.fingerprint_policy(*one) for one in asked]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [True, False, False, True]
+
+
 def test_a_killed_fill_goes_on_beside_another_and_the_figures_are_the_same(
     filled: FigureTable, tmp_path: Path
 ) -> None:

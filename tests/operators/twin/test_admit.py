@@ -11,8 +11,9 @@ from clustergym.operators.commands.twin import main
 from clustergym.operators.twin.admit import Admission, read_request
 from clustergym.operators.twin.ahead import Ahead
 from clustergym.operators.twin.folder import TwinFolder
-from clustergym.operators.twin.present import Present
 from error_lines import error_line
+
+from clustergym.trace.present import Present
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT.parent / "shared" / "data" / "kueue"

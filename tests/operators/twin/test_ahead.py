@@ -11,7 +11,6 @@ from clustergym.operators.commands.twin import main
 from clustergym.operators.twin.advice import advise, quantiles, score_shadow
 from clustergym.operators.twin.ahead import LEAST_LEFT_S, PRIOR_RUNS, Ahead, PastRuns
 from clustergym.operators.twin.folder import TwinFolder
-from clustergym.operators.twin.present import read_queue
 from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
 from error_lines import error_line
 from hypothesis import given, settings
@@ -21,6 +20,7 @@ from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.errors import InputError
 from clustergym.sim.from_now import match_hosts
 from clustergym.trace.log_files import write_log
+from clustergym.trace.present import read_queue
 from clustergym.trace.readers import sacct
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
@@ -52,25 +52,6 @@ def queue(folder, *rows):
 
 def row(job, state, gpus, start="N/A", submit="2026-03-03T11:00:00", limit="04:00:00"):
     return f"{job}|al|a|gpu|{state}|{submit}|{start}|{limit}|gres/gpu:a100:{gpus}|1"
-
-
-def test_the_queue_as_it_is_printed(folder):
-    found = read_queue(
-        queue(
-            folder,
-            row(1, "RUNNING", 4, start="2026-03-03T11:30:00"),
-            # For a waiting job squeue prints when Slurm expects to start it.
-            row("2_[3-4%1]", "PENDING", 2, start="2026-03-03T18:00:00"),
-            row(5, "PD", 1, submit="2026-03-03T12:30:00"),
-            row(6, "COMPLETED", 1, start="2026-03-03T11:30:00"),
-        ),
-        NOW,
-    )
-    assert [job.job_id for job in found.running] == ["1"]
-    assert [(job.job_id, job.gpus, job.limit_s) for job in found.waiting] == [
-        ("2_3", 2, 14_400),
-        ("2_4", 2, 14_400),
-    ]
 
 
 def test_starts_by_hand(folder):

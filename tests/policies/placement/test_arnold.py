@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from clustergym.common.errors import InputError
-from clustergym.scenario.placement_problem import Instance, PretrainingJob, Spread, score, spread
+from clustergym.scenario.placement_problem import Instance, PretrainingJob, Spread, algorithm, score, spread
 
 
 def job_of(rows, columns):
@@ -120,7 +120,7 @@ def test_a_search_that_comes_to_its_limit_is_not_complete():
 
 
 def test_not_enough_nodes():
-    made = solve(Instance(job_of(4, 2), np.array([3, 2])))
+    made = algorithm("arnold")(Instance(job_of(4, 2), np.array([3, 2])), None)
     assert (made.feasible, made.shortfall, made.counts.sum()) == (False, 3, 0)
 
 
@@ -205,6 +205,6 @@ def test_speed(job, minipods, nodes, limit_s, unit):
         free = np.maximum(rng.integers(0, nodes + 1, minipods), rng.integers(0, nodes + 1, minipods))
         instance = Instance(job, free, 0.5, unit)
         started = time.process_time()
-        made = solve(instance)
+        made = algorithm("arnold")(instance, None)
         assert time.process_time() - started < limit_s
         assert made.solution is None or made.solution.proven
