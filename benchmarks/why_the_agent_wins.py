@@ -49,6 +49,7 @@ FAMILIES = {
 }
 SEEDS, FRESH = (900, 901, 902), (903, 904, 905)
 """Seeds on which the rule was chosen, and others."""
+WITHOUT_SEEDS = SEEDS[1:]
 WITHOUT = {
     "what another GPU adds to a job's speed": (
         *("rate", "rate_double", "marginal_start", "marginal_double", "efficiency"),
@@ -63,7 +64,7 @@ WITHOUT = {
     "the backlog": ("backlog_double",),
 }
 """Parts of the agent's score by what they look at, each left out alone: these weights are 0."""
-BEYOND_BOARD = "testbed"
+BEYOND_BOARD, BEYOND_SEEDS = "testbed", (902,)
 BEYOND: dict[str, Sequence[str]] = {
     "as on the board": (),
     "jobs of four hours to a week": ["trace.min_duration_s=14400"],
@@ -263,7 +264,7 @@ def show_states(figures: Kept) -> str:
 def show_without(figures: Kept) -> str:
     """Return the agent's ratio to the reference with each part of its score left out."""
     rows = [
-        [title, *(find_ratio(figures, board, name) for board in FAMILIES)]
+        [title, *(find_ratio(figures, board, name, seeds=WITHOUT_SEEDS) for board in FAMILIES)]
         for title, name in {"nothing": AGENT, **{name: name for name in WITHOUT}}.items()
     ]
     return table(["left out of the score", *(f"`{board}`" for board in FAMILIES)], rows, words=(0,))
@@ -271,7 +272,10 @@ def show_without(figures: Kept) -> str:
 
 def show_beyond(figures: Kept) -> str:
     """Return the agent's ratio to the reference where it was not trained."""
-    rows = [[title, find_ratio(figures, BEYOND_BOARD, AGENT, more)] for title, more in BEYOND.items()]
+    rows = [
+        [title, find_ratio(figures, BEYOND_BOARD, AGENT, more, seeds=BEYOND_SEEDS)]
+        for title, more in BEYOND.items()
+    ]
     return table(["world", f"`{BEYOND_BOARD}`"], rows, words=(0,))
 
 
@@ -348,7 +352,7 @@ def list_work(part: str, figures: Kept) -> list[Callable[[], object]]:
         for board in ((BEYOND_BOARD,) if part == "beyond" else FAMILIES)
         for more in (BEYOND.values() if part == "beyond" else [()])
         for family in FAMILIES[board]
-        for seed in ((*SEEDS, *FRESH) if part == "rule" else SEEDS)
+        for seed in {"rule": (*SEEDS, *FRESH), "beyond": BEYOND_SEEDS, "without": WITHOUT_SEEDS}[part]
         for name in names
     ]
 
