@@ -79,8 +79,9 @@ def score(bids: Bids, counts: Ints, available: int) -> Floats:
     age = np.log1p(bids.age_s / 60.0)[:, None, None]
     restart = bids.cost_s / (bids.cost_s + left * bids.time_s)
     either = 3.0 * gain + 0.25 * age - 4.0 * restart + within
-    start = 2.5 - np.log(work / np.exp(np.log(known).mean()))
+    start = 2.5 - np.log(work / np.exp(np.log(known).sum() / max(len(known), 1)))
     share = counts * len(left) / available
     backlog_h = known.sum() / available / 3600.0
     double = 2.7 - 1.25 * np.log(share) + 0.5 * np.log1p(backlog_h)
-    return either + np.where(starts, start, double)
+    bid: Floats = either + np.where(starts, start, double)
+    return bid

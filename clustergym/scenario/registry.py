@@ -58,8 +58,7 @@ def _list_built_in(package: str) -> Iterator[tuple[str, str]]:
 def make_policy(parameters: Mapping[str, Any]) -> Policy:
     """Build a policy from its name and parameters, `{name: …, parameter: value, …}`.
 
-    Parameters that are not given are those of the file of conf/policy with this name, as on the command line;
-    it may be a preset such as `crius`, which is another policy with parameters.
+    Others are as in the file of conf/policy of this name; `crius` is another policy with parameters.
     """
     policy: Policy = _make("policy", parameters)
     check_value(policy.round_s, Period | None, "policy.round_s")
@@ -77,10 +76,9 @@ def make_placer(parameters: Mapping[str, Any]) -> Placer:
 def presets(component: str) -> Mapping[str, Mapping[str, Any]]:
     """Return the keys of each file of conf/policy (or conf/placer): what its name alone stands for."""
     points, own = entry_points(component), dict(_list_built_in(COMPONENTS[component].package))
-    # A policy of another package is not what a file of this one, which happens to have its name, says.
-    files = (conf_dir() / component).glob("*.yaml")
-    known = (path for path in files if points.get(path.stem) == own.get(path.stem))
-    return {path.stem: read_mapping(path).content for path in known}
+    # A policy of another package is not what a file of this one says that happens to have its name.
+    files = (path for path in (conf_dir() / component).glob("*.yaml") if path.stem not in points.keys() - own)
+    return {path.stem: read_mapping(path).content for path in files}
 
 
 def _make(component: str, parameters: Mapping[str, Any]) -> Any:
