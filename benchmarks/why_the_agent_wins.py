@@ -64,7 +64,7 @@ WITHOUT = {
     "the backlog": ("backlog_double",),
 }
 """Parts of the agent's score by what they look at, each left out alone: these weights are 0."""
-BEYOND_BOARD, BEYOND_SEEDS = "testbed", (902,)
+BEYOND_BOARD, BEYOND_SEEDS = "testbed", (901, 902)
 BEYOND: dict[str, Sequence[str]] = {
     "as on the board": (),
     "jobs of four hours to a week": ["trace.min_duration_s=14400"],
