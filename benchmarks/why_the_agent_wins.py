@@ -267,7 +267,8 @@ def show_without(figures: Kept) -> str:
         [title, *(f"{find_ratio(figures, board, name, seeds=WITHOUT_SEEDS):.2f}" for board in FAMILIES)]
         for title, name in {"nothing": AGENT, **{name: name for name in WITHOUT}}.items()
     ]
-    return table(["left out of the score", *(f"`{board}`" for board in FAMILIES)], rows, words=(0,))
+    head = f"left out of the score (seeds {WITHOUT_SEEDS[0]} to {WITHOUT_SEEDS[-1]})"
+    return table([head, *(f"`{board}`" for board in FAMILIES)], rows, words=(0,))
 
 
 def show_beyond(figures: Kept) -> str:
@@ -276,7 +277,8 @@ def show_beyond(figures: Kept) -> str:
         [title, f"{find_ratio(figures, BEYOND_BOARD, AGENT, more, seeds=BEYOND_SEEDS):.2f}"]
         for title, more in BEYOND.items()
     ]
-    return table(["world", f"`{BEYOND_BOARD}`"], rows, words=(0,))
+    head = f"`{BEYOND_BOARD}`, seeds {BEYOND_SEEDS[0]} to {BEYOND_SEEDS[-1]}"
+    return table([head, "the agent over heSRPT, guarded"], rows, words=(0,))
 
 
 def show_rule(figures: Kept) -> str:
