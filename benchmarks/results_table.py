@@ -36,11 +36,8 @@ from clustergym.scenario.registry import make_policy
 
 PAGES = (
     *("README.md", "docs/index.md", "docs/results.md", "docs/concepts.md", "docs/metrics.md"),
-    *(
-        "docs/artifact-appendix.md",
-        "docs/why-the-learned-agent-wins.md",
-        "docs/learned-agents/checkpoints.md",
-    ),
+    *("docs/artifact-appendix.md", "docs/why-the-learned-agent-wins.md"),
+    "docs/learned-agents/checkpoints.md",
 )
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
