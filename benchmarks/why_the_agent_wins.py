@@ -46,7 +46,11 @@ FAMILIES = {
     "testbed": ("philly", "helios", "pai"),
     "ares": ("philly", "helios", "pai"),
     "llm-2026": ("llm-2026",),
+    "scale": ("philly",),
 }
+WORLDS = ("testbed", "ares", "llm-2026")
+"""Without `scale`, on which a run takes long."""
+SCALE_SEEDS = (900, 901)
 SEEDS, FRESH = (900, 901, 902), (903, 904, 905)
 """Seeds on which the rule was chosen, and others."""
 WITHOUT_SEEDS = SEEDS[1:]
@@ -264,11 +268,11 @@ def show_states(figures: Kept) -> str:
 def show_without(figures: Kept) -> str:
     """Return the agent's ratio to the reference with each part of its score left out."""
     rows = [
-        [title, *(f"{find_ratio(figures, board, name, seeds=WITHOUT_SEEDS):.2f}" for board in FAMILIES)]
+        [title, *(f"{find_ratio(figures, board, name, seeds=WITHOUT_SEEDS):.2f}" for board in WORLDS)]
         for title, name in {"nothing": AGENT, **{name: name for name in WITHOUT}}.items()
     ]
     head = f"left out of the score (seeds {WITHOUT_SEEDS[0]} to {WITHOUT_SEEDS[-1]})"
-    return table([head, *(f"`{board}`" for board in FAMILIES)], rows, words=(0,))
+    return table([head, *(f"`{board}`" for board in WORLDS)], rows, words=(0,))
 
 
 def show_beyond(figures: Kept) -> str:
@@ -286,10 +290,15 @@ def show_rule(figures: Kept) -> str:
     compared = ((AGENT, SEEDS), (AGENT, FRESH), (REFERENCE, SEEDS))
     ratios = {
         f"`{board}`": [find_ratio(figures, board, RULE, over=over, seeds=seeds) for over, seeds in compared]
-        for board in FAMILIES
+        for board in WORLDS
     }
     ratios["all three boards, geometric mean"] = np.exp(np.mean(np.log([*ratios.values()]), axis=0)).tolist()
     rows = [[board, *(f"{ratio:.2f}" for ratio in found)] for board, found in ratios.items()]
+    large = [
+        f"{find_ratio(figures, 'scale', RULE, over=over, seeds=SCALE_SEEDS):.2f}"
+        for over in (AGENT, REFERENCE)
+    ]
+    rows.append([f"`scale`, seeds {SCALE_SEEDS[0]} to {SCALE_SEEDS[-1]}", large[0], "-", large[1]])
     chosen, fresh = (f"seeds {seeds[0]} to {seeds[-1]}" for seeds in (SEEDS, FRESH))
     heads = (
         "board",
@@ -355,7 +364,7 @@ def list_work(part: str, figures: Kept) -> list[Callable[[], object]]:
     names = {"without": (AGENT, REFERENCE, *WITHOUT), "rule": (AGENT, RULE)}.get(part, (AGENT, REFERENCE))
     return [
         partial(find_jct, figures, name, (board, family, seed), more)
-        for board in ((BEYOND_BOARD,) if part == "beyond" else FAMILIES)
+        for board in ((BEYOND_BOARD,) if part == "beyond" else WORLDS)
         for more in (BEYOND.values() if part == "beyond" else [()])
         for family in FAMILIES[board]
         for seed in {"rule": (*SEEDS, *FRESH), "beyond": BEYOND_SEEDS, "without": WITHOUT_SEEDS}[part]

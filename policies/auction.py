@@ -69,19 +69,20 @@ def score(bids: Bids, counts: Ints, available: int) -> Floats:
     starts = fits & (np.cumsum(fits, axis=2) == 1)
     speed = np.where(fits, 1.0 / bids.time_s, 0.0)
     added = (speed - np.where(starts, 0.0, np.roll(speed, 1, 2))) / np.where(starts, counts, counts / 2)
-    # Of a type: the log of its speed for jobs beside their best type, in the mean.
+    # The log of a type's speed for a job beside its best type, and the mean of that over jobs.
     beside = np.log(work[..., 0] / (left[..., 0] * gpu_s.min(2)))
-    price = np.where(fits.any(2), beside, 0.0).sum(0) / np.maximum(fits.any(2).sum(0), 1)
+    beside = np.where(fits.any(2), beside, 0.0)[..., None]
+    price = beside.sum(0) / np.maximum(fits.any(2).sum(0), 1)[:, None]
     same_type = bids.held_type[:, None, None] == np.arange(len(price))[:, None]
     within = np.where(held < 0, 0.0, np.where(same_type & (np.arange(len(counts)) <= held), 0.5, -0.5))
     # The rule.
-    gain = np.log(np.maximum(added * work / left, 1e-6)) - price[:, None]
+    gain = np.log(np.maximum(added * work / left, 1e-6))
     age = np.log1p(bids.age_s / 60.0)[:, None, None]
     restart = bids.cost_s / (bids.cost_s + left * bids.time_s)
-    either = 3.0 * gain + 0.25 * age - 4.0 * restart + within
-    start = 2.5 - np.log(work / np.exp(np.log(known).sum() / max(len(known), 1)))
+    either = 3.0 * gain + 1.5 * (beside - price) + 0.25 * age - 4.0 * restart + within
+    start = 2.5 - np.log(work / np.exp(np.log(known).sum() / max(len(known), 1))) - 1.5 * price
     share = counts * len(left) / available
     backlog_h = known.sum() / available / 3600.0
-    double = 2.7 - 1.25 * np.log(share) + 0.5 * np.log1p(backlog_h)
+    double = 2.7 - 1.25 * np.log(share) + 0.5 * np.log1p(backlog_h) - 3.0 * price
     bid: Floats = either + np.where(starts, start, double)
     return bid

@@ -30,9 +30,9 @@ def test_a_job_alone_doubles_until_another_gpu_adds_too_little():
 
 
 def test_a_type_is_for_whom_it_suits_best():
-    # Both are faster on X, a twice and b four times; in the mean Y is e^-1.04 as fast. Alike on X (0), and on
-    # Y a bids 3 (ln(1/2) + 1.04) = 1.04 and b as much less: a starts on Y first, then b on X.
-    times = {"a": {"X": {1: 1.0}, "Y": {1: 2.0}}, "b": {"X": {1: 1.0}, "Y": {1: 4.0}}}
+    # Both are faster on X, a twice and b eight times; in the mean Y is e^-1.39 as fast. Alike on X (0), on Y
+    # a bids 3 ln(1/2) + 1.5 (1.39 - 0.69) + 1.5 x 1.39 = 1.04, and b less: a starts on Y first, then b on X.
+    times = {"a": {"X": {1: 1.0}, "Y": {1: 2.0}}, "b": {"X": {1: 1.0}, "Y": {1: 8.0}}}
     jobs = [Job("a", 0, 100, family="a"), Job("b", 0, 100, family="b")]
     found = first_decided(small_scenario(jobs, {"X": (1, 1), "Y": (1, 1)}, times), Auction())
     assert found == {"a": ("Y", 1), "b": ("X", 1)}
