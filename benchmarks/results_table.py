@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import metric_tables
+import why_the_agent_wins
 import yaml
 from committed_figures import (
     ROOT,
@@ -35,7 +36,8 @@ from clustergym.scenario.registry import make_policy
 
 PAGES = (
     *("README.md", "docs/index.md", "docs/results.md", "docs/concepts.md", "docs/metrics.md"),
-    "docs/artifact-appendix.md",
+    *("docs/artifact-appendix.md", "docs/why-the-learned-agent-wins.md"),
+    "docs/learned-agents/checkpoints.md",
 )
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -94,6 +96,7 @@ BLOCKS = {
     "job_columns": metric_tables.job_columns,
     "timeline_columns": metric_tables.timeline_columns,
     "event_kinds": metric_tables.event_kinds,
+    **why_the_agent_wins.BLOCKS,
 }
 """What is made of committed files; the block `waits` is of runs."""
 

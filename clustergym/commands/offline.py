@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from clustergym.scenario.policy import Policy
 
 QUALITIES = ("expert", "medium", "random")
-EXPERT, MEDIUM = "learned", "ares round_s=null"
+EXPERT, MEDIUM = "learned checkpoint=elastic", "ares round_s=null"
 MEDIUM_WEIGHTS = "learned checkpoint=prior"
 """The medium where actions score an auction."""
 

@@ -58,7 +58,7 @@ def _list_built_in(package: str) -> Iterator[tuple[str, str]]:
 def make_policy(parameters: Mapping[str, Any]) -> Policy:
     """Build a policy from its name and parameters, `{name: …, parameter: value, …}`.
 
-    The name may be that of a preset, which is a file of conf/policy such as `crius`.
+    Others are as in the file of conf/policy of this name; `crius` is another policy with parameters.
     """
     policy: Policy = _make("policy", parameters)
     check_value(policy.round_s, Period | None, "policy.round_s")
@@ -74,10 +74,10 @@ def make_placer(parameters: Mapping[str, Any]) -> Placer:
 
 @cache
 def presets(component: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the keys of each file of conf/policy (or conf/placer) that is another policy with parameters."""
-    files = (
-        path for path in (conf_dir() / component).glob("*.yaml") if path.stem not in entry_points(component)
-    )
+    """Return the keys of each file of conf/policy (or conf/placer): what its name alone stands for."""
+    points, own = entry_points(component), dict(_list_built_in(COMPONENTS[component].package))
+    # A policy of another package is not what a file of this one says that happens to have its name.
+    files = (path for path in (conf_dir() / component).glob("*.yaml") if path.stem not in points.keys() - own)
     return {path.stem: read_mapping(path).content for path in files}
 
 

@@ -38,7 +38,7 @@ def test_an_episode_is_what_the_policy_played():
     assert second.terminations == [False] * (played.steps - 1) + [True]
 
 
-@pytest.mark.parametrize("play", [at_random, by_policy(parse_policy("learned", ""))])
+@pytest.mark.parametrize("play", [at_random, by_policy(parse_policy("learned checkpoint=elastic", ""))])
 def test_recorded_actions_are_legal_and_lead_to_what_was_seen(play):
     (episode,) = episodes(make_env(ELASTIC | KNOWS), play, 1)
     assert all(mask[action] for mask, action in zip(episode.masks, episode.actions, strict=False))
