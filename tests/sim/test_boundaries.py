@@ -1,7 +1,5 @@
 """What happens exactly at a limit: cases that a change of `<` to `<=`, or a forgotten term, would turn."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy
@@ -17,9 +15,8 @@ from clustergym.sim.log import EventType
 
 
 def failing(jobs, *times):
-    scenario = small_scenario(jobs, {"X": (2, 4)}, ONE_S)
     failures = Failures(tuple(NodeFailure(time_s, 1, 1.0) for time_s in times), checkpoint_every_s=30.0)
-    return replace(scenario, disturbances=(failures,))
+    return small_scenario(jobs, {"X": (2, 4)}, ONE_S, disturbances=(failures,))
 
 
 def test_failures_are_counted_anew_after_a_job_completes(monkeypatch):
