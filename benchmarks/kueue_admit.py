@@ -29,7 +29,6 @@ from clustergym.common.columns import iso
 from clustergym.common.errors import InputError
 from clustergym.trace.present import read_queue
 
-DAY = "2026-03-01T"
 GPU, TYPE = "nvidia.com/gpu", "A100"
 
 

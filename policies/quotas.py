@@ -56,7 +56,7 @@ class _LastDecision(NamedTuple):
 
     Attributes
     ----------
-    shown : _Shown
+    shown : _ViewContent
     demand : Demand
     due : ndarray of float, shape (L, T)
     unsettled : bool
@@ -184,19 +184,19 @@ class Quotas(MovingPolicy):
 
     def decide(self, view: View) -> Decision:
         """Divide the GPUs among queues, reclaim those above shares, and let each queue's policy decide."""
-        last, leaves, shown = self._last, len(self._tree.leaves), self._describe_view(view)
-        same = last is not None and shown.same(last.shown)
+        leaves, shown, last = len(self._tree.leaves), self._describe_view(view), self._last
+        last = last if last is not None and shown.same(last.shown) else None
         self._add_use(view)
-        settled = same and self._steady and last is not None and not last.unsettled
+        settled = last if self._steady and last is not None and not last.unsettled else None
         # Nothing that a steady policy reads has changed, and past use cannot change the shares before that
         # time.
-        if last is not None and settled and view.now_s < self._until_s:
-            return last.decision
-        demand = last.demand if last is not None and same else compute_demand(view, leaves)
+        if settled is not None and view.now_s < self._until_s:
+            return settled.decision
+        demand = compute_demand(view, leaves) if last is None else last.demand
         due = self._dues.compute_dues(view.available, demand.asked, self._history, view.now_s)
-        if last is not None and settled and due is last.due:
+        if settled is not None and due is settled.due:
             self._until_s = self._dues.lasts_until_s(self._history, self._held, self._total)
-            return last.decision
+            return settled.decision
         # First what queues must give back, then the queues' own decisions, then lending of what is left: a
         # later step never takes what an earlier one gave.
         rules = self.reclaim, self.victims, self.notice
@@ -232,7 +232,8 @@ class Quotas(MovingPolicy):
 
     def _decide_all(self, parts: QueueViews, demand: Demand, shares: Shares) -> Decision:
         """Let each queue's policy decide within its share, then lend idle GPUs to other queues."""
-        view, asked = parts.view, parts.queues
+        view = parts.view
+        asked = np.unique(view.queue).tolist()
         rooms = compute_room(view.available, shares, self._limits)
         if self.reclaim == "shrink":
             # A queue that has just what it is left with keeps its jobs so until the next decision.
@@ -266,10 +267,7 @@ class Quotas(MovingPolicy):
             return
         queue, limits = view.queue[waits], self._limits
         served = (shares.held / np.maximum(shares.due, 1.0)).max(axis=1)
-        fits = limits.fits(queue, wanted, used, idle)
         for at in sorted(set(queue.tolist()), key=lambda at: (served[at], at)):
-            if limits.plain and not fits[at]:
-                continue
             room = limits.room(at, used, idle)
             if (wanted[queue == at] <= room - used[at]).any():
                 # A queue decides again on all it holds plus what is idle, so its first decision is replaced,
@@ -283,7 +281,6 @@ class Quotas(MovingPolicy):
                     decisions[at] = found
                     used[at] = np.bincount(found.gpu_type, found.gpus, minlength=types)
                 idle -= used[at]
-                fits = limits.fits(queue, wanted, used, idle)
 
     def _note(self, view: View, left: Ints, decision: Decision) -> bool:
         """Record each job's GPUs and start time from now on; return whether all were running already.
@@ -297,9 +294,7 @@ class Quotas(MovingPolicy):
         if starts.any():
             kept = np.zeros_like(left)
             kept[at] = np.where(decision.gpu_type == view.gpu_type[at], decision.gpus, 0)
-            freed = np.maximum(left - kept, 0)
-            if freed.any():
-                self._transfer_starts(view, freed, decision, at, starts)
+            self._transfer_starts(view, np.maximum(left - kept, 0), decision, at, starts)
         by_leaf = np.bincount(view.queue[at], decision.gpus, len(self._tree.leaves))
         self._held = self._above @ by_leaf.astype(np.float64)
         return not starts.any()

@@ -44,6 +44,8 @@ class RentingPlan(Policy):
     """
 
     name: ClassVar[str] = "renting-plan"
+    needs_places: ClassVar[bool] = True
+    """It reads which nodes are free, to give back none on which jobs are."""
     within: str = "fcfs"
     rule: Literal["all", "reactive"] = "all"
     ahead: tuple[float, ...] = (0.0, 0.1, 0.3)
@@ -65,11 +67,6 @@ class RentingPlan(Policy):
     def information_class(self) -> InformationClass:
         """What the other policy knows of iteration times."""
         return self._policy.information_class
-
-    @property
-    def needs_places(self) -> bool:
-        """Whether it reads which nodes are free: so it does, to give back none on which jobs are."""
-        return True
 
     def fingerprint(self) -> str:
         """Return a digest of the files that the other policy reads."""

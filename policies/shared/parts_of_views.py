@@ -39,34 +39,20 @@ class QueueViews:
     """
 
     def __init__(self, view: View, gpus: Ints, leaves: int) -> None:
-        self.view, self.gpus, self.gpu_type, self.batch = view, gpus, view.gpu_type, view.batch
+        self.view, self.gpus = view, gpus
         self._stopped: Bools = (gpus == 0) & (view.gpus > 0)
-        self._stops = bool(self._stopped.any())
-        if self._stops:
-            self.gpu_type = np.where(self._stopped, -1, view.gpu_type)
+        self.gpu_type: Ints = np.where(self._stopped, -1, view.gpu_type)
         # A job that loses GPUs falls back to its requested batch, as the engine has it when it is launched
         # anew.
-        if gpus is not view.gpus:
-            self.batch = np.where(gpus < view.gpus, view.global_batch, view.batch)
+        self.batch: Ints = np.where(gpus < view.gpus, view.global_batch, view.batch)
         self.decided = self.gpus, self.gpu_type, self.batch
-        self.jobs: Ints = np.bincount(view.queue, minlength=leaves)
-        """How many jobs each queue has."""
-
-    @cached_property
-    def queues(self) -> list[int]:
-        """Indices of the queues that have at least one job."""
-        found: list[int] = np.flatnonzero(self.jobs).tolist()
-        return found
+        self._end: list[int] = np.bincount(view.queue, minlength=leaves).cumsum().tolist()
+        """Where each queue's jobs end in the order."""
 
     @cached_property
     def _order(self) -> Ints:
         """The jobs' places in the View, queue by queue."""
         return np.argsort(self.view.queue, kind="stable")
-
-    @cached_property
-    def _end(self) -> list[int]:
-        ends: list[int] = self.jobs.cumsum().tolist()
-        return ends
 
     @cached_property
     def _columns(self) -> dict[str, Any]:
@@ -75,12 +61,10 @@ class QueueViews:
         own: dict[str, Any] = {
             name: value[order] for name in COLUMNS if isinstance(value := getattr(view, name), np.ndarray)
         }
-        own |= {"gpus": self.gpus[order], "batch": self.batch[order]}
-        if self._stops:
-            own["gpu_type"] = self.gpu_type[order]
-            own["state"] = np.where(self._stopped[order], QUEUED, own["state"])
-            # Stopped at this decision point, it begins to wait now.
-            own["queued_s"] = np.where(self._stopped[order], view.now_s, own["queued_s"])
+        own |= {"gpus": self.gpus[order], "gpu_type": self.gpu_type[order], "batch": self.batch[order]}
+        own["state"] = np.where(self._stopped[order], QUEUED, own["state"])
+        # Stopped at this decision point, it begins to wait now.
+        own["queued_s"] = np.where(self._stopped[order], view.now_s, own["queued_s"])
         for column in own.values():
             column.setflags(write=False)
         return own
@@ -160,7 +144,7 @@ class QueueViews:
 
     def together(self, decisions: Mapping[int, Decision]) -> Decision:
         """Join the queues' decisions into one; jobs of queues without a decision keep what they hold."""
-        decided = np.zeros(len(self.jobs), dtype=np.bool_)
+        decided = np.zeros(len(self._end), dtype=np.bool_)
         decided[list(decisions)] = True
         kept = (self.gpus > 0) & ~decided[self.view.queue]
         table = self.view.job[kept], self.gpu_type[kept], self.gpus[kept]

@@ -132,8 +132,7 @@ class QueueEntitlements:
         if sum([own[queue] for queue in claims.at]) < total:
             wide = division.divide(total, division.claims(dict.fromkeys(some, total)), usage, bounds)
         kept = [one for one in bounds if len(one.queue) or not one.certain] or [Bounds.none()]
-        within = kept[0] if len(kept) == 1 else Bounds.together(kept)
-        return _Divided(of, own, wide, within)
+        return _Divided(of, own, wide, Bounds.together(kept))
 
     def _sum_up(self, available: Ints, given: Floats) -> None:
         """Set each leaf queue's due from the shares of all queues, shape (2, T, Q)."""

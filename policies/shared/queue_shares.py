@@ -41,17 +41,10 @@ def compute_room(available: Ints, shares: Shares, limits: QueueLimits) -> Ints:
     lacks = np.maximum(np.floor(shares.due) - room, 0.0)
     # Who holds least of what it is due comes first, as idle GPUs may not suffice for all.
     order = np.argsort(served, axis=0, kind="stable")
-    if limits.plain:
-        wanted = np.take_along_axis(lacks, order, axis=0)
-        before = wanted.cumsum(axis=0) - wanted
-        given = np.minimum(np.maximum(idle - before, 0.0), wanted)
-        np.put_along_axis(room, order, np.take_along_axis(room, order, axis=0) + given, axis=0)
-        return room.astype(np.int64)
     for gpu_type in np.flatnonzero((idle > 0) & lacks.any(axis=0)).tolist():
         for at in order[lacks[order[:, gpu_type], gpu_type] > 0, gpu_type].tolist():
-            most = limits.room(at, room, idle)[gpu_type]
-            more = min(float(idle[gpu_type]), float(lacks[at, gpu_type]))
-            more = min(more, max(float(np.floor(most - room[at, gpu_type])), 0.0))
+            most = np.floor(limits.room(at, room, idle)[gpu_type] - room[at, gpu_type])
+            more = min(float(most), float(lacks[at, gpu_type]))
             room[at, gpu_type] += more
             idle[gpu_type] -= more
     return room.astype(np.int64)
@@ -129,8 +122,6 @@ class ReclaimPlan:
     def _take(self, gpu_type: int, held: Floats, due: Floats, lacking: Floats) -> None:
         missing = -float(self.view.free[gpu_type])
         for taker in np.argsort(-lacking, kind="stable").tolist():
-            if not lacking[taker]:
-                return
             missing += float(lacking[taker])
             if missing > 0 and (held > due).any():
                 missing = min(self._reclaim_gpus(taker, missing, gpu_type, held, due), 0.0)
@@ -192,13 +183,9 @@ class ReclaimPlan:
                 freed = self.gpus[row] - left
                 first = np.lexsort((-row, -self.since_s[row], freed, loss / np.minimum(freed, missing)))[0]
                 return int(row[first]), int(left[first])
-        keys: tuple[Floats | Ints, ...] = (-rows, -self.since_s[rows])
-        if self.victims == "priority":
-            keys = (*keys, self.view.priority[rows])
-        elif self.victims == "cheapest":
-            loss = self._undone[rows] + self._relaunch[rows]
-            keys = (*keys, loss / np.minimum(self.gpus[rows], missing))
-        return int(rows[np.lexsort(keys)[0]]), 0
+        loss = (self._undone[rows] + self._relaunch[rows]) / np.minimum(self.gpus[rows], missing)
+        key = self.view.priority[rows] if self.victims == "priority" else loss
+        return int(rows[np.lexsort((-rows, -self.since_s[rows], key))[0]]), 0
 
     def _ways(self, rows: Ints, gpu_type: int, missing: float) -> tuple[Ints, Ints, Floats]:
         """Return the ways to shrink jobs: the job, the GPUs it keeps, and the GPU-seconds lost.
@@ -236,8 +223,6 @@ class QueueLimits:
         Which queues each leaf is in; itself too.
     most : ndarray of float, shape (L, T)
         Of each leaf, by its own limits and those above it.
-    plain : bool
-        Whether nothing but the limits of leaves counts.
     """
 
     def __init__(self, tree: QueueTree, gpu_types: Sequence[str], capacity: Ints) -> None:
@@ -257,7 +242,7 @@ class QueueLimits:
         self._keeps = bool((self._kept > 0).any())
         inner = np.array([bool(tree.children[name]) for name in names])
         self._limited = np.flatnonzero(inner & np.isfinite(self._most).any(axis=1))[::-1]
-        self.plain = not (self._keeps or len(self._limited))
+        self._only_leaves = not (self._keeps or len(self._limited))
 
     def compute_reserved(self, used: Floats) -> Floats:
         """Return the GPUs to keep idle for each queue by GPU type, given the leaf queues' use."""
@@ -272,8 +257,6 @@ class QueueLimits:
 
     def compute_idle_reserve(self, used: Floats) -> Floats:
         """Return the GPUs of each type that stay idle because they are guaranteed to a queue."""
-        if not self._keeps:
-            return np.zeros(used.shape[1])
         top = np.array(self._parent) < 0
         kept: Floats = self.compute_reserved(used)[top].sum(axis=0)
         return kept
@@ -281,28 +264,13 @@ class QueueLimits:
     def room(self, at: int, used: Floats, idle: Floats | Ints) -> Floats:
         """Return the most GPUs of each type that a leaf queue may hold now, given all use and idle GPUs."""
         more: Floats = np.asarray(idle, dtype=np.float64)
-        if not self.plain:
+        if not self._only_leaves:
             more = more - self._beside[at] @ self.compute_reserved(used)
             above = self.above[:, at]
             more = np.minimum(more, (self._most[above] - self.above[above] @ used).min(axis=0))
         most: Floats = np.minimum(self.most[at], used[at] + more)
         room: Floats = np.maximum(used[at], most)
         return room
-
-    def fits(self, queue: Ints, wanted: Floats, used: Floats, idle: Floats) -> Bools:
-        """Return which leaf queues have a job that fits; correct only where no other queues have limits.
-
-        Parameters
-        ----------
-        queue : ndarray of int, shape (n,)
-        wanted : ndarray of float, shape (n, T)
-            GPUs that each job asks for; inf: none of this type.
-        used, idle : ndarray of float, shape (L, T) and (T,)
-        """
-        more = np.maximum(np.minimum(self.most - used, idle), 0.0)
-        found = np.zeros(len(used), dtype=np.bool_)
-        found[queue[(wanted <= more[queue]).any(axis=1)]] = True
-        return found
 
     def limit_shares(self, due: Floats, more: Floats) -> Floats:
         """Cut in place, and return, the GPUs `more` to add to queues' `due`, so that no limit is exceeded."""

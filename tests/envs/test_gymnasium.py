@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
-from scheduling_episodes import begun_vector, check_without_a_warning, legal_episode
+from scheduling_episodes import begun_vector, check_pictures, check_without_a_warning, legal_episode
 
 from clustergym.envs.placement.environment import PlacementEnv
 from clustergym.scenario.environments import ENVIRONMENTS
@@ -91,20 +91,7 @@ def test_an_environment_crosses_to_a_spawned_worker():
 
 @pytest.mark.parametrize("name", IDS)
 def test_pictures(name):
-    pictures, texts = (gymnasium.make(name, render_mode=mode) for mode in ("rgb_array", "ansi"))
-    shapes = set()
-    for env in (pictures, texts):
-        env.reset(seed=4)
-    before = pictures.render()
-    for _ in range(5):
-        action = int(np.flatnonzero(pictures.unwrapped.action_masks())[0])
-        pictures.step(action)
-        texts.step(action)
-        shapes.add(pictures.render().shape)
-    assert shapes == {before.shape}
-    assert before.dtype == np.uint8
-    assert (pictures.render() != before).any()
-    assert "DP spread 1, PP spread 1, score 1.00 (alpha 0.50)" in texts.render()
+    check_pictures(name, "DP spread 1, PP spread 1, score 1.00 (alpha 0.50)")
 
 
 def test_text_by_hand():

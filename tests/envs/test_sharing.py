@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from clustergym.papers.filling import fill
 from gymnasium.error import ResetNeeded
-from scheduling_episodes import begun_vector, check_without_a_warning
+from scheduling_episodes import begun_vector, check_pictures, check_without_a_warning
 
 from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.common.errors import InputError
@@ -216,17 +216,7 @@ def test_a_copy_goes_on_by_itself():
 
 @pytest.mark.parametrize("name", IDS)
 def test_pictures(name):
-    pictures, texts = (gymnasium.make(name, render_mode=mode) for mode in ("rgb_array", "ansi"))
-    for env in (pictures, texts):
-        env.reset(seed=4)
-    before = pictures.render()
-    for _ in range(5):
-        action = int(np.flatnonzero(pictures.unwrapped.action_masks())[0])
-        for env in (pictures, texts):
-            env.step(action)
-    assert pictures.render().shape == before.shape
-    assert (pictures.render() != before).any()
-    assert "0 rejected" in texts.render()
+    check_pictures(name, "0 rejected")
 
 
 def test_text_by_hand(two_nodes):

@@ -12,7 +12,7 @@ from clustergym.policies.shared.scaling_ilp import best_scalings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from round_scenarios import first_decided
+from round_scenarios import first_decided, without_profiles
 from scenarios import Job, decided, ends, price, small_scenario, times_of
 
 from clustergym.common.errors import InputError
@@ -220,8 +220,7 @@ def test_without_heterogeneity_a_job_stays_on_its_type():
 def test_the_planner_sets_what_is_known():
     # Data parallelism fits nowhere: as requested, though 4 GPUs would be faster.
     scenario = small_scenario([Job("a", 0, 100, gpus=2)], {"X": (1, 4)}, {"m": {"X": {2: 10.0, 4: 6.0}}})
-    blind = replace(scenario.tables, data_parallel=np.full_like(scenario.tables.data_parallel, np.inf))
-    scenario = replace(scenario, tables=blind)
+    scenario = without_profiles(scenario, "m")
     for planner, information, gpus in (
         ("adaptive", InformationClass.PROFILED, 4),
         ("dp", InformationClass.DATA_PARALLEL, 2),

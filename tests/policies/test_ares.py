@@ -1,7 +1,5 @@
 """Ares: doubling, fair order and its delay bound; the work-conserving variant; unknown sizes."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from clustergym.policies.ares import Ares
@@ -10,7 +8,7 @@ from fluid_finish import fluid_finish_s, virtual_finish
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from round_scenarios import first_decided
+from round_scenarios import first_decided, without_profiles
 from scenarios import Job, ends, small_scenario
 
 import clustergym
@@ -253,10 +251,7 @@ def test_jobs_of_unknown_size_go_first_on_their_pool(pool, decided):
     # all 4 GPUs. On a pool of 2 it goes first.
     times = {"m": {"X": {2: 2.0, 4: 1.0}}, "u": {"X": {2: 2.0}}}
     jobs = [Job("known", 0, 10, gpus=2), Job("unknown", 0, 10, gpus=2, family="u")]
-    scenario = small_scenario(jobs, {"X": (1, 4)}, times)
-    hidden = scenario.tables.data_parallel.copy()
-    hidden[[model.family == "u" for model in scenario.tables.classes]] = np.inf
-    scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=hidden))
+    scenario = without_profiles(small_scenario(jobs, {"X": (1, 4)}, times), "u")
     assert first_decided(scenario, Ares(unknown_pool=pool)) == decided
 
 

@@ -1,7 +1,5 @@
 """ElasticFlow on cases solved by hand, and its reservations against a plain loop."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from clustergym.policies.elasticflow import ElasticFlow
@@ -98,8 +96,7 @@ def test_jobs_stay_on_the_type_they_request_and_any_goes_where_least_waits():
 
 def test_a_job_without_a_profile_runs_as_requested():
     scenario = small_scenario([Job("a", 0, 100, gpus=2)], {"X": (1, 4)}, LINEAR)
-    blind = replace(scenario.tables, data_parallel=np.full_like(scenario.tables.data_parallel, np.inf))
-    scenario = replace(scenario, tables=blind)
+    scenario = without_profiles(scenario, "m")
     policy = ElasticFlow(mode="loosened", round_s=None)
     run = simulate(scenario, policy, Buddy())
     assert [e.gpus for e in run.simulation.log.events if e.iteration_time_s] == [2]
@@ -172,9 +169,7 @@ def test_a_job_that_fits_only_with_more_gpus_than_requested_goes_where_it_fits()
     # takes 4. There it is sent, and ends after 100 iterations of 1 s.
     table = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: np.inf, 2: np.inf, 4: 1.0}}}
     scenario = small_scenario([Job("a", 0, 100, gpus=2, gpu_type="X")], {"X": (1, 4), "Y": (1, 4)}, table)
-    profile = scenario.tables.data_parallel.copy()
-    profile[:, 0] = np.inf
-    scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=profile))
+    scenario = without_profiles(scenario, "m", ("X",))
     run = simulate(scenario, ElasticFlow(mode="loosened", round_s=None), Buddy())
     assert ends(run) == {"a": 100.0}
 

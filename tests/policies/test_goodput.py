@@ -21,22 +21,26 @@ from clustergym.sim.engine import Simulation
 TIMES = {"m": {"X": {1: 8.0, 2: 5.0, 4: 4.0, 8: 3.0}, "Y": {1: 16.0, 2: 12.0, 4: 10.0}}}
 
 
-def simulation_of(jobs, checkpoint_s=0.0, groups=None, times=TIMES):
+def simulation_of(jobs, checkpoint_s=0.0, groups=None, times=TIMES, costs=None):
     groups, restarts = groups or {"X": (1, 8), "Y": (1, 4)}, {"m": checkpoint_s}
-    scenario = small_scenario(jobs, groups, times, checkpoint_s=restarts, rounds=60.0)
+    scenario = small_scenario(jobs, groups, times, checkpoint_s=restarts, costs=costs, rounds=60.0)
     return Simulation(scenario, Buddy(defragment_s=None), InformationClass.BOOTSTRAP)
+
+
+def launched(simulation, speeds, view, job, gpus):
+    """Launch a job on GPUs of X, by a decision that is recorded; return the View of a minute later."""
+    decision = Decision.of([(job, 0, gpus)])
+    speeds.record_decision(view, decision)
+    simulation.apply(decision)
+    return simulation.advance()
 
 
 def test_what_a_late_launch_did_not_hold_its_gpus_for_is_not_observed():
     simulation = simulation_of([Job("a", 0, 1000)])
-    speeds, view = ObservedSpeeds(), simulation.advance()
-    decision = Decision.of([(0, 0, 4)])
-    speeds.record_decision(view, decision)
-    simulation.apply(decision)
+    speeds = ObservedSpeeds()
+    view = launched(simulation, speeds, simulation.advance(), 0, 4)
     # Launched 20 s after the decision, the job has had 4 X for 40 s and done an iteration every 4 s.
-    late = replace(
-        simulation.advance(), attained_gpu_s=np.array([160.0]), remaining_iterations=np.array([990.0])
-    )
+    late = replace(view, attained_gpu_s=np.array([160.0]), remaining_iterations=np.array([990.0]))
     assert late.now_s == 60.0
     assert speeds.observe(late).tolist() == [0]
     assert speeds.get_observed_times(late)[0, 0, 2] == pytest.approx(4.0)
@@ -49,10 +53,7 @@ def test_observation_corrects_the_linear_guess():
     assert prior[0, 0].tolist() == [8.0, 4.0, 2.0, 1.0]
     assert len(speeds.observe(view)) == 0
     assert (speeds.estimates(view, prior) == prior).all()
-    decision = Decision.of([(0, 0, 4)])
-    speeds.record_decision(view, decision)
-    simulation.apply(decision)
-    view = simulation.advance()
+    view = launched(simulation, speeds, view, 0, 4)
     assert speeds.observe(view).tolist() == [0]
     # On 4 X it takes 4 s, twice the guess of 2: beyond that the factor 2 stays, at 2 GPUs it is the
     # root of 2, half way between 1 at 1 GPU (known) and 2 at 4. Y borrows the same factors.
@@ -63,9 +64,7 @@ def test_observation_corrects_the_linear_guess():
     assert np.isinf(estimate[1, 3])
     assert speeds.most_gpus(view).tolist() == [4]
     # What is known already is no news.
-    speeds.record_decision(view, decision)
-    simulation.apply(decision)
-    assert len(speeds.observe(simulation.advance())) == 0
+    assert len(speeds.observe(launched(simulation, speeds, view, 0, 4))) == 0
 
 
 def test_each_job_is_corrected_by_what_was_seen_of_it():
@@ -73,10 +72,7 @@ def test_each_job_is_corrected_by_what_was_seen_of_it():
     simulation = simulation_of([Job("a", 0, 1000), Job("b", 0, 1000)])
     speeds, view = ObservedSpeeds(), simulation.advance()
     speeds.observe(view)
-    decision = Decision.of([(1, 0, 4)])
-    speeds.record_decision(view, decision)
-    simulation.apply(decision)
-    view = simulation.advance()
+    view = launched(simulation, speeds, view, 1, 4)
     assert speeds.observe(view).tolist() == [1]
     estimates = speeds.estimates(view, view.iteration_time_s())
     assert estimates[:, 0, 2].tolist() == pytest.approx([2.0, 4.0])
@@ -89,10 +85,7 @@ def test_a_second_observation_is_interpolated_and_a_standstill_is_no_work():
     speeds, view = ObservedSpeeds(), simulation.advance()
     for gpus in (8, 1):
         speeds.observe(view)
-        decision = Decision.of([(0, 0, gpus)])
-        speeds.record_decision(view, decision)
-        simulation.apply(decision)
-        view = simulation.advance()
+        view = launched(simulation, speeds, view, 0, gpus)
     speeds.observe(view)
     observed = speeds.get_observed_times(view)[0, 0]
     assert observed[[0, 3]] == pytest.approx([8.0, 3.0])
@@ -105,16 +98,11 @@ def test_a_second_observation_is_interpolated_and_a_standstill_is_no_work():
 def test_what_is_left_of_a_standstill_is_no_work_either():
     # The launch takes 90 s: at 60 s, where a keeps what it has, 30 s are left; from 90 to 120 it works.
     costs = Costs(search="proxy", profile={}, first_launch=True)
-    jobs, groups = [Job("a", 0, 1000)], {"X": (1, 8)}
-    scenario = small_scenario(jobs, groups, TIMES, checkpoint_s={"m": 90.0}, costs=costs, rounds=60.0)
-    simulation = Simulation(scenario, Buddy(), InformationClass.BOOTSTRAP)
+    simulation = simulation_of([Job("a", 0, 1000)], 90.0, {"X": (1, 8)}, costs=costs)
     speeds, view = ObservedSpeeds(), simulation.advance()
     for _ in range(2):
         speeds.observe(view)
-        decision = Decision.of([(0, 0, 2)])
-        speeds.record_decision(view, decision)
-        simulation.apply(decision)
-        view = simulation.advance()
+        view = launched(simulation, speeds, view, 0, 2)
     assert speeds.observe(view).tolist() == [0]
     assert speeds.get_observed_times(view)[0, 0, 1] == pytest.approx(5.0)
 
@@ -138,9 +126,7 @@ def test_restart_factor_by_hand():
 def test_restart_factor_of_a_waiting_job_by_hand():
     # The first launch costs 30 s: at age 60 it would have worked 60 / 90 of it.
     costs = Costs(search="proxy", profile={}, first_launch=True)
-    jobs, groups = [Job("a", 0, 1000)], {"X": (1, 8)}
-    scenario = small_scenario(jobs, groups, TIMES, checkpoint_s={"m": 30.0}, costs=costs, rounds=60.0)
-    simulation = Simulation(scenario, Buddy(), InformationClass.BOOTSTRAP)
+    simulation = simulation_of([Job("a", 0, 1000)], 30.0, {"X": (1, 8)}, costs=costs)
     for expected in (0.0, 60 / 90):
         view = simulation.advance()
         assert restart_factor(view, waiting=True)[0, 0] == pytest.approx(expected)

@@ -3,6 +3,7 @@
 import pytest
 from clustergym.policies.optimus import Optimus
 from clustergym.policies.placers.buddy import Buddy
+from round_scenarios import without_profiles
 from scenarios import Job, allotments, small_scenario
 
 from clustergym.scenario.policy import Decision, InformationClass
@@ -86,10 +87,7 @@ def test_a_job_without_a_profile_runs_as_requested():
     # "n" fits on 2 and 4 GPUs, but not in pure data parallelism.
     jobs = [Job("a", 0, 100, gpus=2, family="n"), Job("b", 0, 100)]
     times = {"m": {"X": {1: 4.0, 2: 3.0}}, "n": {"X": {2: 2.0, 4: 1.0}}}
-    scenario = small_scenario(jobs, {"X": (1, 4)}, times, rounds="policy")
-    profile = scenario.tables.data_parallel.copy()
-    profile[[model.family == "n" for model in scenario.tables.classes]] = float("inf")
-    object.__setattr__(scenario.tables, "data_parallel", profile)
+    scenario = without_profiles(small_scenario(jobs, {"X": (1, 4)}, times, rounds="policy"), "n")
     simulation = Simulation(scenario, Buddy(), InformationClass.DATA_PARALLEL, 60.0)
     assert allotments(Optimus().schedule(simulation.advance()))[0] == (0, 2)
     run = simulate(scenario, Optimus(), Buddy())

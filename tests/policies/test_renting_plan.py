@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.renting_plan import RentingPlan
@@ -27,8 +25,7 @@ def product(name, nodes, price=1.0, lead_s=0.0, term_s=0.0):
 def run_of(jobs, products, **parameters):
     """Simulate on two GPUs of one's own, and nodes of two GPUs that are rented."""
     rented = sum(len(one.nodes) for one in products)
-    scenario = small_scenario(jobs, {"X": (1 + rented, 2)}, ONE_S)
-    scenario = replace(scenario, disturbances=(Capacity(products),))
+    scenario = small_scenario(jobs, {"X": (1 + rented, 2)}, ONE_S, disturbances=(Capacity(products),))
     return simulate(scenario, RentingPlan("fcfs", **parameters), Buddy()).simulation
 
 

@@ -65,13 +65,14 @@ def test_the_median_is_the_middle_one_or_the_mean_of_two():
     assert finish_times._median(np.array([7.0])) == 7.0
 
 
-def test_a_job_without_profile_that_has_run_is_taken_to_go_on_as_fast():
-    # c has run 20 s at 2 s an iteration, b, half as fast on Y, comes then.
+@pytest.mark.parametrize("ran_on", [0, 1])
+def test_a_job_without_profile_that_has_run_is_taken_to_go_on_as_fast(ran_on):
+    # c has run 20 s at 2 s an iteration on X, or at 4 s on Y; b, half as fast on Y, comes then.
     jobs = [Job("c", 0, 30, gpus=2, family="n"), Job("b", 20, 20, gpus=2)]
     scenario = without_profiles(small_scenario(jobs, GROUPS, {**TIMES, "n": TIMES["m"]}), "n")
     simulation = Simulation(scenario, Buddy(), InformationClass.DATA_PARALLEL)
     simulation.advance()
-    simulation.apply(Decision.of([(0, 0, 2)]))
+    simulation.apply(Decision.of([(0, ran_on, 2)]))
     view = simulation.advance()
     assert view is not None
     assert finish_times.request_times(view).time_s[0].tolist() == pytest.approx([2.0, 4.0])

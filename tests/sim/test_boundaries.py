@@ -1,28 +1,22 @@
 """What happens exactly at a limit: cases that a change of `<` to `<=`, or a forgotten term, would turn."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy
-from clustergym.policies.shared import finish_times
 from clustergym.policies.shared.queues import find_queue_index
-from round_scenarios import without_profiles
 from scenarios import ONE_S, Job, Script, events_of, small_scenario
 
 from clustergym.results.measured_run import measure_run
 from clustergym.scenario.disturbances.failures import Failures, NodeFailure
-from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim import disturbances
 from clustergym.sim.drive import simulate
-from clustergym.sim.engine import Simulation, StalledError
+from clustergym.sim.engine import StalledError
 from clustergym.sim.log import EventType
 
 
 def failing(jobs, *times):
-    scenario = small_scenario(jobs, {"X": (2, 4)}, ONE_S)
     failures = Failures(tuple(NodeFailure(time_s, 1, 1.0) for time_s in times), checkpoint_every_s=30.0)
-    return replace(scenario, disturbances=(failures,))
+    return small_scenario(jobs, {"X": (2, 4)}, ONE_S, disturbances=(failures,))
 
 
 def test_failures_are_counted_anew_after_a_job_completes(monkeypatch):
@@ -55,18 +49,6 @@ def test_a_deadline_is_decided_at_the_horizon_and_not_before(deadline_s, met):
 
 def test_a_threshold_that_is_reached_is_passed():
     assert find_queue_index(np.array([9.9, 10.0, 19.9, 20.0]), (10.0, 20.0)).tolist() == [0, 1, 1, 2]
-
-
-def test_a_guess_allows_for_the_type_a_job_ran_on():
-    # c has run 20 s at 4 s an iteration on Y, where b is half as fast as on X: 2 s are guessed for X.
-    times = {"m": {"X": {2: 2.0}, "Y": {2: 4.0}}}
-    jobs = [Job("c", 0, 30, gpus=2, family="n"), Job("b", 20, 20, gpus=2)]
-    scenario = small_scenario(jobs, {"X": (1, 4), "Y": (1, 2)}, {**times, "n": times["m"]})
-    simulation = Simulation(without_profiles(scenario, "n"), Buddy(), InformationClass.DATA_PARALLEL)
-    simulation.advance()
-    simulation.apply(Decision.of([(0, 1, 2)]))
-    view = simulation.advance()
-    assert finish_times.request_times(view).time_s[0].tolist() == pytest.approx([2.0, 4.0])
 
 
 def test_an_instant_has_one_decision():

@@ -59,8 +59,7 @@ class Renter(Policy):
 
 
 def run_of(jobs, nodes, capacity, entries, per_node=1, **more):
-    scenario = small_scenario(jobs, {"X": (nodes, per_node)}, ONE_S, **more)
-    scenario = replace(scenario, disturbances=(capacity,))
+    scenario = small_scenario(jobs, {"X": (nodes, per_node)}, ONE_S, disturbances=(capacity,), **more)
     policy = Renter(entries)
     return simulate(scenario, policy, Buddy()), policy
 

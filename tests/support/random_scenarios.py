@@ -1,10 +1,9 @@
 """Random small scenarios for properties that every policy must have."""
 
-from dataclasses import replace
-
 import numpy as np
 from hypothesis import strategies as st
 from queue_quotas import with_tenants
+from round_scenarios import without_profiles
 from scenarios import Job, price, small_scenario
 
 from clustergym.results.measured_run import measure_run
@@ -55,9 +54,7 @@ def random_scenarios(draw: st.DrawFn, data_parallel_fits: bool = True, together:
     scenario = small_scenario(jobs, GROUPS, TIMES, checkpoint_s=CHECKPOINT_S, costs=costs, rounds=rounds)
     if data_parallel_fits:
         return scenario
-    known = scenario.tables.data_parallel.copy()
-    known[[row for row, model in enumerate(scenario.tables.classes) if model.family == "big"]] = np.inf
-    return replace(scenario, tables=replace(scenario.tables, data_parallel=known))
+    return without_profiles(scenario, "big")
 
 
 def all_left(run: Run, drops: bool = False) -> bool:

@@ -8,7 +8,6 @@ from clustergym.policies.placers.buddy import Buddy
 from hypothesis import strategies as st
 from scenarios import Job, decided, small_scenario
 
-from clustergym.oracle.base import OracleTables
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Policy
 from clustergym.scenario.scenario import Scenario
@@ -57,10 +56,7 @@ def without_profiles(scenario: Scenario, family: str, kinds: tuple[str, ...] | N
         for kind, name in enumerate(tables.gpu_types):
             if model.family == family and (kinds is None or name in kinds):
                 table[row, kind] = np.inf
-    fewer = OracleTables(
-        tables.classes, tables.gpu_types, tables.counts, tables.execution, tables.profiled, table
-    )
-    return replace(scenario, tables=fewer)
+    return replace(scenario, tables=replace(tables, data_parallel=table))
 
 
 def run_to_the_end(scenario: Scenario, policy: Policy) -> Run:

@@ -93,6 +93,7 @@ def small_scenario(
     horizon_s: float | None = None,
     oversize: str = "error",
     counts_rule: str = "power_of_two",
+    disturbances: tuple[Disturbance, ...] = (),
 ) -> Scenario:
     """Build a scenario whose times hold at every locality."""
     trace, cluster = small_trace(jobs), small_cluster(groups)
@@ -119,6 +120,7 @@ def small_scenario(
         horizon_s=horizon_s,
         oversize=oversize,
         counts_rule=counts_rule,
+        disturbances=disturbances,
     )
 
 

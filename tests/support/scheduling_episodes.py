@@ -49,6 +49,22 @@ def check_without_a_warning(name, beyond=None, **parameters):
         checker.check_env(gymnasium.make(name, **parameters))
 
 
+def check_pictures(name, text):
+    """Let five steps change an environment's picture, but not its size, and lead to some text."""
+    pictures, texts = (gymnasium.make(name, render_mode=mode) for mode in ("rgb_array", "ansi"))
+    for env in (pictures, texts):
+        env.reset(seed=4)
+    before = pictures.render()
+    for _ in range(5):
+        action = int(np.flatnonzero(pictures.unwrapped.action_masks())[0])
+        pictures.step(action)
+        texts.step(action)
+        assert pictures.render().shape == before.shape
+    assert before.dtype == np.uint8
+    assert (pictures.render() != before).any()
+    assert text in texts.render()
+
+
 @contextmanager
 def begun_vector(name, mode, **parameters):
     """Begin two environments in a vector, each as it begins alone; yield the vector and what it told."""

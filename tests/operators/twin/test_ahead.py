@@ -34,12 +34,7 @@ NOW = "2026-03-03T12:00:00"
 @pytest.fixture
 def folder(tmp_path):
     """A twin of 8 GPUs whose users all ran for half of their limits of two hours."""
-    write_cluster(tmp_path, A100=1)
-    head = "job_id,submit_time,start_time,duration,gpus,gpu_type,user,virtual_cluster,outcome,time_limit_s"
-    rows = [
-        f"{n},2026-03-01T0{n}:00:00,2026-03-01T0{n}:00:00,3600,8,A100,al,a,completed,7200" for n in range(8)
-    ]
-    (tmp_path / "log.csv").write_text("\n".join([head, *rows]) + "\n")
+    run_times_log(tmp_path, [("al", 3600, 7200)] * 8)
     (tmp_path / "policy.yaml").write_text("name: fcfs\n")
     return tmp_path
 
@@ -54,15 +49,17 @@ def row(job, state, gpus, start="N/A", submit="2026-03-03T11:00:00", limit="04:0
     return f"{job}|al|a|gpu|{state}|{submit}|{start}|{limit}|gres/gpu:a100:{gpus}|1"
 
 
+ONE_RUNS = (
+    row(1, "RUNNING", 4, start="2026-03-03T11:00:00"),
+    row(2, "PENDING", 8),
+    row(3, "PENDING", 4, submit="2026-03-03T11:10:00"),
+)
+
+
 def test_starts_by_hand(folder):
     # All run for half of their limits: the running job of four hours, an hour old, ends in an hour, and
     # then 2 runs for two hours; 3 fits beside the running job, but first come is first served.
-    path = queue(
-        folder,
-        row(1, "RUNNING", 4, start="2026-03-03T11:00:00"),
-        row(2, "PENDING", 8),
-        row(3, "PENDING", 4, submit="2026-03-03T11:10:00"),
-    )
+    path = queue(folder, *ONE_RUNS)
     ahead = Ahead(TwinFolder(folder), read_queue(path, NOW))
     for draw in range(3):
         assert ahead.starts(draw) == {"2": 3600.0, "3": 3 * 3600.0}
@@ -90,10 +87,10 @@ def test_past_runs_are_those_that_were_longer(folder):
 def run_times_log(folder, runs):
     """A twin's log of runs of (user, run time, limit) in seconds, one after another."""
     write_cluster(folder, A100=1)
-    head = "job_id,submit_time,start_time,duration,gpus,gpu_type,user,outcome,time_limit_s"
+    head = "job_id,submit_time,start_time,duration,gpus,gpu_type,user,outcome,time_limit_s,nodes"
     at = [f"2026-03-{1 + row // 24:02d}T{row % 24:02d}:00:00" for row in range(len(runs))]
     rows = [
-        f"{row},{at[row]},{at[row]},{run_s},8,A100,{user},completed,{limit_s}"
+        f"{row},{at[row]},{at[row]},{run_s},8,A100,{user},completed,{limit_s},1"
         for row, (user, run_s, limit_s) in enumerate(runs)
     ]
     (folder / "log.csv").write_text("\n".join([head, *rows]) + "\n")
@@ -165,12 +162,7 @@ def test_quantiles_are_in_order_and_among_the_draws(starts):
 
 
 def test_the_commands(folder, capsys):
-    path = queue(
-        folder,
-        row(1, "RUNNING", 4, start="2026-03-03T11:00:00"),
-        row(2, "PENDING", 8),
-        row(3, "PENDING", 4, submit="2026-03-03T11:10:00"),
-    )
+    path = queue(folder, *ONE_RUNS)
     out, shadow = folder / "out.json", folder / "shadow.jsonl"
     words = [str(folder), str(path), "--now", NOW, "--json", str(out)]
     assert main(["eta", *words, "--draws", "9"]) == 0
@@ -263,24 +255,16 @@ def test_with_the_true_run_times_starts_are_those_of_the_log(tmp_path, monkeypat
     }
 
 
-def test_running_jobs_are_on_the_hosts_that_are_named(tmp_path):
+def test_running_jobs_are_on_the_hosts_that_are_named(folder):
     # Two nodes of 8 GPUs: jobs 1 and 2 hold 4 on each, so that 8 are free but no node is. Job 3, of one node,
     # starts when job 1 ends, after half of its four hours; packed on one node they would leave it the other.
-    write_cluster(tmp_path, A100=2)
-    head = (
-        "job_id,submit_time,start_time,duration,gpus,gpu_type,user,virtual_cluster,outcome,time_limit_s,nodes"
-    )
-    rows = [
-        f"{n},2026-03-01T0{n}:00:00,2026-03-01T0{n}:00:00,3600,8,A100,al,a,completed,7200,1" for n in range(8)
-    ]
-    (tmp_path / "log.csv").write_text("\n".join([head, *rows]) + "\n")
-    (tmp_path / "policy.yaml").write_text("name: fcfs\n")
+    write_cluster(folder, A100=2)
 
     def starts(*hosts):
         return ahead(*hosts).starts(0)
 
     def ahead(*hosts):
-        path = tmp_path / "squeue.txt"
+        path = folder / "squeue.txt"
         jobs = [
             row(1, "RUNNING", 4, start="2026-03-03T11:00:00"),
             row(2, "RUNNING", 4, start="2026-03-03T11:30:00", limit="08:00:00"),
@@ -288,7 +272,7 @@ def test_running_jobs_are_on_the_hosts_that_are_named(tmp_path):
         ]
         lines = [f"{job}|{on}" for job, on in zip(jobs, [*hosts, ""], strict=True)]
         path.write_text("\n".join([f"{QUEUE}|NODELIST", *lines]) + "\n")
-        return Ahead(TwinFolder(tmp_path), read_queue(path, NOW))
+        return Ahead(TwinFolder(folder), read_queue(path, NOW))
 
     assert starts("gpu1", "gpu2") == {"3": pytest.approx(3600, abs=1)}
     assert starts("gpu1", "gpu1") == starts("", "") == {"3": 0.0}

@@ -84,8 +84,7 @@ def test_both_engines_have_the_same_events(seed, rounds, per_node):
 
 def test_spot_nodes_stay_with_simpy():
     spot = Product("spot", (0,), 0, 0, 0, ((0, 1.0),), ((0, 1), (5, 0)))
-    scenario = replace(
-        small_scenario([Job("a", 0.0, 5)], {"X": (2, 1)}, TIMES), disturbances=(Capacity((spot,)),)
-    )
+    capacity = Capacity((spot,))
+    scenario = small_scenario([Job("a", 0.0, 5)], {"X": (2, 1)}, TIMES, disturbances=(capacity,))
     with pytest.raises(UncoveredError, match="has disturbances"):
         check_runnable(scenario, Buddy())
