@@ -110,7 +110,7 @@ class Morphling(GuardedPolicy):
 
 
 class Curve:
-    """The throughput of jobs of one kind over the GPU count, in lists, whose single numbers are read fast.
+    """The throughput of jobs that are alike over the GPU count, in lists, whose single numbers are read fast.
 
     Parameters
     ----------
