@@ -28,7 +28,10 @@ from clustergym.agents import auction_features as features
 from clustergym.agents.auction_checkpoints import load, save
 from clustergym.benchmark.leaderboard.board import Cell, load_board
 from clustergym.benchmark.leaderboard.cells import load_table
+from clustergym.benchmark.leaderboard.fill import load_fresh_table
+from clustergym.benchmark.leaderboard.pairs import compare_with_reference
 from clustergym.benchmark.leaderboard.runs import play
+from clustergym.benchmark.leaderboard.table_text import format_ratio
 from clustergym.common.arrays import Ints
 from clustergym.common.progress import track_results
 from clustergym.common.tables import table
@@ -309,8 +312,23 @@ def show_rule(figures: Kept) -> str:
     return table(heads, rows, words=(0,))
 
 
+def show_on_boards() -> str:
+    """Return the rule's ratios on the test seeds of the boards, which it was run on once it was as it is."""
+    rows, points = [], []
+    for board in (*WORLDS, "scale"):
+        known = load_fresh_table(load_board(board))
+        compared = [compare_with_reference(known, RULE, "", over) for over in (AGENT, REFERENCE)]
+        overall = [one.overall for one in compared if one.overall is not None]
+        points.append([one.value for one in overall])
+        rows.append([f"`{board}`", *map(format_ratio, overall), str(overall[0].seeds)])
+    means = [f"{value:.3f}" for value in np.exp(np.mean(np.log(points), axis=0))]
+    heads = ("test seeds of the board", "over the agent", "over heSRPT, guarded", "n")
+    return table(heads, [*rows, ["all four boards, geometric mean", *means, ""]], words=(0,))
+
+
 SHOWN = {"states": show_states, "without": show_without, "beyond": show_beyond, "rule": show_rule}
 BLOCKS = {f"agent_{part}": partial(lambda show: show(read()), show) for part, show in SHOWN.items()}
+BLOCKS["agent_on_boards"] = show_on_boards
 """Of results_table.py."""
 
 
