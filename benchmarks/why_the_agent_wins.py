@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 
 import clustergym.policies.learned as learned
 import numpy as np
+from committed_figures import load_tables
 
 from clustergym.agents import auction_features as features
 from clustergym.agents.auction_checkpoints import load, save
 from clustergym.benchmark.leaderboard.board import Cell, load_board
 from clustergym.benchmark.leaderboard.cells import load_table
-from clustergym.benchmark.leaderboard.fill import load_fresh_table
 from clustergym.benchmark.leaderboard.pairs import compare_with_reference
 from clustergym.benchmark.leaderboard.runs import play
 from clustergym.benchmark.leaderboard.table_text import format_ratio
@@ -170,10 +170,10 @@ class Asking(learned.Learned):
         self._asked = dict(zip(ASKED, zip(policies, known, strict=True), strict=True))
         self._counted: dict[str, list[dict[str, float]]] = {title: [] for title in ("learned", *ASKED)}
         simulate(opened.scenario, self, opened.contestants(AGENT)[1])
-        found = {}
-        for title, counts in self._counted.items():
-            found[title] = {name: float(np.mean([one[name] for one in counts])) for name in counts[0]}
-        return found
+        return {
+            title: {name: float(np.mean([one[name] for one in counts])) for name in counts[0]}
+            for title, counts in self._counted.items()
+        }
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Prepare all for a run."""
@@ -183,7 +183,8 @@ class Asking(learned.Learned):
 
     def schedule(self, view: View) -> Decision:
         """Decide as the agent does; count what each would have done."""
-        decision, mine = super().schedule(view), find_gpus(view, super().schedule(view))
+        decision = super().schedule(view)
+        mine = find_gpus(view, decision)
         self._decisions += 1
         due = self._decisions % EVERY == 0 and len(view) >= FIFTHS
         if due:
@@ -316,7 +317,7 @@ def show_on_boards() -> str:
     """Return the rule's ratios on the test seeds of the boards, which it was run on once it was as it is."""
     rows, points = [], []
     for board in (*WORLDS, "scale"):
-        known = load_fresh_table(load_board(board))
+        known = load_tables()[board]
         compared = [compare_with_reference(known, RULE, "", over) for over in (AGENT, REFERENCE)]
         overall = [one.overall for one in compared if one.overall is not None]
         points.append([one.value for one in overall])

@@ -73,18 +73,22 @@ def make_placer(parameters: Mapping[str, Any]) -> Placer:
 
 
 @cache
-def presets(component: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the keys of each file of conf/policy (or conf/placer): what its name alone stands for."""
+def presets(component: str) -> Mapping[str, Path]:
+    """Return the files of conf/policy (or conf/placer), each of which says what its name alone stands for."""
     points, own = entry_points(component), dict(_list_built_in(COMPONENTS[component].package))
     # A policy of another package is not what a file of this one says that happens to have its name.
     files = (path for path in (conf_dir() / component).glob("*.yaml") if path.stem not in points.keys() - own)
-    return {path.stem: read_mapping(path).content for path in files}
+    return {path.stem: path for path in files}
+
+
+_read_preset = cache(read_mapping)
 
 
 def _make(component: str, parameters: Mapping[str, Any]) -> Any:
     given = dict(parameters)
-    preset = presets(component).get(str(given.get("name")))
-    if preset is not None:
+    path = presets(component).get(str(given.get("name")))
+    if path is not None:
+        preset = _read_preset(path).content
         given |= {**preset, **given, "name": preset["name"]}
     name = str(given.pop("name", ""))
     return build(choose_class(component, name, given), given, component)
