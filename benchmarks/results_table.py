@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import best_known
 import metric_tables
 import why_the_agent_wins
 import yaml
@@ -97,6 +98,7 @@ BLOCKS = {
     "timeline_columns": metric_tables.timeline_columns,
     "event_kinds": metric_tables.event_kinds,
     **why_the_agent_wins.BLOCKS,
+    "best_known": best_known.show,
 }
 """What is made of committed files; the block `waits` is of runs."""
 

@@ -36,21 +36,21 @@ from clustergym.sim.log import EventType
 from clustergym.sim.stalls import StalledError
 
 
+def make_auction_policy(weights: Floats, information: InformationClass) -> Policy:
+    """Return the policy `learned` with these weights of an auction, and this knowledge of iteration times."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "weights.safetensors")
+        save(path, weights, information, {})
+        return make_policy({"name": "learned", "checkpoint": str(path)})
+
+
 def auction_episodes(scenario: Scenario, information: InformationClass) -> Callable[[Floats], Floats]:
     """Return a function that simulates a scenario under an auction with given weights; it returns JCTs."""
     try:
         episode = AuctionEpisode.from_scenario(scenario, information)
     except UncoveredError:
-        return lambda weights: _jct_s(scenario, _make_learned_policy(weights, information))
+        return lambda weights: _jct_s(scenario, make_auction_policy(weights, information))
     return episode.run
-
-
-def _make_learned_policy(weights: Floats, information: InformationClass) -> Policy:
-    """Return the policy `learned` with these weights."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "weights.safetensors")
-        save(path, weights, information, {})
-        return make_policy({"name": "learned", "checkpoint": str(path)})
 
 
 def _jct_s(scenario: Scenario, policy: Policy) -> Floats:
