@@ -35,6 +35,7 @@ from clustergym.results.measured_run import simulate
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled.scenario_arrays import UncoveredError
+from clustergym.sim.stalls import StalledError
 from clustergym.training.evolution import start_search
 from clustergym.training.simulated_episodes import AuctionEpisode, make_auction_policy
 
@@ -52,6 +53,8 @@ BEGINS = (
     ),
 )
 CANDIDATES, STEP, DAY_S = 16, 0.3, 86400.0
+LIMIT_S = 10 * DAY_S
+"""After the scored jobs the search ends a run: some weights restart jobs for ever."""
 PUBLISHED = ("published", "guarded")
 """Rules of rows that are a paper's."""
 
@@ -65,10 +68,10 @@ class Search(NamedTuple):
 
 
 SEARCHES = {
-    "testbed": Search(100, (2000, 2001, 2002, 2003), 2 * DAY_S),
-    "ares": Search(25, (2000, 2001, 2002, 2003), 2 * DAY_S),
-    "llm-2026": Search(8, (2000, 2001, 2002, 2003), math.inf),
-    "scale": Search(6, (2000, 2001, 2002, 2003), 6 * DAY_S),
+    "testbed": Search(100, (2000, 2001), 2 * DAY_S),
+    "ares": Search(12, (2000, 2001), 2 * DAY_S),
+    "llm-2026": Search(4, (2000, 2001, 2002), math.inf),
+    "scale": Search(4, (2000, 2001, 2002), 2 * DAY_S),
 }
 """As many generations as some minutes a trace allow."""
 
@@ -84,16 +87,20 @@ def open_cell(board: str, family: str, seed: int) -> tuple[Scenario, Any]:
 def play(scenario: Scenario, placer: Any, seed: int, weights: Floats) -> float:
     """Return the mean JCT (s) of an auction with these weights and the times that jobs really take."""
     policy = make_auction_policy(weights, InformationClass.CLAIRVOYANT)
-    return float(simulate(scenario, policy, placer, seed).metrics["jct_mean"])
+    try:
+        return float(simulate(scenario, policy, placer, seed).metrics["jct_mean"])
+    except StalledError:
+        return math.inf
 
 
 def prepare(scenario: Scenario, placer: Any, seed: int, after_s: float) -> Callable[[Floats], float]:
     """Return a function of weights: mean JCT (s) with the jobs up to a time after those that are scored."""
-    last_s = math.inf if scenario.scored_s is None else scenario.scored_s[1] + after_s
-    rows = np.flatnonzero(scenario.trace.submit_s < last_s)
+    assert scenario.scored_s is not None  # All worlds score the jobs of some days.
+    end_s = scenario.scored_s[1]
+    rows = np.flatnonzero(scenario.trace.submit_s < end_s + after_s)
     scored = scenario.scored[rows]
     try:  # Compiled episodes are ten times faster, but do not cover all scenarios.
-        part = replace(scenario, trace=scenario.trace.take(rows), scored_s=None)
+        part = replace(scenario, trace=scenario.trace.take(rows), scored_s=None, horizon_s=end_s + LIMIT_S)
         episode = AuctionEpisode.from_scenario(part, InformationClass.CLAIRVOYANT)
     except UncoveredError:
         return lambda weights: play(scenario, placer, seed, weights)
@@ -150,7 +157,7 @@ def show() -> str:
     kept, rows, heads = read(), [], ()
     for board in SEARCHES:
         one = load_tables()[board]
-        cells = [find_jcts(one, key, of["jct_s"]) for key, of in kept.items() if key.startswith(board)]
+        cells = [find_jcts(one, key, of["jct_s"]) for key, of in kept.items() if key.startswith(f"{board} |")]
         if not cells:
             continue
         *heads, over = (*list(cells[0])[1:], "the agent over best known")

@@ -57,7 +57,8 @@ SHORT = OF_PPO | {"batch_size": 512, "n_epochs": 6, "gamma": 0.95, "gae_lambda":
 OF_SAC: dict[str, Any] = {
     "batch_size": 256,
     "learning_rate": 1e-3,
-    "gamma": 0.95,
+    "gamma": 0.98,
+    "ent_coef": 0.01,
     "train_freq": 1,
     "gradient_steps": 8,
     "learning_starts": 4608,
@@ -81,9 +82,9 @@ AGENTS = {
     "PPO": Learner("stable_baselines3.PPO", OF_PPO, NOISY, 256, 700_000),
     "PPO, gamma 0.95": Learner("stable_baselines3.PPO", SHORT, SMALL | {"log_std_init": -1.5}, 64, 800_000),
     "SAC": Learner("stable_baselines3.SAC", OF_SAC, SMALL, 64, 100_000),
-    "PPO on history": Learner("stable_baselines3.PPO", OF_PPO, NOISY, 256, 150_000, "history"),
+    "PPO on history": Learner("stable_baselines3.PPO", OF_PPO, NOISY, 256, 700_000, "history"),
     "recurrent PPO on history": Learner(
-        "sb3_contrib.RecurrentPPO", OF_PPO, NOISY | {"lstm_hidden_size": 32}, 256, 150_000, "history"
+        "sb3_contrib.RecurrentPPO", OF_PPO, NOISY | {"lstm_hidden_size": 32}, 256, 700_000, "history"
     ),
 }
 REACH = 1.0
