@@ -69,7 +69,7 @@ class Search(NamedTuple):
 
 SEARCHES = {
     "testbed": Search(100, (2000, 2001), 2 * DAY_S),
-    "ares": Search(12, (2000, 2001), 2 * DAY_S),
+    "ares": Search(40, (2000, 2001, 2002), 2 * DAY_S),
     "llm-2026": Search(4, (2000, 2001, 2002), math.inf),
     "scale": Search(4, (2000, 2001, 2002), 2 * DAY_S),
 }
