@@ -322,8 +322,9 @@ def do_work(
     line: Ints, left_h: Floats, asked: Ints, count: int, running: int, free: int, whole: int, span: float
 ) -> None:
     """Let the running jobs run for some hours."""
-    for place in range(count - whole, count):
-        left_h[place] -= span
+    first = left_h[count - whole : count]
+    for place in range(whole):
+        first[place] -= span
     for place in range(count - whole - 1, count - running - 1, -1):
         one = asked[line[place]]
         share = grant(one, free)
