@@ -150,21 +150,23 @@ def draw_jobs(rng: np.random.Generator, world: World, row: int, hour: int, rate:
     """Draw the jobs that are submitted in an hour."""
     begin, most = world.first[row, hour], world.at.shape[1]
     number = min(rng.poisson(rate), most - begin)
-    world.first[row, hour + 1] = begin + number
-    for job in range(begin, begin + number):
+    end = begin + number
+    world.first[row, hour + 1] = end
+    submitted, works, gpus = world.at[row, begin:end], world.work[row, begin:end], world.gpus[row, begin:end]
+    for job in range(number):
         at, place = hour + rng.random(), job
         # Sorted by time as they come.
-        while place > begin and world.at[row, place - 1] > at:
-            world.at[row, place] = world.at[row, place - 1]
+        while place > 0 and submitted[place - 1] > at:
+            submitted[place] = submitted[place - 1]
             place -= 1
-        world.at[row, place] = at
-    for job in range(begin, begin + number):
+        submitted[place] = at
+    for job in range(number):
         work = WORK_MEDIAN * np.exp(WORK_SIGMA * rng.standard_normal())
-        world.work[row, job] = min(work, WORK_MOST)
+        works[job] = min(work, WORK_MOST)
         luck, level = rng.random(), 0
-        while luck >= GPU_SHARES[level]:
-            level += 1
-        world.gpus[row, job] = 2**level
+        for share in GPU_SHARES:
+            level += luck >= share
+        gpus[job] = 1 << level
 
 
 @compile_part
@@ -383,17 +385,17 @@ def observe(world: World, row: int, seen: Floats) -> None:
     """Write what an agent sees at the begin of an hour; counts and work are for each GPU of the size."""
     now, size, own = world.state[row, HOUR], float(world.size[0]), world.size[1]
     count, work, asked, due = world.state[row, JOBS], 0.0, 0, 0
+    held = count_contracts(world, row, now - LEAD - TERM + 1, now - LEAD + 1)
+    ordered = count_contracts(world, row, now - LEAD + 1, now)
+    free, running = own + held, 0
     for place in range(count - 1, -1, -1):
         job = world.line[row, place]
         work += world.left_h[row, place] * world.gpus[row, job]
         asked += world.gpus[row, job]
         due += is_late(world, row, job, now + 1.0) and not is_late(world, row, job, float(now))
-    held = count_contracts(world, row, now - LEAD - TERM + 1, now - LEAD + 1)
-    ordered = count_contracts(world, row, now - LEAD + 1, now)
-    free, running = own + held, 0
-    while running < count and free > 0:
-        free -= grant(world.gpus[row, world.line[row, count - 1 - running]], free)
-        running += 1
+        if free > 0:
+            free -= grant(world.gpus[row, job], free)
+            running += 1
     seen[0], seen[1], seen[2], seen[3] = (count - running) / size, work / size, asked / size, due / size
     seen[4] = (own + held) / size
     hour = min(now, HOURS - 1)
