@@ -152,7 +152,7 @@ def draw_jobs(rng: np.random.Generator, world: World, row: int, hour: int, rate:
     number = min(rng.poisson(rate), most - begin)
     end = begin + number
     world.first[row, hour + 1] = end
-    submitted, works, gpus = world.at[row, begin:end], world.work[row, begin:end], world.gpus[row, begin:end]
+    submitted, work, gpus = world.at[row, begin:end], world.work[row, begin:end], world.gpus[row, begin:end]
     for job in range(number):
         at, place = hour + rng.random(), job
         # Sorted by time as they come.
@@ -161,8 +161,7 @@ def draw_jobs(rng: np.random.Generator, world: World, row: int, hour: int, rate:
             place -= 1
         submitted[place] = at
     for job in range(number):
-        work = WORK_MEDIAN * np.exp(WORK_SIGMA * rng.standard_normal())
-        works[job] = min(work, WORK_MOST)
+        work[job] = min(WORK_MEDIAN * np.exp(WORK_SIGMA * rng.standard_normal()), WORK_MOST)
         luck, level = rng.random(), 0
         for share in GPU_SHARES:
             level += luck >= share
@@ -324,8 +323,9 @@ def do_work(
     line: Ints, left_h: Floats, asked: Ints, count: int, running: int, free: int, whole: int, span: float
 ) -> None:
     """Let the running jobs run for some hours."""
-    first = left_h[count - whole : count]
-    for place in range(whole):
+    # A multiple of eight, for vector instructions; places beyond the line hold nothing.
+    first = left_h[count - whole : count + -whole % 8]
+    for place in range(len(first)):
         first[place] -= span
     for place in range(count - whole - 1, count - running - 1, -1):
         one = asked[line[place]]
