@@ -149,18 +149,16 @@ def draw_rates(rng: np.random.Generator, profiles: Floats, rates: Floats) -> Non
 def draw_jobs(rng: np.random.Generator, world: World, row: int, hour: int, rate: float) -> None:
     """Draw the jobs that are submitted in an hour."""
     begin, most = world.first[row, hour], world.at.shape[1]
-    number = min(rng.poisson(rate), most - begin)
-    end = begin + number
-    world.first[row, hour + 1] = end
+    world.first[row, hour + 1] = end = begin + min(rng.poisson(rate), most - begin)
     submitted, work, gpus = world.at[row, begin:end], world.work[row, begin:end], world.gpus[row, begin:end]
-    for job in range(number):
+    for job in range(end - begin):
         at, place = hour + rng.random(), job
         # Sorted by time as they come.
         while place > 0 and submitted[place - 1] > at:
             submitted[place] = submitted[place - 1]
             place -= 1
         submitted[place] = at
-    for job in range(number):
+    for job in range(end - begin):
         work[job] = min(WORK_MEDIAN * np.exp(WORK_SIGMA * rng.standard_normal()), WORK_MOST)
         luck, level = rng.random(), 0
         for share in GPU_SHARES:
@@ -307,8 +305,7 @@ def find_end(
     if whole > 0 and now + left_h[count - 1] < soonest:
         soonest, ending = now + left_h[count - 1], count - 1
     while running < count and free > 0:
-        running += 1
-        place = count - running
+        place, running = count - 1 - running, running + 1
         one = asked[line[place]]
         share = grant(one, free)
         free -= share
@@ -325,8 +322,7 @@ def do_work(
     """Let the running jobs run for some hours."""
     # A multiple of eight, for vector instructions; places beyond the line hold nothing.
     first = left_h[count - whole : count + -whole % 8]
-    for place in range(len(first)):
-        first[place] -= span
+    first -= span
     for place in range(count - whole - 1, count - running - 1, -1):
         one = asked[line[place]]
         share = grant(one, free)
