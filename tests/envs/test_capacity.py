@@ -42,8 +42,8 @@ def test_the_hours_of_an_episode_by_hand():
     world = by_hand([(0.0, 3.0, 2), (0.5, 0.5, 1)])
     seen = np.zeros(worlds.FEATURES)
     assert worlds.run_hour(world, 0, 1, 0) == pytest.approx(3.0)
-    # b, which ends right now, is before it in line.
-    assert 2 * world.left_h[0, 1] == pytest.approx(1.5)
+    # b, which ends right now, is before it in line, whose first is last.
+    assert 2 * world.left_h[0, 0] == pytest.approx(1.5)
     # Hour 1: one on-demand GPU costs 3, a needs 0.75 h on two: 1.5. One contract is ordered since hour 0.
     worlds.observe(world, 0, seen)
     assert dict(zip(worlds.FEATURE_NAMES, seen, strict=True))["ordered"] == 0.25

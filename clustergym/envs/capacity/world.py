@@ -77,7 +77,7 @@ class World(NamedTuple):
         First job of each hour.
     prices : ndarray of float, shape (R, HOURS, 2)
     line : ndarray of int, shape (R, J)
-        Jobs in the system, shortest time left first.
+        Jobs in the system, shortest time left last: most that come or go move few others.
     left_h : ndarray of float, shape (R, J)
         Hours left of each job in line, at its request.
     bought : ndarray of int, shape (R, HOURS)
@@ -149,22 +149,21 @@ def draw_rates(rng: np.random.Generator, profiles: Floats, rates: Floats) -> Non
 def draw_jobs(rng: np.random.Generator, world: World, row: int, hour: int, rate: float) -> None:
     """Draw the jobs that are submitted in an hour."""
     begin, most = world.first[row, hour], world.at.shape[1]
-    number = min(rng.poisson(rate), most - begin)
-    world.first[row, hour + 1] = begin + number
-    for job in range(begin, begin + number):
+    world.first[row, hour + 1] = end = begin + min(rng.poisson(rate), most - begin)
+    submitted, work, gpus = world.at[row, begin:end], world.work[row, begin:end], world.gpus[row, begin:end]
+    for job in range(end - begin):
         at, place = hour + rng.random(), job
         # Sorted by time as they come.
-        while place > begin and world.at[row, place - 1] > at:
-            world.at[row, place] = world.at[row, place - 1]
+        while place > 0 and submitted[place - 1] > at:
+            submitted[place] = submitted[place - 1]
             place -= 1
-        world.at[row, place] = at
-    for job in range(begin, begin + number):
-        work = WORK_MEDIAN * np.exp(WORK_SIGMA * rng.standard_normal())
-        world.work[row, job] = min(work, WORK_MOST)
+        submitted[place] = at
+    for job in range(end - begin):
+        work[job] = min(WORK_MEDIAN * np.exp(WORK_SIGMA * rng.standard_normal()), WORK_MOST)
         luck, level = rng.random(), 0
-        while luck >= GPU_SHARES[level]:
-            level += 1
-        world.gpus[row, job] = 2**level
+        for share in GPU_SHARES:
+            level += luck >= share
+        gpus[job] = 1 << level
 
 
 @compile_part
@@ -225,7 +224,7 @@ def run_hour(world: World, row: int, contracts: int, hired: int) -> float:
 def settle(world: World, row: int) -> None:
     """Charge for the jobs that are left at the end as if each ran on at once, on on-demand GPUs."""
     total = 0.0
-    for place in range(world.state[row, JOBS]):
+    for place in range(world.state[row, JOBS] - 1, -1, -1):
         job = world.line[row, place]
         takes = world.left_h[row, place]
         total += takes * world.gpus[row, job] * MEAN_PRICE[ON_DEMAND] + DELAY_COST * takes
@@ -256,20 +255,20 @@ def run_jobs(world: World, row: int, gpus: int) -> None:
         arrives = job < last and world.at[row, job] <= soonest
         span = (world.at[row, job] if arrives else soonest) - now
         waited += count * span
-        do_work(line, left_h, asked, running, gpus - used, whole, span)
+        do_work(line, left_h, asked, count, running, gpus - used, whole, span)
         now = world.at[row, job] if arrives else soonest
         if not arrives and ending >= 0:
             late += is_late(world, row, line[ending], now)
-            if ending < whole:
+            if ending >= count - whole:
                 whole, used = whole - 1, used - asked[line[ending]]
             count, running = count - 1, running - 1
             for place in range(ending, count):
                 line[place], left_h[place] = line[place + 1], left_h[place + 1]
-        for place in range(max(whole, 1), running):
-            move_up(line, left_h, place)
+        for place in range(count - running + 1, count - whole):
+            move_back(line, left_h, place)
         if arrives:
             line[count], left_h[count] = job, world.work[row, job] / asked[job]
-            if move_up(line, left_h, count) < whole:
+            if count - move_back(line, left_h, count) < whole:
                 whole, used = whole + 1, used + asked[job]
             count, job = count + 1, job + 1
         elif ending < 0:
@@ -286,9 +285,9 @@ def count_whole(line: Ints, asked: Ints, count: int, gpus: int, whole: int, used
     """
     while used > gpus:
         whole -= 1
-        used -= asked[line[whole]]
-    while whole < count and used + asked[line[whole]] <= gpus:
-        used += asked[line[whole]]
+        used -= asked[line[count - 1 - whole]]
+    while whole < count and used + asked[line[count - 1 - whole]] <= gpus:
+        used += asked[line[count - 1 - whole]]
         whole += 1
     return whole, used
 
@@ -303,27 +302,28 @@ def find_end(
     are `free`: requests are powers of two.
     """
     ending, running = -1, whole
-    if whole > 0 and now + left_h[0] < soonest:
-        soonest, ending = now + left_h[0], 0
+    if whole > 0 and now + left_h[count - 1] < soonest:
+        soonest, ending = now + left_h[count - 1], count - 1
     while running < count and free > 0:
-        one = asked[line[running]]
+        place, running = count - 1 - running, running + 1
+        one = asked[line[place]]
         share = grant(one, free)
         free -= share
-        end = now + left_h[running] * one / share
+        end = now + left_h[place] * one / share
         if end < soonest:
-            soonest, ending = end, running
-        running += 1
+            soonest, ending = end, place
     return soonest, ending, running
 
 
 @compile_in_place
 def do_work(
-    line: Ints, left_h: Floats, asked: Ints, running: int, free: int, whole: int, span: float
+    line: Ints, left_h: Floats, asked: Ints, count: int, running: int, free: int, whole: int, span: float
 ) -> None:
     """Let the running jobs run for some hours."""
-    for place in range(whole):
-        left_h[place] -= span
-    for place in range(whole, running):
+    # A multiple of eight, for vector instructions; places beyond the line hold nothing.
+    first = left_h[count - whole : count + -whole % 8]
+    first -= span
+    for place in range(count - whole - 1, count - running - 1, -1):
         one = asked[line[place]]
         share = grant(one, free)
         free -= share
@@ -340,14 +340,14 @@ def grant(asked: int, free: int) -> int:
 
 
 @compile_in_place
-def move_up(line: Ints, left_h: Floats, place: int) -> int:
-    """Move a job up in the line past those with more time left; return its place."""
+def move_back(line: Ints, left_h: Floats, place: int) -> int:
+    """Move a job back in the line past those with less time left; return its place."""
     job, own_h = line[place], left_h[place]
     while place > 0:
-        above, other_h = line[place - 1], left_h[place - 1]
-        if other_h < own_h or (other_h == own_h and above < job):
+        other, other_h = line[place - 1], left_h[place - 1]
+        if other_h > own_h or (other_h == own_h and other > job):
             break
-        line[place], left_h[place] = above, other_h
+        line[place], left_h[place] = other, other_h
         place -= 1
     line[place], left_h[place] = job, own_h
     return place
@@ -381,17 +381,17 @@ def observe(world: World, row: int, seen: Floats) -> None:
     """Write what an agent sees at the begin of an hour; counts and work are for each GPU of the size."""
     now, size, own = world.state[row, HOUR], float(world.size[0]), world.size[1]
     count, work, asked, due = world.state[row, JOBS], 0.0, 0, 0
-    for place in range(count):
+    held = count_contracts(world, row, now - LEAD - TERM + 1, now - LEAD + 1)
+    ordered = count_contracts(world, row, now - LEAD + 1, now)
+    free, running = own + held, 0
+    for place in range(count - 1, -1, -1):
         job = world.line[row, place]
         work += world.left_h[row, place] * world.gpus[row, job]
         asked += world.gpus[row, job]
         due += is_late(world, row, job, now + 1.0) and not is_late(world, row, job, float(now))
-    held = count_contracts(world, row, now - LEAD - TERM + 1, now - LEAD + 1)
-    ordered = count_contracts(world, row, now - LEAD + 1, now)
-    free, running = own + held, 0
-    while running < count and free > 0:
-        free -= grant(world.gpus[row, world.line[row, running]], free)
-        running += 1
+        if free > 0:
+            free -= grant(world.gpus[row, job], free)
+            running += 1
     seen[0], seen[1], seen[2], seen[3] = (count - running) / size, work / size, asked / size, due / size
     seen[4] = (own + held) / size
     hour = min(now, HOURS - 1)
