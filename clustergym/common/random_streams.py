@@ -13,6 +13,7 @@ that are equal to other ones.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,19 @@ class RandomStream:
         text = ",".join([self.name, *(str(int(index)) for index in indices)])
         digest = hashlib.sha256(text.encode()).digest()
         return tuple(int.from_bytes(digest[at : at + 4], "little") for at in range(0, 16, 4))
+
+
+LATER_VALUE = "^[0-9a-f]{16,256}$"
+"""A public random value that is known later than what it draws seeds for, in digits."""
+
+
+def derive_seeds(lines: Sequence[str], count: int) -> list[int]:
+    """Return seeds 2^32 + the first four bytes of the SHA-256 of some lines of text and a number from 0.
+
+    They are above the seeds of tables, training and tuning of boards, which are small numbers.
+    """
+    drawn = (hashlib.sha256("\n".join([*lines, str(at)]).encode()).digest() for at in range(count))
+    return [2**32 + int.from_bytes(digest[:4]) for digest in drawn]
 
 
 # Runs: what a policy and a placer draw, and what befalls nodes and jobs.

@@ -28,7 +28,13 @@ from typing import Any
 from clustergym.common import random_streams
 from clustergym.scenario import view_text  # noqa: F401  (the program may not open its file any more)
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
-from clustergym.sim.program_wire import decode_message, decode_setting, decode_view, encode_answer
+from clustergym.sim.program_wire import (
+    decode_message,
+    decode_setting,
+    decode_view,
+    encode_action,
+    encode_answer,
+)
 
 PACKAGE = Path(__file__).resolve().parent.parent
 MODULE = "program"
@@ -58,6 +64,25 @@ class Source(importlib.abc.InspectLoader):
         return self.text
 
 
+def _load_module(text: str) -> ModuleType:
+    spec = importlib.util.spec_from_loader(MODULE, Source(text))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Where dataclasses look up the annotations of their fields.
+    sys.modules[MODULE] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_agent(text: str) -> Callable[[], Any]:
+    """Return the class `Agent` of a program's text; raise a TypeError if it has none with a method `act`."""
+    made = getattr(_load_module(text), "Agent", None)
+    if not inspect.isclass(made) or not callable(getattr(made, "act", None)):
+        raise TypeError("the file has no class Agent with act(observation, mask); write one")
+    return made
+
+
 def load(text: str) -> Callable[[], Policy]:
     """Return what makes the policy of a program's text: its one subclass of Policy, or function `schedule`.
 
@@ -66,13 +91,7 @@ def load(text: str) -> Callable[[], Policy]:
     TypeError
         If it has neither, or several.
     """
-    spec = importlib.util.spec_from_loader(MODULE, Source(text))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Where dataclasses look up the annotations of their fields.
-    sys.modules[MODULE] = module
-    spec.loader.exec_module(module)
+    module = _load_module(text)
     own = [one for one in vars(module).values() if _is_policy(one, module)]
     function = getattr(module, "schedule", None)
     if len(own) == 1:
@@ -161,6 +180,8 @@ def serve(channel: Connection) -> None:
     limit(words["cpu_s"], words["memory_bytes"])
     if words["weights"] is None:
         refuse_calls()
+        if words["form"] == "agent":
+            return _serve_agent(channel, load_agent(words["text"]))
         make = load(words["text"])
     else:  # Numbers: there is no code from outside.
         from clustergym.scenario.registry import make_policy
@@ -179,6 +200,18 @@ def serve(channel: Connection) -> None:
             policy.reset(setting, random_streams.POLICY.generator(words["seed"]))
         else:
             _send(channel, encode_answer(policy.schedule(decode_view(words, arrays, setting))))
+
+
+def _serve_agent(channel: Connection, make: Callable[[], Any]) -> None:
+    """Answer observations with an agent's actions; a new agent for each episode."""
+    _send(channel, {})
+    while True:
+        words, arrays = decode_message(channel.recv_bytes())
+        if words["begins"]:
+            agent = make()
+            getattr(agent, "reset", lambda: None)()
+        mask = arrays.pop("mask")
+        _send(channel, encode_action(agent.act(arrays, mask)))
 
 
 def _send(channel: Connection, answer: dict[str, Any]) -> None:

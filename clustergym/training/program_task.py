@@ -5,11 +5,12 @@ The result has the form in which searches of programs read it: `combined_score`,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from clustergym.common.parameter_types import PositiveInt, Seed
 from clustergym.common.parameters import Parameters, build, check_value
 from clustergym.common.paths import conf_dir
 from clustergym.common.processes import measure_cpu_s
+from clustergym.common.reading import read_regular
 from clustergym.common.yaml_file import read_mapping
 from clustergym.results.measured_run import Result, simulate
 from clustergym.results.metrics.catalogue import METRICS
@@ -27,7 +29,10 @@ from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.engine import StalledError
-from clustergym.sim.program import Limits, Program, find_rights, read_program
+from clustergym.sim.program import LARGEST_BYTES, Limits, Program, find_rights, read_program
+
+if TYPE_CHECKING:
+    from clustergym.training.agent_task import AgentTask
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +89,57 @@ class Task(Parameters):
         """Run a policy with the task's placer."""
         return simulate(scenario, policy, make_placer(self.placer))
 
+    def draw_sealed_seeds(self, sha256: str, beacon: str) -> list[int]:
+        """Raise an `InputError`: no later value draws traces of such a task."""
+        raise InputError("draws no traces of this task", field="--beacon", remedy="give --task rack-told")
+
+    def play(
+        self, text: str, rights: Mapping[str, Any] | None, seeds: Sequence[int], told: dict[str, Any]
+    ) -> Iterator[Result]:
+        """Return an iterator that runs a program on the trace of each seed; note in `told` what is run."""
+        told |= {"metric": self.metric, "reference": self.reference["name"]}
+        scenarios = [_make_scenario(self, seed) for seed in seeds]
+
+        def run_all() -> Iterator[Result]:
+            with Program(text, self.limits, rights) as program:
+                told["information_class"] = program.information_class.value
+                yield from (self.run(scenario, program) for scenario in scenarios)
+
+        return run_all()
+
+    def compare(
+        self, results: Sequence[Result], seeds: Sequence[int]
+    ) -> tuple[dict[str, float], dict[str, list[Any]]]:
+        """Return the metrics of a program's runs, and the figures of each trace by name."""
+        references = [compute_reference(self, seed) for seed in seeds]
+        numbers: dict[str, list[float]] = {
+            self.metric: [_get_metric(result, self.metric) for result in results],
+            f"reference_{self.metric}": references,
+            "wait_s": [float(result.metrics["queue_mean"] or 0.0) for result in results],
+            "restarts": [int(result.jobs.restarts.sum()) for result in results],
+            "idle_gpu_hours": [_idle_gpu_hours(result) for result in results],
+        }
+        scores = [best / own for best, own in zip(references, numbers[self.metric], strict=True)]
+        metrics = {"combined_score": float(np.exp(np.log(scores).mean())), "score_worst": min(scores)}
+        metrics |= {name: float(np.mean(column)) for name, column in numbers.items()}
+        worst = [describe_worst_jobs(result) for result in results]
+        return metrics, {"score": scores, **numbers, "worst_jobs": worst}
+
 
 @cache
-def load_task(name: str) -> Task:
+def load_task(name: str) -> Task | AgentTask:
     """Read a task: of conf/task by its name, or a YAML file (`*.yaml`)."""
     files = {path.stem: path for path in sorted((conf_dir() / "task").glob("*.yaml"))}
     if not name.endswith((".yaml", ".yml")):
         require_known(name, files, "task", "--task")
     source = read_mapping(files.get(name, Path(name)))
+    kind: type[Task | AgentTask] = Task
+    if "environment" in source.content:
+        from clustergym.training.agent_task import AgentTask
+
+        kind = AgentTask
     try:
-        task: Task = build(Task, source.content, "")
+        task: Task | AgentTask = build(kind, source.content, "")
     except InputError as error:
         raise source.locate(error) from None
     return task
@@ -118,9 +164,14 @@ def _get_metric(result: Result, metric: str) -> float:
 
 
 def evaluate_program(
-    file: Path, task: Task, mode: str = "train", traces: int | None = None, user: str | None = None
+    file: Path,
+    task: Task | AgentTask,
+    mode: str = "train",
+    traces: int | None = None,
+    user: str | None = None,
+    beacon: str | None = None,
 ) -> dict[str, Any]:
-    """Run a policy program on a task's first traces, all by default, and compare it with the reference.
+    """Run a program on a task's first traces, all by default, and compare it with the reference.
 
     Parameters
     ----------
@@ -131,13 +182,16 @@ def evaluate_program(
     traces : int, optional
     user : str, optional
         System user that the program runs as, if root evaluates it.
+    beacon : str, optional
+        A public value later than the program: traces are drawn by both, and the mode is `sealed`.
 
     Returns
     -------
     dict
-        `status`: success or error. `combined_score`: geometric mean over traces of the reference's metric
-        over the program's, higher is better; 0 where the program fails. `metrics`: numbers by name.
-        `artifacts`: lists with an entry for each trace, or where the program fails `error` in one line.
+        `status`: success or error. `combined_score`: the reference's metric over the program's, higher is
+        better (geometric mean over traces; of agents, sum over sum); 0 where the program fails. `metrics`:
+        numbers by name. `artifacts`: lists with an entry for each trace, or where the program fails `error`
+        in one line.
 
     Raises
     ------
@@ -145,46 +199,29 @@ def evaluate_program(
         If the file cannot be read, the task or the user cannot be taken, or there are not so many traces.
     """
     require_known(mode, ("train", "test"), "mode", "--mode")
-    seeds: tuple[int, ...] = getattr(task, mode)
+    sha256 = hashlib.sha256(read_regular(file, LARGEST_BYTES, "give a file with one program")).hexdigest()
+    seeds, told = getattr(task, mode), {}
+    if beacon is not None:
+        mode, told = "sealed", {"beacon": beacon.strip().lower()}
+        seeds = task.draw_sealed_seeds(sha256, told["beacon"])
     count = len(seeds) if traces is None else check_value(traces, PositiveInt, "--traces")
     require(count <= len(seeds), "--traces", count, f"the task has {len(seeds)} of mode {mode}")
     text, began_s, rights = read_program(file), measure_cpu_s(), None if user is None else find_rights(user)
-    scenarios, results = [_make_scenario(task, seed) for seed in seeds[:count]], []
-    artifacts: dict[str, Any] = {"mode": mode, "metric": task.metric, "reference": task.reference["name"]}
+    artifacts: dict[str, Any] = {"mode": mode, "sha256": sha256, **told}
+    runs, results = task.play(text, rights, seeds[:count], artifacts), list[Any]()
     status, metrics = "success", {"combined_score": 0.0}
     try:
-        with Program(text, task.limits, rights) as program:
-            artifacts["information_class"] = program.information_class.value
-            for scenario in scenarios:
-                results.append(task.run(scenario, program))
+        for result in runs:
+            results.append(result)
     except (InputError, StalledError) as error:
         status = "error"
         artifacts |= {"error": " ".join(str(error).split()), "traces_ended": len(results)}
     else:
-        references = [compute_reference(task, seed) for seed in seeds[:count]]
-        metrics, columns = _compare(task.metric, results, references)
+        metrics, columns = task.compare(results, seeds[:count])
         artifacts |= columns
     metrics["cpu_s"] = round(measure_cpu_s() - began_s, 3)
     score = metrics["combined_score"]
     return {"status": status, "combined_score": score, "metrics": metrics, "artifacts": artifacts}
-
-
-def _compare(
-    metric: str, results: Sequence[Result], references: Sequence[float]
-) -> tuple[dict[str, float], dict[str, list[Any]]]:
-    """Return the metrics of a program's runs, and the figures of each trace by name."""
-    numbers: dict[str, list[float]] = {
-        metric: [_get_metric(result, metric) for result in results],
-        f"reference_{metric}": [*references],
-        "wait_s": [float(result.metrics["queue_mean"] or 0.0) for result in results],
-        "restarts": [int(result.jobs.restarts.sum()) for result in results],
-        "idle_gpu_hours": [_idle_gpu_hours(result) for result in results],
-    }
-    scores = [best / own for best, own in zip(references, numbers[metric], strict=True)]
-    metrics = {"combined_score": float(np.exp(np.log(scores).mean())), "score_worst": min(scores)}
-    metrics |= {name: float(np.mean(column)) for name, column in numbers.items()}
-    worst = [describe_worst_jobs(result) for result in results]
-    return metrics, {"score": scores, **numbers, "worst_jobs": worst}
 
 
 def _idle_gpu_hours(result: Result) -> float:
