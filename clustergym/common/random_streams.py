@@ -71,15 +71,8 @@ class RandomStream:
         return tuple(int.from_bytes(digest[at : at + 4], "little") for at in range(0, 16, 4))
 
 
-LATER_VALUE = "^[0-9a-f]{16,256}$"
-"""A public random value that is known later than what it draws seeds for, in digits."""
-
-
 def derive_seeds(lines: Sequence[str], count: int) -> list[int]:
-    """Return seeds 2^32 + the first four bytes of the SHA-256 of some lines of text and a number from 0.
-
-    They are above the seeds of tables, training and tuning of boards, which are small numbers.
-    """
+    """Return seeds by the SHA-256 of lines and a number: above all that tables, training and tuning chose."""
     drawn = (hashlib.sha256("\n".join([*lines, str(at)]).encode()).digest() for at in range(count))
     return [2**32 + int.from_bytes(digest[:4]) for digest in drawn]
 

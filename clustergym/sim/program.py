@@ -1,4 +1,4 @@
-"""Run a policy or an agent from a file in a process of its own, which is sent nothing but what it may see."""
+"""Run a policy or agent from a file in a process of its own, which is sent nothing but what it may see."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from multiprocessing import Pipe
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import Period, PositiveInt
@@ -70,7 +70,7 @@ def read_program(path: Path) -> str:
 
 
 class ProgramProcess:
-    """A program from outside, in a process with resource limits; as a context manager it ends the process.
+    """A program from outside, in a process with resource limits that ends with this context manager.
 
     Parameters
     ----------
@@ -88,10 +88,8 @@ class ProgramProcess:
         If the program does not load.
     """
 
-    form: ClassVar[str]
-    """What the program has to be: `policy` or `agent`."""
-    remedy: ClassVar[str]
-    """What to do where it answers with what is no decision."""
+    form, remedy = "policy", "return Decision.of(...)"
+    information_class: InformationClass
 
     def __init__(
         self, text: str, limits: Limits, rights: Mapping[str, Any] | None = None, weights: Path | None = None
@@ -111,13 +109,10 @@ class ProgramProcess:
             use = {"cpu_s": limits.cpu_s, "memory_bytes": limits.memory_mb * MIB}
             given = {"form": self.form, "text": text, "weights": weights and str(weights.resolve())}
             self._send(encode_message(given | use))
-            self._begin(self._answer())
+            self.information_class, self.round_s = _declared(self._answer())
         except BaseException:
             self.close()
             raise
-
-    def _begin(self, declared: Mapping[str, Any]) -> None:
-        """Take what the program declares once it is loaded."""
 
     def __enter__(self) -> Self:
         """Return this program."""
@@ -169,13 +164,10 @@ class ProgramProcess:
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise self._no_answer()
+            raise _error("answers with what is no decision", self.remedy)
         if "error" in answer:
             raise ProgramError(str(answer["error"])[:1000], remedy="correct the program")
         return answer
-
-    def _no_answer(self) -> ProgramError:
-        return _error("answers with what is no decision", self.remedy)
 
     def _ended(self) -> ProgramError:
         """Return the error for a process that has ended or sends too much."""
@@ -197,10 +189,6 @@ class Program(ProgramProcess, Policy):
 
     name = "program"
     information_class = InformationClass.CLAIRVOYANT
-    form, remedy = "policy", "return Decision.of(...)"
-
-    def _begin(self, declared: Mapping[str, Any]) -> None:
-        self.information_class, self.round_s = _declared(declared)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run, and send the program the run's constants."""
@@ -230,30 +218,22 @@ class Program(ProgramProcess, Policy):
 
 
 class AgentProgram(ProgramProcess):
-    """An agent of an environment whose actions a program chooses: the file's class `Agent`."""
+    """An agent of an environment whose actions a program chooses: the class `Agent` of its file."""
 
-    form, remedy = "agent", "return a whole number from act"
+    form, remedy = "agent", "return a whole number"
 
-    def act(self, observation: Mapping[str, npt.NDArray[Any]], mask: npt.NDArray[Any], begins: bool) -> int:
-        """Send the program an observation and the mask of legal actions, and return its action.
-
-        Parameters
-        ----------
-        observation : mapping
-            Arrays by name.
-        mask : ndarray
-        begins : bool
-            Whether this is an episode's first observation.
+    def act(self, observation: Mapping[str, NDArray[Any]], mask: NDArray[Any], begins: bool) -> int:
+        """Send the program an observation, the first of an episode or not, and return its action.
 
         Raises
         ------
         ProgramError
-            If the process ends, exceeds a limit, or answers with what is no whole number.
+            If the process ends, exceeds a limit or answers with what is no action.
         """
         self._send(encode_message({"begins": begins}, {**observation, "mask": mask}))
         action = self._answer(self.limits.decision_cpu_s).get("action")
         if not isinstance(action, int):
-            raise self._no_answer()
+            raise _error("answers with what is no action", self.remedy)
         return action
 
 

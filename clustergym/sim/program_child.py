@@ -10,6 +10,7 @@ import importlib.abc
 import importlib.util
 import inspect
 import json
+import operator
 import os
 import re
 import resource
@@ -28,13 +29,7 @@ from typing import Any
 from clustergym.common import random_streams
 from clustergym.scenario import view_text  # noqa: F401  (the program may not open its file any more)
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
-from clustergym.sim.program_wire import (
-    decode_message,
-    decode_setting,
-    decode_view,
-    encode_action,
-    encode_answer,
-)
+from clustergym.sim.program_wire import decode_message, decode_setting, decode_view, encode_answer
 
 PACKAGE = Path(__file__).resolve().parent.parent
 MODULE = "program"
@@ -73,14 +68,6 @@ def _load_module(text: str) -> ModuleType:
     sys.modules[MODULE] = module
     spec.loader.exec_module(module)
     return module
-
-
-def load_agent(text: str) -> Callable[[], Any]:
-    """Return the class `Agent` of a program's text; raise a TypeError if it has none with a method `act`."""
-    made = getattr(_load_module(text), "Agent", None)
-    if not inspect.isclass(made) or not callable(getattr(made, "act", None)):
-        raise TypeError("the file has no class Agent with act(observation, mask); write one")
-    return made
 
 
 def load(text: str) -> Callable[[], Policy]:
@@ -181,7 +168,7 @@ def serve(channel: Connection) -> None:
     if words["weights"] is None:
         refuse_calls()
         if words["form"] == "agent":
-            return _serve_agent(channel, load_agent(words["text"]))
+            return _serve_agent(channel, _load_module(words["text"]).Agent)
         make = load(words["text"])
     else:  # Numbers: there is no code from outside.
         from clustergym.scenario.registry import make_policy
@@ -203,15 +190,15 @@ def serve(channel: Connection) -> None:
 
 
 def _serve_agent(channel: Connection, make: Callable[[], Any]) -> None:
-    """Answer observations with an agent's actions; a new agent for each episode."""
-    _send(channel, {})
+    """Answer observations with the actions of agents, a new one for each episode."""
+    _send(channel, {"information_class": InformationClass.NONE, "round_s": None})
     while True:
         words, arrays = decode_message(channel.recv_bytes())
         if words["begins"]:
             agent = make()
             getattr(agent, "reset", lambda: None)()
         mask = arrays.pop("mask")
-        _send(channel, encode_action(agent.act(arrays, mask)))
+        _send(channel, {"action": operator.index(agent.act(arrays, mask))})
 
 
 def _send(channel: Connection, answer: dict[str, Any]) -> None:

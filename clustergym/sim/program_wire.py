@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import numbers
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -116,10 +115,3 @@ def encode_answer(decision: object) -> dict[str, Any]:
         raise TypeError("schedule gave notice or nodes, which no program does; leave notice and move out")
     columns = {name: getattr(decision, name) for name in ANSWER}
     return {name: np.asarray(one).tolist() for name, one in columns.items() if one is not None}
-
-
-def encode_action(action: object) -> dict[str, int]:
-    """Return an agent's action, for JSON; raise a TypeError if it is no whole number."""
-    if not isinstance(action, numbers.Integral):
-        raise TypeError(f"act returned a {type(action).__name__}; return a whole number")
-    return {"action": int(action)}

@@ -1,4 +1,4 @@
-"""Evaluate a policy from a file on a task: drawn traces, on which its runs are compared with a reference's.
+"""Evaluate a program on a task: drawn traces, on which its runs are compared with a reference's.
 
 The result has the form in which searches of programs read it: `combined_score`, `metrics`, `artifacts`.
 """
@@ -6,7 +6,8 @@ The result has the form in which searches of programs read it: `combined_score`,
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ from clustergym.common.parameter_types import PositiveInt, Seed
 from clustergym.common.parameters import Parameters, build, check_value
 from clustergym.common.paths import conf_dir
 from clustergym.common.processes import measure_cpu_s
+from clustergym.common.random_streams import derive_seeds
 from clustergym.common.reading import read_regular
 from clustergym.common.yaml_file import read_mapping
 from clustergym.results.measured_run import Result, simulate
@@ -85,27 +87,17 @@ class Task(Parameters):
 
         return compose(self.overrides)
 
+    def make(self, seed: int) -> Any:
+        """Return the scenario of a seed."""
+        return _make_scenario(self, seed)
+
+    def start(self, text: str, rights: Mapping[str, Any] | None) -> Any:
+        """Start the process of a program."""
+        return Program(text, self.limits, rights)
+
     def run(self, scenario: Scenario, policy: Policy) -> Result:
         """Run a policy with the task's placer."""
         return simulate(scenario, policy, make_placer(self.placer))
-
-    def draw_sealed_seeds(self, sha256: str, beacon: str) -> list[int]:
-        """Raise an `InputError`: no later value draws traces of such a task."""
-        raise InputError("draws no traces of this task", field="--beacon", remedy="give --task rack-told")
-
-    def play(
-        self, text: str, rights: Mapping[str, Any] | None, seeds: Sequence[int], told: dict[str, Any]
-    ) -> Iterator[Result]:
-        """Return an iterator that runs a program on the trace of each seed; note in `told` what is run."""
-        told |= {"metric": self.metric, "reference": self.reference["name"]}
-        scenarios = [_make_scenario(self, seed) for seed in seeds]
-
-        def run_all() -> Iterator[Result]:
-            with Program(text, self.limits, rights) as program:
-                told["information_class"] = program.information_class.value
-                yield from (self.run(scenario, program) for scenario in scenarios)
-
-        return run_all()
 
     def compare(
         self, results: Sequence[Result], seeds: Sequence[int]
@@ -183,15 +175,15 @@ def evaluate_program(
     user : str, optional
         System user that the program runs as, if root evaluates it.
     beacon : str, optional
-        A public value later than the program: traces are drawn by both, and the mode is `sealed`.
+        A public value later than the program: both draw the traces, as many as of `mode`; `sealed`.
 
     Returns
     -------
     dict
-        `status`: success or error. `combined_score`: the reference's metric over the program's, higher is
-        better (geometric mean over traces; of agents, sum over sum); 0 where the program fails. `metrics`:
-        numbers by name. `artifacts`: lists with an entry for each trace, or where the program fails `error`
-        in one line.
+        `status`: success or error. `combined_score`: geometric mean over traces of the reference's metric
+        over the program's (of agents, sum over sum), higher is better; 0 where the program fails.
+        `metrics`: numbers by name. `artifacts`: lists with an entry for each trace, or where the program
+        fails `error` in one line.
 
     Raises
     ------
@@ -200,19 +192,23 @@ def evaluate_program(
     """
     require_known(mode, ("train", "test"), "mode", "--mode")
     sha256 = hashlib.sha256(read_regular(file, LARGEST_BYTES, "give a file with one program")).hexdigest()
-    seeds, told = getattr(task, mode), {}
+    told, seeds = {"mode": mode, "sha256": sha256}, list[int](getattr(task, mode))
     if beacon is not None:
-        mode, told = "sealed", {"beacon": beacon.strip().lower()}
-        seeds = task.draw_sealed_seeds(sha256, told["beacon"])
+        told |= {"mode": (mode := "sealed"), "beacon": (beacon := beacon.strip().lower())}
+        remedy = "give 16 to 256 hexadecimal digits"
+        require(re.fullmatch("[0-9a-f]{16,256}", beacon) is not None, "--beacon", beacon, remedy)
+        seeds = derive_seeds([sha256, beacon], len(seeds))
     count = len(seeds) if traces is None else check_value(traces, PositiveInt, "--traces")
     require(count <= len(seeds), "--traces", count, f"the task has {len(seeds)} of mode {mode}")
     text, began_s, rights = read_program(file), measure_cpu_s(), None if user is None else find_rights(user)
-    artifacts: dict[str, Any] = {"mode": mode, "sha256": sha256, **told}
-    runs, results = task.play(text, rights, seeds[:count], artifacts), list[Any]()
+    scenarios, results = [task.make(seed) for seed in seeds[:count]], list[Any]()
+    artifacts: dict[str, Any] = {**told, "metric": task.metric, "reference": task.reference["name"]}
     status, metrics = "success", {"combined_score": 0.0}
     try:
-        for result in runs:
-            results.append(result)
+        with task.start(text, rights) as program:
+            artifacts["information_class"] = program.information_class.value
+            for scenario in scenarios:
+                results.append(task.run(scenario, program))
     except (InputError, StalledError) as error:
         status = "error"
         artifacts |= {"error": " ".join(str(error).split()), "traces_ended": len(results)}

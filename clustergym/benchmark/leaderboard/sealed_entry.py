@@ -15,7 +15,6 @@ from clustergym.benchmark.leaderboard import entry as entries
 from clustergym.benchmark.leaderboard.board import Board, Line
 from clustergym.cluster.schema import StrictSchema, validate_content
 from clustergym.common.errors import InputError
-from clustergym.common.random_streams import LATER_VALUE
 from clustergym.common.reading import read_regular
 from clustergym.common.writing import write_text
 from clustergym.sim.program import LARGEST_BYTES, Limits, Program, read_program
@@ -42,7 +41,7 @@ class Beacon(StrictSchema):
     round: Line
     announced: Day
     due: Day
-    value: Annotated[str, Field(pattern=LATER_VALUE)] | None = None
+    value: Annotated[str, Field(pattern="^[0-9a-f]{16,256}$")] | None = None
 
 
 class SealedEntry(entries.EntryHead):
