@@ -2,10 +2,10 @@
 
 import hashlib
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from textwrap import indent
 from typing import Any
 
 import gymnasium
@@ -28,16 +28,11 @@ class Agent:
         return free.argmin() if mask[:8].any() else 16 if mask[16] else mask.argmax()
 """
 WAITS = """class Agent:
-    def reset(self): self.left = 40
-    def act(self, observation, mask):
-        self.left -= 1
-        return 16 if mask[16] and self.left > 0 else int(mask.argmax())
+    def reset(self): self.usual = 16
+    def act(self, observation, mask): return self.usual if mask[16] else int(mask.argmax())
 """
-PEEKS = """import gc
-seen = gc.get_objects()
-kinds = {type(one).__name__ for one in seen} & {"RackEnv", "RackState", "RackArrays", "Gangs"}
-long = [one for one in seen if type(one).__name__ == "ndarray" and len(one) == 120]
-raise RuntimeError(f"{len(kinds)} objects, {len(long)} columns, {len(observation)} parts")"""
+PEEKS = """import gc; kinds = [type(one).__name__ for one in gc.get_objects()]
+        raise RuntimeError([kinds.count(name) for name in ("RackEnv", "RackState", "RackArrays", "Gangs")])"""
 VALUE, KEPT = "9f2c5b01d4e87a33", json.loads(rack_told.KEPT.read_text(encoding="utf-8"))
 
 
@@ -45,14 +40,13 @@ VALUE, KEPT = "9f2c5b01d4e87a33", json.loads(rack_told.KEPT.read_text(encoding="
 def test_a_program_costs_what_its_agent_costs(text: str, tmp_path: Path) -> None:
     (file := tmp_path / "one.py").write_text(text, encoding="utf-8")
     outcome = evaluate_program(file, load_task("rack-told"), "test", traces=2)
-    own, reference = [play_here(text, 3 * at + 2) for at in range(2)], KEPT["costs"]["rule"][:2]
+    own, reference = [play_here(text, seed) for seed in (2, 5)], KEPT["costs"]["rule"][:2]
     assert outcome["artifacts"]["hours"] == pytest.approx(own)
     assert outcome["artifacts"]["reference_hours"] == pytest.approx(reference, abs=1e-4)
     assert outcome["combined_score"] == pytest.approx(sum(reference) / sum(own), abs=1e-3)
 
 
 def play_here(text: str, seed: int) -> float:
-    """Return the hours of a program's agent in this process, in the environment as anyone makes it."""
     exec(text, names := dict[str, Any]())
     env, agent, hours, over = gymnasium.make("ClusterGym/Rack-told-v0"), names["Agent"](), 0.0, False
     seen, info = env.reset(options={"trace_seed": seed})
@@ -74,36 +68,33 @@ def test_a_ratio_is_of_sums_and_its_interval_of_pairs() -> None:
     [
         ("return 16", "action: 16 is not possible (legal: 0, 1"),
         ("return 99", "action: 99 is not an action (give a whole number from 0 to 16)"),
-        ("return 0.5", "'float' object cannot be interpreted as an integer"),
         ("return 1 // 0", "line 3: ZeroDivisionError"),
         ("open('/etc/passwd').read()", "PermissionError: a program may not open '/etc/passwd'"),
-        ("import clustergym.envs.racks.step", "PermissionError: a program may not open"),
         ("import os; os._exit(0)", "program: ended its process with status 0"),
         ("while True: pass", "used more than 0.3 s of CPU time for a decision (decide in less)"),
-        (PEEKS, "RuntimeError: 0 objects, 0 columns, 8 parts"),
+        (PEEKS, "RuntimeError: [0, 0, 0, 0]"),
     ],
 )
 def test_a_fault_is_one_line(body: str, said: str, tmp_path: Path) -> None:
-    head = "class Agent:\n    def act(self, observation, mask):\n"
-    (file := tmp_path / "one.py").write_text(head + indent(body, " " * 8), encoding="utf-8")
+    text = f"class Agent:\n    def act(self, observation, mask):\n        {body}\n"
+    (file := tmp_path / "one.py").write_text(text, encoding="utf-8")
     task = replace(load_task("rack-told"), limits=Limits(cpu_s=30, decision_cpu_s=0.3))
     outcome = evaluate_program(file, task, traces=1)
-    error = outcome["artifacts"]["error"]
-    assert (outcome["combined_score"], len(error.splitlines())) == (0.0, 1)
-    assert said in error
+    assert (outcome["status"], outcome["combined_score"]) == ("error", 0.0)
+    assert re.fullmatch(f".*{re.escape(said)}.*", outcome["artifacts"]["error"])
 
 
 def test_a_later_value_draws_the_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (file := tmp_path / "one.py").write_text(FIT, encoding="utf-8")
     sha256 = hashlib.sha256(FIT.encode()).hexdigest()
     first = 2**32 + int(hashlib.sha256(f"{sha256}\n{VALUE}\n0".encode()).hexdigest()[:8], 16)
-    words = ["--policy-file", str(file), "--task", "rack-told", "--traces", "1"]
-    assert evaluate.main([*words, "--beacon", VALUE.upper()]) == 0
+    words = ["--policy-file", str(file), "--task", "rack-told", "--traces", "1", "--beacon"]
+    assert evaluate.main([*words, VALUE.upper()]) == 0
     found = json.loads(capsys.readouterr().out)["artifacts"]
-    assert (found["mode"], found["sha256"], found["beacon"]) == ("sealed", sha256, VALUE)
+    assert [found[name] for name in ("mode", "sha256", "beacon")] == ["sealed", sha256, VALUE]
     assert found["hours"] == pytest.approx([play_here(FIT, first)])
-    assert evaluate.main([*words, "--beacon", "soon"]) == 2
-    assert "--beacon: 'soon' is not valid (give 16" in capsys.readouterr().err
+    assert evaluate.main([*words, "soon"]) == 2
+    assert "--beacon: soon is not valid (give 16 to 256 hexadecimal digits)" in capsys.readouterr().err
 
 
 def test_an_entered_program_is_a_row_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
