@@ -54,7 +54,7 @@ class AgentTask(Parameters):
         rng = random_streams.COMPARISON.generator(0)
         return episode_gangs(self._env.parameters, {"trace_seed": seed}, rng)
 
-    def start(self, text: str, rights: Mapping[str, Any] | None) -> AgentProgram:
+    def start(self, text: str, rights: Mapping[str, Any] | None) -> Any:
         """Start the process of a program."""
         return AgentProgram(text, self.limits, rights)
 

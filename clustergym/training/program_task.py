@@ -201,7 +201,7 @@ def evaluate_program(
     count = len(seeds) if traces is None else check_value(traces, PositiveInt, "--traces")
     require(count <= len(seeds), "--traces", count, f"the task has {len(seeds)} of mode {mode}")
     text, began_s, rights = read_program(file), measure_cpu_s(), None if user is None else find_rights(user)
-    scenarios, results = [task.make(seed) for seed in seeds[:count]], list[Any]()
+    scenarios, results = list[Any](map(task.make, seeds[:count])), list[Any]()
     artifacts: dict[str, Any] = {**told, "metric": task.metric, "reference": task.reference["name"]}
     status, metrics = "success", {"combined_score": 0.0}
     try:
