@@ -125,13 +125,13 @@ def load_task(name: str) -> Task | AgentTask:
     if not name.endswith((".yaml", ".yml")):
         require_known(name, files, "task", "--task")
     source = read_mapping(files.get(name, Path(name)))
-    kind: type[Task | AgentTask] = Task
+    made_by: type[Task | AgentTask] = Task
     if "environment" in source.content:
         from clustergym.training.agent_task import AgentTask
 
-        kind = AgentTask
+        made_by = AgentTask
     try:
-        task: Task | AgentTask = build(kind, source.content, "")
+        task: Task | AgentTask = build(made_by, source.content, "")
     except InputError as error:
         raise source.locate(error) from None
     return task

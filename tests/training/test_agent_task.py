@@ -31,8 +31,8 @@ WAITS = """class Agent:
     def reset(self): self.usual = 16
     def act(self, observation, mask): return self.usual if mask[16] else int(mask.argmax())
 """
-PEEKS = """import gc; kinds = [type(one).__name__ for one in gc.get_objects()]
-        raise RuntimeError([kinds.count(name) for name in ("RackEnv", "RackState", "RackArrays", "Gangs")])"""
+PEEKS = """import gc; names = [type(one).__name__ for one in gc.get_objects()]
+        raise RuntimeError([names.count(name) for name in ("RackEnv", "RackState", "RackArrays", "Gangs")])"""
 VALUE, KEPT = "9f2c5b01d4e87a33", json.loads(rack_told.KEPT.read_text(encoding="utf-8"))
 
 
