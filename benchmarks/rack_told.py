@@ -4,11 +4,13 @@
 
 `tune` goes on from the rule's weights by CMA-ES on episodes of the split train, and keeps those that cost
 least on dev; `measure` plays the 100 test traces; `learn` trains sb3-contrib's MaskablePPO. All of it stands
-in docs/environments/rack-told.json, from which `page` writes the table of docs/environments/rack-told.md.
+in docs/environments/rack-told.json, from which `page` writes the table of docs/environments/rack-told.md,
+with the programs that have entered it (leaderboards/rack-told/).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
@@ -23,14 +25,19 @@ import numpy as np
 import clustergym  # noqa: F401  registers the environments
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
 from clustergym.common.tables import table
 from clustergym.envs.episodes import trace_seed
 from clustergym.envs.racks.gangs import TRACES, RackParameters, episode_gangs
 from clustergym.envs.racks.planning import BEST_FIT, HINDSIGHT, RULE, RackPlanner
+from clustergym.training.agent_task import compare_hours
 from clustergym.training.evolution import start_search
 
 PAGE = Path(__file__).parents[1] / "docs/environments/rack-told.md"
 KEPT = PAGE.with_suffix(".json")
+ENTERED = PAGE.parents[2] / "leaderboards/rack-told"
+LISTS = {"test": "open", "sealed": "sealed"}
+"""What the page calls the traces of each mode of `clustergym evaluate`."""
 PARAMETERS = RackParameters(told_error=0.05)
 CANDIDATES, EPISODES, GENERATIONS, WORLDS = 16, 64, 40, 16
 START = BEST_FIT.copy()
@@ -102,17 +109,27 @@ def measure(weights: Floats, worlds: int, part: int) -> list[float]:
     return found
 
 
+def read_entered(folder: Path) -> dict[str, tuple[list[float], list[float]]]:
+    """Return hours of entered programs, and of the best static rule on the same traces, by their titles."""
+    found = {}
+    for file in sorted(folder.glob("*.json")):
+        told = json.loads(file.read_text(encoding="utf-8"))["artifacts"]
+        sha256 = hashlib.sha256(file.with_suffix(".py").read_bytes()).hexdigest()
+        if (told["sha256"], len(told.get("hours", ()))) != (sha256, TRACES) or told["mode"] not in LISTS:
+            message = "is not of the program beside it, on all traces of mode test or of a beacon"
+            raise InputError(message, file=file, remedy="evaluate the program anew")
+        found[f"{file.stem}, {LISTS[told['mode']]}"] = told["hours"], told["reference_hours"]
+    return found
+
+
 def describe(kept: dict[str, Any]) -> str:
     """Return the page's table: hours waited, and the paired ratio to the best static rule."""
-    costs = {name: np.array(kept["costs"][name]) for name in ROWS if name in kept["costs"]}
-    drawn = random_streams.COMPARISON.generator(0).integers(0, TRACES, (5000, TRACES))
-    rows = []
-    for name, own in costs.items():
-        rule = costs["rule"]
-        ratios = own[drawn].sum(axis=1) / rule[drawn].sum(axis=1)
-        low, high = np.percentile(ratios, [2.5, 97.5])
-        ratio = "1" if name == "rule" else f"{own.sum() / rule.sum():.3f} [{low:.3f}, {high:.3f}]"
-        rows.append((ROWS[name], f"{own.mean():.3f}", ratio))
+    costs, rows = kept["costs"], []
+    played = {ROWS[name]: (costs[name], costs["rule"]) for name in ROWS if name in costs}
+    for title, (own, rule) in {**played, **read_entered(ENTERED)}.items():
+        ratio, low, high = compare_hours(own, rule)
+        told = "1" if own is rule else f"{ratio:.3f} [{low:.3f}, {high:.3f}]"
+        rows.append((title, f"{np.mean(own):.3f}", told))
     return table(("play", "hours waited", "over the best static rule"), rows, words=(0,))
 
 

@@ -15,8 +15,9 @@ from clustergym.common.writing import write_text
 
 SUMMARY = "Compare any policies and checkpoints on the windows of a split."
 PROGRAM_SUMMARY = """\
-Compare one policy from a file with a task's reference, in the JSON form of program searches: combined_score,
-metrics, artifacts (docs/programs-as-policies.md). A policy that fails scores 0, with an error in one line."""
+Compare one policy, or agent, from a file with a task's reference, in the JSON form of program searches:
+combined_score, metrics, artifacts (docs/programs-as-policies.md). One that fails scores 0, with an error in
+one line."""
 MORE = """\
 Or, for one policy from a file:
   clustergym evaluate --policy-file FILE.py [--task elastic] [--mode train] [--traces N] [--json FILE]
@@ -54,7 +55,9 @@ def _program(argv: list[str]) -> int:
         "--policy-file", type=Path, required=True, nargs="?", help="the program, a Python file"
     )
     parser.add_argument("--task", default="elastic", help="of conf/task, or a YAML file (default: elastic)")
-    parser.add_argument("--mode", default="train", help="train or test (default: train)")
+    traces = parser.add_mutually_exclusive_group()
+    traces.add_argument("--mode", default="train", help="train or test (default: train)")
+    traces.add_argument("--beacon", help="public value, later than the program, that draws sealed traces")
     parser.add_argument("--traces", type=int, help="first traces of the mode (default: all)")
     parser.add_argument("--user", help="system user that the program runs as; for root alone")
     parser.add_argument("--json", default="-", help="file for the figures (default: -, stdout)")
@@ -64,7 +67,8 @@ def _program(argv: list[str]) -> int:
     from clustergym.training.program_task import evaluate_program, load_task
 
     task = load_task(given.task)
-    outcome = evaluate_program(given.policy_file, task, given.mode, given.traces, given.user)
+    which = (given.mode, given.traces, given.user, given.beacon)
+    outcome = evaluate_program(given.policy_file, task, *which)
     text = json.dumps(outcome, indent=1) + "\n"
     if given.json == "-":
         print(text, end="")

@@ -13,6 +13,7 @@ that are equal to other ones.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,12 @@ class RandomStream:
         text = ",".join([self.name, *(str(int(index)) for index in indices)])
         digest = hashlib.sha256(text.encode()).digest()
         return tuple(int.from_bytes(digest[at : at + 4], "little") for at in range(0, 16, 4))
+
+
+def derive_seeds(lines: Sequence[str], count: int) -> list[int]:
+    """Return seeds by the SHA-256 of lines and a number: above all that tables, training and tuning chose."""
+    drawn = (hashlib.sha256("\n".join([*lines, str(at)]).encode()).digest() for at in range(count))
+    return [2**32 + int.from_bytes(digest[:4]) for digest in drawn]
 
 
 # Runs: what a policy and a placer draw, and what befalls nodes and jobs.

@@ -1,4 +1,4 @@
-"""Run a policy from a file in a process of its own, which is sent nothing but Views."""
+"""Run a policy or agent from a file in a process of its own, which is sent nothing but what it may see."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from multiprocessing import Pipe
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import Period, PositiveInt
@@ -68,8 +69,8 @@ def read_program(path: Path) -> str:
         raise InputError("is not UTF-8 text", file=path, remedy="save it as UTF-8") from None
 
 
-class Program(Policy):
-    """A policy whose decisions a program makes in a process with resource limits; also a context manager.
+class ProgramProcess:
+    """A program from outside, in a process with resource limits that ends with this context manager.
 
     Parameters
     ----------
@@ -87,8 +88,8 @@ class Program(Policy):
         If the program does not load.
     """
 
-    name = "program"
-    information_class = InformationClass.CLAIRVOYANT
+    form, remedy = "policy", "return Decision.of(...)"
+    information_class: InformationClass
 
     def __init__(
         self, text: str, limits: Limits, rights: Mapping[str, Any] | None = None, weights: Path | None = None
@@ -106,14 +107,15 @@ class Program(Policy):
         self._late.start()
         try:
             use = {"cpu_s": limits.cpu_s, "memory_bytes": limits.memory_mb * MIB}
-            self._send(encode_message({"text": text, "weights": weights and str(weights.resolve()), **use}))
+            given = {"form": self.form, "text": text, "weights": weights and str(weights.resolve())}
+            self._send(encode_message(given | use))
             self.information_class, self.round_s = _declared(self._answer())
         except BaseException:
             self.close()
             raise
 
-    def __enter__(self) -> Program:
-        """Return this policy."""
+    def __enter__(self) -> Self:
+        """Return this program."""
         return self
 
     def __exit__(
@@ -130,32 +132,6 @@ class Program(Policy):
         self._channel.close()
         with contextlib.suppress(FileNotFoundError):
             self._folder.rmdir()
-
-    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run, and send the program the run's constants."""
-        if setting.batch_models:
-            message, remedy = "is sent no choices of batch", "choose a scenario without"
-            raise InputError(message, field="policy program", remedy=remedy)
-        self._send(packed_setting(setting, 0))
-
-    def schedule(self, view: View) -> Decision:
-        """Send the program what the policy sees, and return its decision.
-
-        Raises
-        ------
-        ProgramError
-            If the process ends, or answers with what is no decision or drops jobs.
-        """
-        self._send(packed_view(view, self.information_class))
-        answer = self._answer(self.limits.decision_cpu_s)
-        # A mean over the jobs that complete would be the better for it.
-        if answer.get("drop"):
-            raise _error("drops jobs", "let every job complete")
-        try:
-            columns: dict[str, Any] = {name: np.array(answer[name]) for name in ("job", "gpu_type", "gpus")}
-        except (KeyError, ValueError) as error:
-            raise _error(f"answers with what is no decision: {error}", "return Decision.of(...)") from None
-        return Decision(**columns, batch=None, partner=None)
 
     def _send(self, message: bytes) -> None:
         try:
@@ -188,7 +164,7 @@ class Program(Policy):
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise _error("answers with what is no decision", "return Decision.of(...)")
+            raise _error("answers with what is no decision", self.remedy)
         if "error" in answer:
             raise ProgramError(str(answer["error"])[:1000], remedy="correct the program")
         return answer
@@ -201,11 +177,64 @@ class Program(Policy):
         try:
             status = self._process.wait(1.0)
         except subprocess.TimeoutExpired:
-            return _error(f"answers with more than {LONGEST_ANSWER_BYTES:,} bytes", "return Decision.of(...)")
+            return _error(f"answers with more than {LONGEST_ANSWER_BYTES:,} bytes", self.remedy)
         return _error(
             f"ended its process with status {status}",
             f"stay below {self.limits.cpu_s} s of CPU time and {self.limits.memory_mb} MiB",
         )
+
+
+class Program(ProgramProcess, Policy):
+    """A policy whose decisions a program makes."""
+
+    name = "program"
+    information_class = InformationClass.CLAIRVOYANT
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Begin a run, and send the program the run's constants."""
+        if setting.batch_models:
+            message, remedy = "is sent no choices of batch", "choose a scenario without"
+            raise InputError(message, field="policy program", remedy=remedy)
+        self._send(packed_setting(setting, 0))
+
+    def schedule(self, view: View) -> Decision:
+        """Send the program what the policy sees, and return its decision.
+
+        Raises
+        ------
+        ProgramError
+            If the process ends, or answers with what is no decision or drops jobs.
+        """
+        self._send(packed_view(view, self.information_class))
+        answer = self._answer(self.limits.decision_cpu_s)
+        # A mean over the jobs that complete would be the better for it.
+        if answer.get("drop"):
+            raise _error("drops jobs", "let every job complete")
+        try:
+            columns: dict[str, Any] = {name: np.array(answer[name]) for name in ("job", "gpu_type", "gpus")}
+        except (KeyError, ValueError) as error:
+            raise _error(f"answers with what is no decision: {error}", self.remedy) from None
+        return Decision(**columns, batch=None, partner=None)
+
+
+class AgentProgram(ProgramProcess):
+    """An agent of an environment whose actions a program chooses: the class `Agent` of its file."""
+
+    form, remedy = "agent", "return a whole number"
+
+    def act(self, observation: Mapping[str, NDArray[Any]], mask: NDArray[Any], begins: bool) -> int:
+        """Send the program an observation, the first of an episode or not, and return its action.
+
+        Raises
+        ------
+        ProgramError
+            If the process ends, exceeds a limit or answers with what is no action.
+        """
+        self._send(encode_message({"begins": begins}, {**observation, "mask": mask}))
+        action = self._answer(self.limits.decision_cpu_s).get("action")
+        if not isinstance(action, int):
+            raise _error("answers with what is no action", self.remedy)
+        return action
 
 
 def find_rights(user: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import importlib.abc
 import importlib.util
 import inspect
 import json
+import operator
 import os
 import re
 import resource
@@ -58,6 +59,17 @@ class Source(importlib.abc.InspectLoader):
         return self.text
 
 
+def _load_module(text: str) -> ModuleType:
+    spec = importlib.util.spec_from_loader(MODULE, Source(text))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Where dataclasses look up the annotations of their fields.
+    sys.modules[MODULE] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 def load(text: str) -> Callable[[], Policy]:
     """Return what makes the policy of a program's text: its one subclass of Policy, or function `schedule`.
 
@@ -66,13 +78,7 @@ def load(text: str) -> Callable[[], Policy]:
     TypeError
         If it has neither, or several.
     """
-    spec = importlib.util.spec_from_loader(MODULE, Source(text))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Where dataclasses look up the annotations of their fields.
-    sys.modules[MODULE] = module
-    spec.loader.exec_module(module)
+    module = _load_module(text)
     own = [one for one in vars(module).values() if _is_policy(one, module)]
     function = getattr(module, "schedule", None)
     if len(own) == 1:
@@ -161,6 +167,8 @@ def serve(channel: Connection) -> None:
     limit(words["cpu_s"], words["memory_bytes"])
     if words["weights"] is None:
         refuse_calls()
+        if words["form"] == "agent":
+            return _serve_agent(channel, _load_module(words["text"]).Agent)
         make = load(words["text"])
     else:  # Numbers: there is no code from outside.
         from clustergym.scenario.registry import make_policy
@@ -179,6 +187,18 @@ def serve(channel: Connection) -> None:
             policy.reset(setting, random_streams.POLICY.generator(words["seed"]))
         else:
             _send(channel, encode_answer(policy.schedule(decode_view(words, arrays, setting))))
+
+
+def _serve_agent(channel: Connection, make: Callable[[], Any]) -> None:
+    """Answer observations with the actions of agents, a new one for each episode."""
+    _send(channel, {"information_class": InformationClass.NONE, "round_s": None})
+    while True:
+        words, arrays = decode_message(channel.recv_bytes())
+        if words["begins"]:
+            agent = make()
+            getattr(agent, "reset", lambda: None)()
+        mask = arrays.pop("mask")
+        _send(channel, {"action": operator.index(agent.act(arrays, mask))})
 
 
 def _send(channel: Connection, answer: dict[str, Any]) -> None:

@@ -1,15 +1,17 @@
-"""Evaluate a policy from a file on a task: drawn traces, on which its runs are compared with a reference's.
+"""Evaluate a program on a task: drawn traces, on which its runs are compared with a reference's.
 
 The result has the form in which searches of programs read it: `combined_score`, `metrics`, `artifacts`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +21,8 @@ from clustergym.common.parameter_types import PositiveInt, Seed
 from clustergym.common.parameters import Parameters, build, check_value
 from clustergym.common.paths import conf_dir
 from clustergym.common.processes import measure_cpu_s
+from clustergym.common.random_streams import derive_seeds
+from clustergym.common.reading import read_regular
 from clustergym.common.yaml_file import read_mapping
 from clustergym.results.measured_run import Result, simulate
 from clustergym.results.metrics.catalogue import METRICS
@@ -27,7 +31,10 @@ from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.engine import StalledError
-from clustergym.sim.program import Limits, Program, find_rights, read_program
+from clustergym.sim.program import LARGEST_BYTES, Limits, Program, find_rights, read_program
+
+if TYPE_CHECKING:
+    from clustergym.training.agent_task import AgentTask
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,20 +87,51 @@ class Task(Parameters):
 
         return compose(self.overrides)
 
+    def make(self, seed: int) -> Any:
+        """Return the scenario of a seed."""
+        return _make_scenario(self, seed)
+
+    def start(self, text: str, rights: Mapping[str, Any] | None) -> Any:
+        """Start the process of a program."""
+        return Program(text, self.limits, rights)
+
     def run(self, scenario: Scenario, policy: Policy) -> Result:
         """Run a policy with the task's placer."""
         return simulate(scenario, policy, make_placer(self.placer))
 
+    def compare(
+        self, results: Sequence[Result], seeds: Sequence[int]
+    ) -> tuple[dict[str, float], dict[str, list[Any]]]:
+        """Return the metrics of a program's runs, and the figures of each trace by name."""
+        references = [compute_reference(self, seed) for seed in seeds]
+        numbers: dict[str, list[float]] = {
+            self.metric: [_get_metric(result, self.metric) for result in results],
+            f"reference_{self.metric}": references,
+            "wait_s": [float(result.metrics["queue_mean"] or 0.0) for result in results],
+            "restarts": [int(result.jobs.restarts.sum()) for result in results],
+            "idle_gpu_hours": [_idle_gpu_hours(result) for result in results],
+        }
+        scores = [best / own for best, own in zip(references, numbers[self.metric], strict=True)]
+        metrics = {"combined_score": float(np.exp(np.log(scores).mean())), "score_worst": min(scores)}
+        metrics |= {name: float(np.mean(column)) for name, column in numbers.items()}
+        worst = [describe_worst_jobs(result) for result in results]
+        return metrics, {"score": scores, **numbers, "worst_jobs": worst}
+
 
 @cache
-def load_task(name: str) -> Task:
+def load_task(name: str) -> Task | AgentTask:
     """Read a task: of conf/task by its name, or a YAML file (`*.yaml`)."""
     files = {path.stem: path for path in sorted((conf_dir() / "task").glob("*.yaml"))}
     if not name.endswith((".yaml", ".yml")):
         require_known(name, files, "task", "--task")
     source = read_mapping(files.get(name, Path(name)))
+    made_by: type[Task | AgentTask] = Task
+    if "environment" in source.content:
+        from clustergym.training.agent_task import AgentTask
+
+        made_by = AgentTask
     try:
-        task: Task = build(Task, source.content, "")
+        task: Task | AgentTask = build(made_by, source.content, "")
     except InputError as error:
         raise source.locate(error) from None
     return task
@@ -118,9 +156,14 @@ def _get_metric(result: Result, metric: str) -> float:
 
 
 def evaluate_program(
-    file: Path, task: Task, mode: str = "train", traces: int | None = None, user: str | None = None
+    file: Path,
+    task: Task | AgentTask,
+    mode: str = "train",
+    traces: int | None = None,
+    user: str | None = None,
+    beacon: str | None = None,
 ) -> dict[str, Any]:
-    """Run a policy program on a task's first traces, all by default, and compare it with the reference.
+    """Run a program on a task's first traces, all by default, and compare it with the reference.
 
     Parameters
     ----------
@@ -131,13 +174,16 @@ def evaluate_program(
     traces : int, optional
     user : str, optional
         System user that the program runs as, if root evaluates it.
+    beacon : str, optional
+        A public value later than the program: both draw the traces, as many as of `mode`; `sealed`.
 
     Returns
     -------
     dict
         `status`: success or error. `combined_score`: geometric mean over traces of the reference's metric
-        over the program's, higher is better; 0 where the program fails. `metrics`: numbers by name.
-        `artifacts`: lists with an entry for each trace, or where the program fails `error` in one line.
+        over the program's (of agents, sum over sum), higher is better; 0 where the program fails.
+        `metrics`: numbers by name. `artifacts`: lists with an entry for each trace, or where the program
+        fails `error` in one line.
 
     Raises
     ------
@@ -145,15 +191,21 @@ def evaluate_program(
         If the file cannot be read, the task or the user cannot be taken, or there are not so many traces.
     """
     require_known(mode, ("train", "test"), "mode", "--mode")
-    seeds: tuple[int, ...] = getattr(task, mode)
+    sha256 = hashlib.sha256(read_regular(file, LARGEST_BYTES, "give a file with one program")).hexdigest()
+    told, seeds = {"mode": mode, "sha256": sha256}, list[int](getattr(task, mode))
+    if beacon is not None:
+        told |= {"mode": (mode := "sealed"), "beacon": (beacon := beacon.strip().lower())}
+        remedy = "give 16 to 256 hexadecimal digits"
+        require(re.fullmatch("[0-9a-f]{16,256}", beacon) is not None, "--beacon", beacon, remedy)
+        seeds = derive_seeds([sha256, beacon], len(seeds))
     count = len(seeds) if traces is None else check_value(traces, PositiveInt, "--traces")
     require(count <= len(seeds), "--traces", count, f"the task has {len(seeds)} of mode {mode}")
     text, began_s, rights = read_program(file), measure_cpu_s(), None if user is None else find_rights(user)
-    scenarios, results = [_make_scenario(task, seed) for seed in seeds[:count]], []
-    artifacts: dict[str, Any] = {"mode": mode, "metric": task.metric, "reference": task.reference["name"]}
+    scenarios, results = list[Any](map(task.make, seeds[:count])), list[Any]()
+    artifacts: dict[str, Any] = {**told, "metric": task.metric, "reference": task.reference["name"]}
     status, metrics = "success", {"combined_score": 0.0}
     try:
-        with Program(text, task.limits, rights) as program:
+        with task.start(text, rights) as program:
             artifacts["information_class"] = program.information_class.value
             for scenario in scenarios:
                 results.append(task.run(scenario, program))
@@ -161,30 +213,11 @@ def evaluate_program(
         status = "error"
         artifacts |= {"error": " ".join(str(error).split()), "traces_ended": len(results)}
     else:
-        references = [compute_reference(task, seed) for seed in seeds[:count]]
-        metrics, columns = _compare(task.metric, results, references)
+        metrics, columns = task.compare(results, seeds[:count])
         artifacts |= columns
     metrics["cpu_s"] = round(measure_cpu_s() - began_s, 3)
     score = metrics["combined_score"]
     return {"status": status, "combined_score": score, "metrics": metrics, "artifacts": artifacts}
-
-
-def _compare(
-    metric: str, results: Sequence[Result], references: Sequence[float]
-) -> tuple[dict[str, float], dict[str, list[Any]]]:
-    """Return the metrics of a program's runs, and the figures of each trace by name."""
-    numbers: dict[str, list[float]] = {
-        metric: [_get_metric(result, metric) for result in results],
-        f"reference_{metric}": [*references],
-        "wait_s": [float(result.metrics["queue_mean"] or 0.0) for result in results],
-        "restarts": [int(result.jobs.restarts.sum()) for result in results],
-        "idle_gpu_hours": [_idle_gpu_hours(result) for result in results],
-    }
-    scores = [best / own for best, own in zip(references, numbers[metric], strict=True)]
-    metrics = {"combined_score": float(np.exp(np.log(scores).mean())), "score_worst": min(scores)}
-    metrics |= {name: float(np.mean(column)) for name, column in numbers.items()}
-    worst = [describe_worst_jobs(result) for result in results]
-    return metrics, {"score": scores, **numbers, "worst_jobs": worst}
 
 
 def _idle_gpu_hours(result: Result) -> float:

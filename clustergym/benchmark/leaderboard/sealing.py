@@ -8,13 +8,13 @@ errors.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 
 from clustergym.benchmark.leaderboard.cells import BOUND, FigureTable, Place
 from clustergym.benchmark.leaderboard.fingerprint import hash_weights
 from clustergym.benchmark.leaderboard.pairs import compare_with_reference
 from clustergym.common.errors import InputError
+from clustergym.common.random_streams import derive_seeds
 from clustergym.scenario.registry import list_parameters
 
 PUBLISHED = ("published", "guarded", "simple")
@@ -34,10 +34,7 @@ def draw_sealed_seeds(table: FigureTable, name: str) -> list[int]:
     else:
         weights = [found for made in table.contestants(name) for found in hash_weights(list_parameters(made))]
         what = [table.policies[name].keys, *weights]
-    words = [table.board.name, str(table.board.version), *what]
-    drawn = (hashlib.sha256("\n".join([*words, str(at)]).encode()).digest() for at in range(table.keys.least))
-    # Above the seeds of tables, training and tuning, which are small numbers.
-    return [2**32 + int.from_bytes(digest[:4]) for digest in drawn]
+    return derive_seeds([table.board.name, str(table.board.version), *what], table.keys.least)
 
 
 def list_foreign_seeds(table: FigureTable) -> Iterator[str]:
