@@ -22,7 +22,6 @@ from clustergym.common.parameters import Parameters, build, check_value
 from clustergym.common.paths import conf_dir
 from clustergym.common.processes import measure_cpu_s
 from clustergym.common.random_streams import derive_seeds
-from clustergym.common.reading import read_regular
 from clustergym.common.yaml_file import read_mapping
 from clustergym.results.measured_run import Result, simulate
 from clustergym.results.metrics.catalogue import METRICS
@@ -31,7 +30,7 @@ from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.engine import StalledError
-from clustergym.sim.program import LARGEST_BYTES, Limits, Program, find_rights, read_program
+from clustergym.sim.program import Limits, Program, find_rights, read_program
 
 if TYPE_CHECKING:
     from clustergym.training.agent_task import AgentTask
@@ -175,7 +174,7 @@ def evaluate_program(
     user : str, optional
         System user that the program runs as, if root evaluates it.
     beacon : str, optional
-        A public value later than the program: both draw the traces, as many as of `mode`; `sealed`.
+        A public value later than the program: it and the SHA-256 of the text draw the traces; `sealed`.
 
     Returns
     -------
@@ -191,7 +190,8 @@ def evaluate_program(
         If the file cannot be read, the task or the user cannot be taken, or there are not so many traces.
     """
     require_known(mode, ("train", "test"), "mode", "--mode")
-    sha256 = hashlib.sha256(read_regular(file, LARGEST_BYTES, "give a file with one program")).hexdigest()
+    text = read_program(file)
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
     told, seeds = {"mode": mode, "sha256": sha256}, list[int](getattr(task, mode))
     if beacon is not None:
         told |= {"mode": (mode := "sealed"), "beacon": (beacon := beacon.strip().lower())}
@@ -200,7 +200,7 @@ def evaluate_program(
         seeds = derive_seeds([sha256, beacon], len(seeds))
     count = len(seeds) if traces is None else check_value(traces, PositiveInt, "--traces")
     require(count <= len(seeds), "--traces", count, f"the task has {len(seeds)} of mode {mode}")
-    text, began_s, rights = read_program(file), measure_cpu_s(), None if user is None else find_rights(user)
+    began_s, rights = measure_cpu_s(), None if user is None else find_rights(user)
     scenarios, results = list[Any](map(task.make, seeds[:count])), list[Any]()
     artifacts: dict[str, Any] = {**told, "metric": task.metric, "reference": task.reference["name"]}
     status, metrics = "success", {"combined_score": 0.0}
