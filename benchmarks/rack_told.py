@@ -31,6 +31,7 @@ from clustergym.envs.episodes import trace_seed
 from clustergym.envs.racks.gangs import TRACES, RackParameters, episode_gangs
 from clustergym.envs.racks.planning import BEST_FIT, HINDSIGHT, RULE, RackPlanner
 from clustergym.training.agent_task import compare_hours
+from clustergym.sim.program import read_program
 from clustergym.training.evolution import start_search
 
 PAGE = Path(__file__).parents[1] / "docs/environments/rack-told.md"
@@ -114,7 +115,7 @@ def read_entered(folder: Path) -> dict[str, tuple[list[float], list[float]]]:
     found = {}
     for file in sorted(folder.glob("*.json")):
         told = json.loads(file.read_text(encoding="utf-8"))["artifacts"]
-        sha256 = hashlib.sha256(file.with_suffix(".py").read_bytes()).hexdigest()
+        sha256 = hashlib.sha256(read_program(file.with_suffix(".py")).encode()).hexdigest()
         if (told["sha256"], len(told.get("hours", ()))) != (sha256, TRACES) or told["mode"] not in LISTS:
             message = "is not of the program beside it, on all traces of mode test or of a beacon"
             raise InputError(message, file=file, remedy="evaluate the program anew")
