@@ -30,8 +30,8 @@ from clustergym.common.tables import table
 from clustergym.envs.episodes import trace_seed
 from clustergym.envs.racks.gangs import TRACES, RackParameters, episode_gangs
 from clustergym.envs.racks.planning import BEST_FIT, HINDSIGHT, RULE, RackPlanner
-from clustergym.training.agent_task import compare_hours
 from clustergym.sim.program import read_program
+from clustergym.training.agent_task import compare_hours
 from clustergym.training.evolution import start_search
 
 PAGE = Path(__file__).parents[1] / "docs/environments/rack-told.md"
