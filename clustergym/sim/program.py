@@ -108,8 +108,8 @@ class ProgramProcess:
         try:
             use = {"cpu_s": limits.cpu_s, "memory_bytes": limits.memory_mb * MIB}
             given = {"form": self.form, "text": text, "weights": weights and str(weights.resolve())}
-            self._send(encode_message(given | use))
-            self.information_class, self.round_s = _declared(self._answer())
+            self.send(encode_message(given | use))
+            self.information_class, self.round_s = _declared(self.receive())
         except BaseException:
             self.close()
             raise
@@ -133,7 +133,8 @@ class ProgramProcess:
         with contextlib.suppress(FileNotFoundError):
             self._folder.rmdir()
 
-    def _send(self, message: bytes) -> None:
+    def send(self, message: bytes) -> None:
+        """Send the program a message."""
         try:
             self._channel.send_bytes(message)
         except OSError:
@@ -146,7 +147,7 @@ class ProgramProcess:
         # The clock of another process, as clock_getcpuclockid(3) of the C library makes it.
         return time.clock_gettime((~self._process.pid << 3) | 2)
 
-    def _answer(self, most_s: float | None = None) -> dict[str, Any]:
+    def receive(self, most_s: float | None = None) -> dict[str, Any]:
         """Return the next answer as a mapping; it may take `most_s` of CPU time, as seen from outside."""
         while most_s is not None:
             arrived = self._channel.poll(POLL_S)
@@ -195,7 +196,7 @@ class Program(ProgramProcess, Policy):
         if setting.batch_models:
             message, remedy = "is sent no choices of batch", "choose a scenario without"
             raise InputError(message, field="policy program", remedy=remedy)
-        self._send(packed_setting(setting, 0))
+        self.send(packed_setting(setting, 0))
 
     def schedule(self, view: View) -> Decision:
         """Send the program what the policy sees, and return its decision.
@@ -205,8 +206,8 @@ class Program(ProgramProcess, Policy):
         ProgramError
             If the process ends, or answers with what is no decision or drops jobs.
         """
-        self._send(packed_view(view, self.information_class))
-        answer = self._answer(self.limits.decision_cpu_s)
+        self.send(packed_view(view, self.information_class))
+        answer = self.receive(self.limits.decision_cpu_s)
         # A mean over the jobs that complete would be the better for it.
         if answer.get("drop"):
             raise _error("drops jobs", "let every job complete")
@@ -230,8 +231,8 @@ class AgentProgram(ProgramProcess):
         ProgramError
             If the process ends, exceeds a limit or answers with what is no action.
         """
-        self._send(encode_message({"begins": begins}, {**observation, "mask": mask}))
-        action = self._answer(self.limits.decision_cpu_s).get("action")
+        self.send(encode_message({"begins": begins}, {**observation, "mask": mask}))
+        action = self.receive(self.limits.decision_cpu_s).get("action")
         if not isinstance(action, int):
             raise _error("answers with what is no action", self.remedy)
         return action
