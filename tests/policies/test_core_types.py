@@ -51,7 +51,7 @@ def find_digests():
     found = {"blas": digest(rng.random((7, 40)) @ rng.random(40))}
     found |= {"programs": digest(*solve_programs(rng)), "fits": digest(*fit_times(rng))}
     scenario = clustergym.load_scenario(
-        "testbed-v3",
+        "board-testbed",
         ["trace.jobs=12", "scenario.scored_s=null", "trace.load=2.0", "trace.max_duration_s=7200.0"],
     )
     for policy in POLICIES.split():
