@@ -3,7 +3,8 @@
     python benchmarks/capacity_page.py rules "reactive"     tunes a rule on training days by CMA-ES
     python benchmarks/capacity_page.py learn PPO 0          trains one of `AGENTS`, and plays the test traces
     python benchmarks/capacity_page.py ahead 0 50           plays test traces 0 to 49 by look-ahead
-    python benchmarks/capacity_page.py hindsight 0 50       improves those plans, knowing the traces
+    python benchmarks/capacity_page.py further 0 50         the same over `linear`, on more futures
+    python benchmarks/capacity_page.py hindsight 0 50       improves plans of `ahead`, knowing the traces
     python benchmarks/capacity_page.py write                writes docs/learned-agents/capacity.md
 
 Each adds its figures to benchmarks/capacity_page.json, cost in USD of each test trace, without which
@@ -25,6 +26,7 @@ import numpy as np
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
+from clustergym.common.tables import table
 from clustergym.envs.capacity import world as worlds
 from clustergym.envs.capacity.planning import improve_plan, plan_traces
 from clustergym.envs.capacity.rules import CLOCKS, PRICES, RECENT, fill, list_used
@@ -88,6 +90,10 @@ AGENTS = {
     ),
 }
 REACH = 1.0
+PLANNERS = {"ahead": (BOTH, 12), "further": ("linear", 96)}
+"""The rule that look-ahead changes at each hour, and the futures on which it tries the changes."""
+AHEAD = "look-ahead over linear"
+PLANS = {f"look-ahead over {BOTH}": "ahead", AHEAD: "further", "hindsight (a bound, no optimum)": "hindsight"}
 
 
 def make_traces(split: str, number: int) -> World:
@@ -178,28 +184,29 @@ def play_agent(agent: Any, observation: str, split: str) -> list[float]:
     return found
 
 
-def look_ahead(begin: int, end: int, hindsight: bool) -> None:
+def look_ahead(begin: int, end: int, stage: str) -> None:
     """Play some test traces by look-ahead with the true model, or improve its plans in hindsight."""
     world, began = make_traces("test", TRACES), time.process_time()
-    rule = fill(list_used(BOTH), np.array(read()["rules"][BOTH]["weights"]))
     for row in range(begin, end):
         plan = np.zeros((HOURS, 2), dtype=np.int64)
-        if hindsight:
+        if stage == "hindsight":
             plan[:] = read()["plans"][str(row)]
             cost = improve_plan(world, row, worlds.make_world(1, GPUS), plan)
         else:
+            name, futures = PLANNERS[stage]
+            rule = fill(list_used(name), np.array(read()["rules"][name]["weights"]))
             rng = random_streams.CAPACITY_PLANS.generator(0, row)
-            cost = plan_traces(
-                rng, worlds.day_profiles("train"), world, row, worlds.make_world(12, GPUS), rule, plan
-            )
+            drawn, days = worlds.make_world(futures, GPUS), worlds.day_profiles("train")
+            cost = plan_traces(rng, days, world, row, drawn, rule, plan)
+        if stage == "ahead":
             add("plans", str(row), plan.tolist())
-        add("hindsight" if hindsight else "ahead", str(row), round(cost, 2))
+        add(stage, str(row), round(cost, 2))
     print(begin, end, "CPU-s a trace", (time.process_time() - began) / (end - begin))
 
 
 def read() -> dict[str, Any]:
     """Return the figures so far."""
-    parts = ("rules", "agents", "test", "ahead", "plans", "hindsight")
+    parts = ("rules", "agents", "test", "ahead", "plans", "further", "hindsight")
     found: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     return {part: found.get(part, {}) for part in parts}
 
@@ -213,7 +220,7 @@ def add(part: str, name: str, value: Any) -> None:
         FIGURES.write_text(json.dumps(found, separators=(",", ":")) + "\n")
 
 
-def ratio(costs: Floats, base: Floats) -> tuple[float, float, float]:
+def format_ratio(costs: Floats, base: Floats) -> str:
     """Return the ratio of mean costs, and its 95 % interval by a bootstrap paired over traces (and seeds).
 
     `costs` has shape (seeds, traces), `base` (traces,).
@@ -224,31 +231,45 @@ def ratio(costs: Floats, base: Floats) -> tuple[float, float, float]:
         seeds, traces = (rng.integers(0, size, size) for size in costs.shape)
         found.append(costs[seeds][:, traces].mean() / base[traces].mean())
     low, high = np.percentile(found, [2.5, 97.5])
-    return float(costs.mean() / base.mean()), float(low), float(high)
+    return f"{costs.mean() / base.mean():.3f} [{low:.3f}, {high:.3f}]"
 
 
-def list_trainings(runs: dict[str, Any]) -> list[str]:
+def list_trainings(runs: dict[str, Any]) -> str:
     """Return the table of what each agent was trained with, and what it costs on the traces of dev."""
-    rows = [
-        "| agent | seeds | steps | CPU-s a seed | USD a dev trace |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
+    rows = []
     for name, own in AGENTS.items():
         found = [one for run, one in runs.items() if run.rpartition(" ")[0] == name]
         if found:
             dev, cpu_s = (np.mean([one[part] for one in found]) for part in ("dev", "cpu_s"))
-            rows.append(f"| {name} | {len(found)} | {own.steps:,} | {cpu_s:.0f} | {dev:,.0f} |")
-    return rows
+            rows.append((name, f"{len(found)}", f"{own.steps:,}", f"{cpu_s:.0f}", f"{dev:,.0f}"))
+    return table(("agent", "seeds", "steps", "CPU-s a seed", "USD a dev trace"), rows)
 
 
-def list_pieces(rules: dict[str, Floats]) -> list[str]:
+def list_pieces(rules: dict[str, Floats]) -> str:
     """Return the table of what `linear` loses without each piece of state."""
-    rows = ["| `linear` without | over `linear` |", "| --- | ---: |"]
-    for name in DROPPED:
-        if f"without {name}" in rules:
-            middle, low, high = ratio(rules[f"without {name}"][None], rules["linear"])
-            rows.append(f"| {name} | {middle:.3f} [{low:.3f}, {high:.3f}] |")
-    return rows
+    lost = [(name, rules[f"without {name}"]) for name in DROPPED if f"without {name}" in rules]
+    rows = [(name, format_ratio(costs[None], rules["linear"])) for name, costs in lost]
+    return table(("`linear` without", "over `linear`"), rows)
+
+
+def list_costs(figures: dict[str, Any], rules: dict[str, Floats]) -> str:
+    """Return the table of what rules, agents and plans cost on the test traces."""
+    columns = {name: costs[None] for name, costs in rules.items() if not name.startswith("without ")}
+    for name in AGENTS:
+        seeds = [costs for run, costs in figures["test"].items() if run.rpartition(" ")[0] == name]
+        if seeds:
+            columns[f"{name}, {len(seeds)} seed{'s' * (len(seeds) > 1)}"] = np.array(seeds)
+    for name, part in PLANS.items():
+        columns[name] = np.array([[figures[part].get(str(row), np.nan) for row in range(TRACES)]])
+    ahead, rows = columns[AHEAD][0], []
+    for name, costs in columns.items():
+        done = np.isfinite(costs[0])
+        both = done & np.isfinite(ahead)
+        scale = (rules[BOTH][both] - ahead[both]).mean()
+        score = (rules[BOTH][both] - costs[:, both].mean(axis=0)).mean() / scale
+        over = (format_ratio(costs[:, done], rules[base][done]) for base in ("reactive", BOTH))
+        rows.append((name, f"{costs[:, done].mean():,.0f} ({done.sum()} traces)", *over, f"{score:.2f}"))
+    return table(("", "USD a trace", "over reactive", "over reactive + clock + prices", "score"), rows)
 
 
 def write() -> None:
@@ -258,44 +279,18 @@ def write() -> None:
         name: play(test, fill(_used(name), np.array(one["weights"])))
         for name, one in figures["rules"].items()
     }
-    columns = {name: costs[None] for name, costs in rules.items()}
-    for name in AGENTS:
-        seeds = [costs for run, costs in figures["test"].items() if run.rpartition(" ")[0] == name]
-        if seeds:
-            columns[f"{name}, {len(seeds)} seed{'s' * (len(seeds) > 1)}"] = np.array(seeds)
-    for name, part in (
-        ("look-ahead with the true model", "ahead"),
-        ("hindsight (a bound, no optimum)", "hindsight"),
-    ):
-        known = figures[part]
-        columns[name] = np.array([[known.get(str(row), np.nan) for row in range(TRACES)]])
-    lines = ["| | USD a trace | over reactive | over reactive + clock + prices | score |"]
-    lines.append("| --- | ---: | ---: | ---: | ---: |")
-    ahead = columns["look-ahead with the true model"][0]
-    for name, costs in columns.items():
-        if name.startswith("without "):
-            continue
-        done = np.isfinite(costs[0])
-        cells = [ratio(costs[:, done], rules[base][done]) for base in ("reactive", BOTH)]
-        both = done & np.isfinite(ahead)
-        scale = (rules[BOTH][both] - ahead[both]).mean()
-        score = (rules[BOTH][both] - costs[:, both].mean(axis=0)).mean() / scale
-        shown = " | ".join(f"{middle:.3f} [{low:.3f}, {high:.3f}]" for middle, low, high in cells)
-        lines.append(
-            f"| {name} | {costs[:, done].mean():,.0f} ({done.sum()} traces) | {shown} | {score:.2f} |"
-        )
-    pieces = list_pieces(rules)
     text = PAGE.read_text(encoding="utf-8")
     for mark, block in (
-        ("costs", lines),
-        ("pieces", pieces),
+        ("costs", list_costs(figures, rules)),
+        ("pieces", list_pieces(rules)),
         ("time", list_trainings(figures["agents"])),
     ):
         begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
         head, _, rest = text.partition(begin)
-        text = head + begin + "\n" + "\n".join(block) + "\n\n" + end + rest.partition(end)[2]
+        text = head + begin + "\n" + block + "\n\n" + end + rest.partition(end)[2]
+        print(block, end="\n\n")
     PAGE.write_text(text, encoding="utf-8")
-    print("\n".join([*lines, "", *pieces]), f"\nwrote {PAGE}")
+    print(f"wrote {PAGE}")
 
 
 def _used(name: str) -> Any:
@@ -311,7 +306,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("stage", choices=["rules", "learn", "ahead", "hindsight", "write"])
+    parser.add_argument("stage", choices=["rules", "learn", *PLANNERS, "hindsight", "write"])
     parser.add_argument("of", nargs="*")
     parser.add_argument("--generations", type=int, default=30)
     given = parser.parse_args()
@@ -322,7 +317,7 @@ def main() -> None:
     elif given.stage == "write":
         write()
     else:
-        look_ahead(int(given.of[0]), int(given.of[1]), given.stage == "hindsight")
+        look_ahead(int(given.of[0]), int(given.of[1]), given.stage)
 
 
 if __name__ == "__main__":

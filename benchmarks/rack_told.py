@@ -40,7 +40,7 @@ ENTERED = PAGE.parents[2] / "leaderboards/rack-told"
 LISTS = {"test": "open", "sealed": "sealed"}
 """What the page calls the traces of each mode of `clustergym evaluate`."""
 PARAMETERS = RackParameters(told_error=0.05)
-CANDIDATES, EPISODES, GENERATIONS, WORLDS = 16, 64, 40, 16
+CANDIDATES, EPISODES, GENERATIONS = 16, 64, 40
 START = BEST_FIT.copy()
 START[[8, 9, 16]] = -3.0, -5.0, 10.0
 """Best fit that lets longer gangs wait for shorter ones, the less the more wait: the first search's begin."""
@@ -49,9 +49,12 @@ ROWS = {
     "best fit": "best fit with moves",
     "rule": "best static rule",
     "agent": "MaskablePPO",
-    "look-ahead": "look-ahead, true model",
+    "look-ahead": "look-ahead, true model, 16 worlds",
+    "look-ahead-128": "look-ahead, true model, 128 worlds",
     "hindsight": "look-ahead, hindsight",
 }
+WORLDS = {"look-ahead": 16, "look-ahead-128": 128, "hindsight": HINDSIGHT}
+"""In how many drawn worlds a row looks ahead."""
 
 
 def play(split: str, numbers: range, weights: Floats, worlds: int = RULE) -> list[float]:
@@ -144,7 +147,7 @@ def main(parts: list[str]) -> None:
     if "measure" in parts:
         for name, own in (("best fit", BEST_FIT), ("rule", weights)):
             kept["costs"][name] = play("test", range(TRACES), own)
-        for name, worlds in (("look-ahead", WORLDS), ("hindsight", HINDSIGHT)):
+        for name, worlds in WORLDS.items():
             with ProcessPoolExecutor(PARTS) as pool:
                 made = [pool.submit(measure, weights, worlds, part) for part in range(PARTS)]
                 kept["costs"][name] = [cost for one in made for cost in one.result()]

@@ -15,17 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import best_known
+import longest_jobs
 import metric_tables
 import why_the_agent_wins
 import yaml
-from committed_figures import (
-    ROOT,
-    count_contents,
-    list_claims,
-    other_boards,
-    state_trust,
-    validated,
-)
+from committed_figures import ROOT, count_contents, list_claims, other_boards, state_trust, validated
 from figure_changes import describe_changes
 from figure_tables import COMPARED, all_tables, compared_table, state_main_findings, world_tables
 
@@ -99,6 +93,7 @@ BLOCKS = {
     "event_kinds": metric_tables.event_kinds,
     **why_the_agent_wins.BLOCKS,
     "best_known": best_known.show,
+    "longest_jobs": longest_jobs.show,
 }
 """What is made of committed files; the block `waits` is of runs."""
 

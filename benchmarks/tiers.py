@@ -299,11 +299,7 @@ def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -
     return decide, recorder.curve
 
 
-LEARNERS = {
-    **dict.fromkeys(("stock", "sac"), train_stock),
-    "by_job": train_by_job,
-    "cma": train_on_traces,
-}
+LEARNERS = {**dict.fromkeys(("stock", "sac"), train_stock), "by_job": train_by_job, "cma": train_on_traces}
 
 
 def interval(ratios: Figures, middle: bool = False) -> tuple[float, float, float]:

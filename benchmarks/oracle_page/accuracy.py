@@ -18,10 +18,7 @@ from clustergym.oracle.stacks.stack_oracle import StackOracle
 Figures = dict[str, Any]
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
-SOURCES = {
-    "profile": "arena/arena_profile.csv",
-    "memory": "arena/arena_dp_memory.csv",
-}
+SOURCES = {"profile": "arena/arena_profile.csv", "memory": "arena/arena_dp_memory.csv"}
 """What is read from the folder of data."""
 
 
@@ -77,7 +74,4 @@ def planning(oracle: GridOracle) -> Figures:
     """Return how good searched plans and estimates of their times are on the clusters of the Arena paper."""
     found = plan_clusters(oracle, COUNTS)
     every = join_outcomes(list(found.values()))
-    return {
-        "all": summary(every),
-        "as_measured": summary(every.where(every.gpus <= max(PAPER_COUNTS))),
-    }
+    return {"all": summary(every), "as_measured": summary(every.where(every.gpus <= max(PAPER_COUNTS)))}

@@ -7,12 +7,7 @@ from typing import Any
 
 from benchmarks.oracle_page.measured_page import steps_section
 from benchmarks.oracle_page.placements_page import placements_section
-from benchmarks.oracle_page.stack_page import (
-    MISSED_POINTS,
-    PICTURE_NOTE,
-    find_missed_curves,
-    stack_section,
-)
+from benchmarks.oracle_page.stack_page import MISSED_POINTS, PICTURE_NOTE, find_missed_curves, stack_section
 from clustergym.commands.oracle.common import percent
 from clustergym.common.tables import table
 
@@ -103,10 +98,7 @@ def accuracy_section(accuracy: Figures) -> str:
     rows.append(("Rows", *(_plain(column["rows"]) for column in columns), ""))
     names = [name.replace("_", " ") for name in COLUMNS]
     return _paragraphs(
-        "## Measured iteration times",
-        ACCURACY_NOTE,
-        table(("", *names, "target"), rows),
-        STRUCTURE_NOTE,
+        "## Measured iteration times", ACCURACY_NOTE, table(("", *names, "target"), rows), STRUCTURE_NOTE
     )
 
 

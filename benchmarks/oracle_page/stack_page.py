@@ -39,10 +39,7 @@ prints a note. For the papers' models on their GPUs the times are those of
 [`oracle=grid`](#the-grid-based-estimates-of-adaptive-parallelism).
 """
 
-TARGETS = {
-    "dense, newest release": "4.5, 7, 13 %",
-    "experts, newest release": "15 % median",
-}
+TARGETS = {"dense, newest release": "4.5, 7, 13 %", "experts, newest release": "15 % median"}
 
 SOURCES_NOTE = """\
 A user's own software is none of these stacks. **This table is the error to expect of a model of one's own**:

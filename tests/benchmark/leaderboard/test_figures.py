@@ -18,13 +18,7 @@ from boards import write_board
 from clustergym.benchmark.leaderboard import fingerprint
 from clustergym.benchmark.leaderboard.cells import FigureTable, Place, Row, read_rows, write_rows
 from clustergym.benchmark.leaderboard.check_figures import check_board, draw_rows, run_again
-from clustergym.benchmark.leaderboard.fill import (
-    drop_stale,
-    fill,
-    list_missing,
-    run_place,
-    take_fingerprints,
-)
+from clustergym.benchmark.leaderboard.fill import drop_stale, fill, list_missing, run_place, take_fingerprints
 from clustergym.benchmark.leaderboard.pairs import (
     BEST,
     aggregate_ratios,
@@ -52,9 +46,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> FigureTable:
     return table.reread()
 
 
-def test_pairs_come_first_then_conditions_then_seeds_of_the_widest(
-    filled: FigureTable,
-) -> None:
+def test_pairs_come_first_then_conditions_then_seeds_of_the_widest(filled: FigureTable) -> None:
     empty = filled._replace(rows={})
     order = list(list_missing(empty))
     assert order[:4] == [

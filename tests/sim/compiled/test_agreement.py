@@ -46,13 +46,7 @@ informed = st.sampled_from(
     [*InformationClass, InformationClass.PROFILED, InformationClass.PROFILED, InformationClass.BOOTSTRAP]
 )
 
-SHAPES = (
-    ([(2, 8)], 1),
-    ([(5, 2), (3, 4)], 2),
-    ([(1, 4)], 16),
-    ([(3, 3), (7, 1), (2, 4)], 3),
-    ([(9, 4)], 4),
-)
+SHAPES = (([(2, 8)], 1), ([(5, 2), (3, 4)], 2), ([(1, 4)], 16), ([(3, 3), (7, 1), (2, 4)], 3), ([(9, 4)], 4))
 """Nodes and GPUs of each node by type, and nodes of a leaf."""
 
 ENVIRONMENTS: tuple[tuple[Any, dict[str, Any]], ...] = (
@@ -66,15 +60,7 @@ ENVIRONMENTS: tuple[tuple[Any, dict[str, Any]], ...] = (
         {"actions": "drop", "rows": 7, "reward": {"slowdown": 0.3, "unfairness": 1.0, "deadlines_met": 2.0}},
     ),
     (TenantsEnv, {"rows": 5, "information": "bootstrap"}),
-    (
-        TenantsEnv,
-        {
-            "rows": 6,
-            "information": "profiled",
-            "actions": "drop",
-            "reward": {"owed": 0.3},
-        },
-    ),
+    (TenantsEnv, {"rows": 6, "information": "profiled", "actions": "drop", "reward": {"owed": 0.3}}),
     (TenantsEnv, {"rows": 4, "baseline": "srtf", "reward": {"owed": 2.0}}),
 )
 """Kinds of environments; each is made once for each cluster."""
@@ -149,10 +135,7 @@ def environments(shape: int, kind: int) -> tuple[Any, Any]:
     """Return an environment on the compiled episodes, and the same on the SimPy engine."""
     made, parameters = ENVIRONMENTS[kind]
     given_parameters = {**parameters, "cluster": str(cluster_file(shape))}
-    return (
-        made(engine="compiled", **given_parameters),
-        made(engine="simpy", **given_parameters),
-    )
+    return (made(engine="compiled", **given_parameters), made(engine="simpy", **given_parameters))
 
 
 @st.composite
