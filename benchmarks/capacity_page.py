@@ -55,6 +55,7 @@ OF_PPO: dict[str, Any] = {
     "gamma": 0.98,
     "gae_lambda": 0.95,
 }
+FALLING = OF_PPO | {"learning_rate": lambda left: 1e-3 * left}
 SHORT = OF_PPO | {"batch_size": 512, "n_epochs": 6, "gamma": 0.95, "gae_lambda": 0.9}
 OF_SAC: dict[str, Any] = {
     "batch_size": 256,
@@ -82,6 +83,7 @@ class Learner(NamedTuple):
 
 AGENTS = {
     "PPO": Learner("stable_baselines3.PPO", OF_PPO, NOISY, 256, 700_000),
+    "PPO, longer": Learner("stable_baselines3.PPO", FALLING, NOISY, 256, 4_000_000),
     "PPO, gamma 0.95": Learner("stable_baselines3.PPO", SHORT, SMALL | {"log_std_init": -1.5}, 64, 800_000),
     "SAC": Learner("stable_baselines3.SAC", OF_SAC, SMALL, 64, 100_000),
     "PPO on history": Learner("stable_baselines3.PPO", OF_PPO, NOISY, 256, 700_000, "history"),
