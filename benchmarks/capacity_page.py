@@ -189,16 +189,16 @@ def play_agent(agent: Any, observation: str, split: str) -> list[float]:
 def look_ahead(begin: int, end: int, stage: str) -> None:
     """Play some test traces by look-ahead with the true model, or improve its plans in hindsight."""
     world, began = make_traces("test", TRACES), time.process_time()
+    name, futures = PLANNERS.get(stage, (BOTH, 1))
+    rule = fill(list_used(name), np.array(read()["rules"][name]["weights"]))
+    drawn, days = worlds.make_world(futures, GPUS), worlds.day_profiles("train")
     for row in range(begin, end):
         plan = np.zeros((HOURS, 2), dtype=np.int64)
         if stage == "hindsight":
             plan[:] = read()["plans"][str(row)]
             cost = improve_plan(world, row, worlds.make_world(1, GPUS), plan)
         else:
-            name, futures = PLANNERS[stage]
-            rule = fill(list_used(name), np.array(read()["rules"][name]["weights"]))
             rng = random_streams.CAPACITY_PLANS.generator(0, row)
-            drawn, days = worlds.make_world(futures, GPUS), worlds.day_profiles("train")
             cost = plan_traces(rng, days, world, row, drawn, rule, plan)
         if stage == "ahead":
             add("plans", str(row), plan.tolist())
@@ -222,7 +222,7 @@ def add(part: str, name: str, value: Any) -> None:
         FIGURES.write_text(json.dumps(found, separators=(",", ":")) + "\n")
 
 
-def format_ratio(costs: Floats, base: Floats) -> str:
+def compare_costs(costs: Floats, base: Floats) -> str:
     """Return the ratio of mean costs, and its 95 % interval by a bootstrap paired over traces (and seeds).
 
     `costs` has shape (seeds, traces), `base` (traces,).
@@ -250,7 +250,7 @@ def list_trainings(runs: dict[str, Any]) -> str:
 def list_pieces(rules: dict[str, Floats]) -> str:
     """Return the table of what `linear` loses without each piece of state."""
     lost = [(name, rules[f"without {name}"]) for name in DROPPED if f"without {name}" in rules]
-    rows = [(name, format_ratio(costs[None], rules["linear"])) for name, costs in lost]
+    rows = [(name, compare_costs(costs[None], rules["linear"])) for name, costs in lost]
     return table(("`linear` without", "over `linear`"), rows)
 
 
@@ -269,7 +269,7 @@ def list_costs(figures: dict[str, Any], rules: dict[str, Floats]) -> str:
         both = done & np.isfinite(ahead)
         scale = (rules[BOTH][both] - ahead[both]).mean()
         score = (rules[BOTH][both] - costs[:, both].mean(axis=0)).mean() / scale
-        over = (format_ratio(costs[:, done], rules[base][done]) for base in ("reactive", BOTH))
+        over = (compare_costs(costs[:, done], rules[base][done]) for base in ("reactive", BOTH))
         rows.append((name, f"{costs[:, done].mean():,.0f} ({done.sum()} traces)", *over, f"{score:.2f}"))
     return table(("", "USD a trace", "over reactive", "over reactive + clock + prices", "score"), rows)
 
